@@ -1,0 +1,63 @@
+# `make run` sets everything up and does the main job; `make test` sets up what the tests need and runs them.
+
+PYTHON ?= python3
+UV ?= uv
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# One dependency ships as source only: it is built by the locked setuptools, not by whichever is newest today.
+PIP_INSTALL := $(PIP) install -qq --no-build-isolation --use-pep517
+COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+.PHONY: install run test test-all lint bench lock clean
+.DELETE_ON_ERROR:
+
+install: $(VENV)/installed
+
+run: install
+	$(BIN)/qarena run experiment=round_robin
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow" --durations=5 --durations-min=2
+
+test-all: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: install
+	$(BIN)/qarena bench
+
+# Writes the lock files anew from pyproject.toml; versions already locked stay unless they no longer fit.
+lock:
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
+	$(COMPILE) --group build -o requirements-build.lock
+	$(COMPILE) pyproject.toml -o requirements.lock
+	$(COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# The stamps below are what makes a second `make` instant and a changed lock an update.
+$(VENV)/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "quarto-arena needs Python 3.11 or newer, and $(PYTHON) is not: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/created requirements-build.lock requirements.lock pyproject.toml
+	$(PIP_INSTALL) --require-hashes -r requirements-build.lock
+	$(PIP_INSTALL) --require-hashes -r requirements.lock
+	$(PIP_INSTALL) --no-deps --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
+	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@

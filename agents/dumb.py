@@ -1,0 +1,23 @@
+"""Study A's baseline: the first piece, the first cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.base import KernelAgent, encode_turn, turn
+from quarto.kernel import lowest_bit
+from quarto.position import ALL_CELLS, Position
+from quarto.rules import NONE
+
+
+@turn
+def dumb_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    gift = lowest_bit(position.available) if position.available != 0 else NONE
+    return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), gift)
+
+
+class Dumb(KernelAgent):
+    """First empty cell, first unused piece; never looks for a win (study A, ``lorenzobellino/quarto-player``)."""
+
+    kernel = dumb_turn
+    choosers = ("opponent", "mover")

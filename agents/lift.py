@@ -1,0 +1,146 @@
+"""Lifting: every kind of agent becomes a player over batches, once for all."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base import (
+    OWN,
+    OWN_TYPE,
+    RULES_TYPE,
+    TURN_TYPE,
+    Agent,
+    BatchAgent,
+    GameAgent,
+    KernelAgent,
+    Knowledge,
+    TurnKernel,
+)
+from quarto.batch import Batch, Turns
+from quarto.errors import RequestError
+from quarto.kernel import inlined, kernel
+from quarto.position import Position
+from quarto.rng import Streams
+from quarto.rules import Rules
+
+BATCH_TYPE = numba.typeof(Batch.empty(1))
+TURNS_TYPE = numba.typeof(Turns.empty(1))
+
+
+@inlined
+def decide(turn: TurnKernel, own: Any, rules: Any, batch: Batch, streams: Any, offset: int, size: int, turns: Any) -> None:
+    """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
+    for i in range(size):
+        position = Position(
+            batch.lanes[i],
+            np.int64(batch.occupied[i]),
+            np.int64(batch.available[i]),
+            np.int64(batch.hand[i]),
+            np.int64(batch.last_cell[i]),
+        )
+        encoded = turn(position, streams[i] + offset, rules, own)
+        turns.cells[i] = np.int8(encoded)
+        turns.gifts[i] = np.int8(encoded >> 8)
+
+
+@kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], TURNS_TYPE))
+def decide_all(turn: TurnKernel, own: Any, rules: Any, batch: Batch, seeds: Any, turns: Turns) -> None:
+    """``decide``, as Python calls it."""
+    decide(turn, own, rules, batch, seeds, np.uint64(0), seeds.shape[0], turns)
+
+
+class KernelPlayer:
+    """A jitted agent over batches. Each thread needs one of its own: the scratch is written without locks."""
+
+    def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
+        self.turn = turn
+        self.rules = rules
+        self._knowledge = knowledge
+        self._arrays = {  # kept alive here: the record below holds bare addresses
+            "params": np.ascontiguousarray(knowledge.params, np.float64),
+            "table": np.ascontiguousarray(knowledge.table, np.float64),
+            "keys": np.ascontiguousarray(knowledge.keys, np.uint64),
+            "scratch": np.zeros(knowledge.scratch_size, np.uint64),
+        }
+        own = np.zeros(1, OWN)
+        for name, array in self._arrays.items():
+            own[f"{name}_address"] = array.ctypes.data
+            own[f"{name}_size"] = array.size
+        self.own = own[0]
+
+    def fork(self) -> KernelPlayer:
+        """The same player for another thread."""
+        return KernelPlayer(self.turn, self._knowledge, self.rules)
+
+    def play(self, batch: Batch, rng: Streams) -> Turns:
+        turns = Turns.empty(len(batch.lanes))
+        decide_all(self.turn, self.own, self.rules.tables, batch, rng.seeds, turns)
+        return turns
+
+
+class PythonPlayer:
+    """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
+
+    Threads share the agent behind a lock: it may keep state of its own and need not know of threads.
+    """
+
+    def __init__(self, agent: BatchAgent | GameAgent) -> None:
+        self._agent = agent
+        self._lock = threading.Lock()
+
+    def fork(self) -> PythonPlayer:
+        return self
+
+    def play(self, batch: Batch, rng: Streams) -> Turns:
+        with self._lock:
+            if isinstance(self._agent, BatchAgent):
+                cells, gifts = self._agent.play(batch, rng)
+            else:
+                turns = [
+                    self._agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))
+                ]
+                cells, gifts = zip(*turns, strict=True)
+        return Turns(_checked("cells", cells, len(batch.lanes)), _checked("gifts", gifts, len(batch.lanes)))
+
+
+def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
+    """``values`` as [size] int8, out-of-range ones as -128; raises ``TypeError`` or ``ValueError`` for another form."""
+    array = np.asarray(values)
+    if array.shape != (size,):
+        raise ValueError(f"{name} has shape {array.shape}, not ({size},)")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {array.dtype}, not an integer one")
+    return np.where((array >= -1) & (array < 16), array, -128).astype(np.int8)  # noqa: PLR2004  (cells, pieces)
+
+
+Player = KernelPlayer | PythonPlayer
+
+
+def lift(agent: Agent, rules: Rules, label: str) -> Player:
+    """A player of the agent under the rules.
+
+    Raises ``RequestError`` if the agent has none of the three seams or does not play these rules.
+    """
+    choosers = getattr(agent, "choosers", ("opponent", "mover"))
+    if rules.chooser not in choosers:
+        raise RequestError(
+            f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "
+            f"plays only where the {' or '.join(choosers)} does; choose other rules or another agent"
+        )
+    if isinstance(agent, KernelAgent):
+        return KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules)
+    if not isinstance(agent, (BatchAgent, GameAgent)):
+        raise RequestError(
+            f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) has neither a kernel, nor "
+            "play(batch, rng), nor choose(position, rng): give it one of them (see agents/base.py)"
+        )
+    prepare = getattr(agent, "prepare", None)
+    if prepare is not None:
+        prepare(rules)
+    return PythonPlayer(agent)

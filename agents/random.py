@@ -1,0 +1,38 @@
+"""Uniform random play: the yardstick of every study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.base import KernelAgent, encode_turn, turn
+from quarto.kernel import inlined, nth_bit, popcount
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import below, below_again, draw
+from quarto.rules import NONE
+
+
+@inlined
+def random_cell(word: int, cells: int) -> int:
+    """A uniform cell of a non-empty 16-bit mask, from the upper half of a random word."""
+    return nth_bit(cells, below(word, popcount(cells)))
+
+
+@inlined
+def random_piece(word: int, pieces: int) -> int:
+    """A uniform piece of a 16-bit mask, from the lower half of a random word; NONE if the mask is empty."""
+    return nth_bit(pieces, below_again(word, popcount(pieces))) if pieces != 0 else NONE
+
+
+@turn
+def random_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    word = draw(seed, 0)
+    return encode_turn(
+        random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available)
+    )
+
+
+class Random(KernelAgent):
+    """Uniform legal cell, uniform unused piece, under every rule set."""
+
+    kernel = random_turn
+    choosers = ("opponent", "mover")

@@ -1,0 +1,63 @@
+"""Study C's opponent: wins if it can, gives a safe piece if there is one, otherwise random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base import KernelAgent, encode_turn, turn
+from agents.random import random_cell, random_piece
+from quarto.kernel import inlined, lowest_bit
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw
+from quarto.rules import NONE, PIECES, spread
+from quarto.threats import safe_pieces, winning_cells
+
+
+@inlined
+def winning_piece(position: Position, rules: Any) -> int:
+    """The lowest available piece that finishes a line somewhere, or NONE."""
+    for piece in range(PIECES):
+        if (position.available >> piece) & 1 and winning_cells(position.lanes, position.occupied, piece, rules) != 0:
+            return piece
+    return NONE
+
+
+@inlined
+def gift_turn(position: Position, word: int, rules: Any) -> int:
+    """Where the opponent chooses: place what is in hand, then give a safe piece if any is left."""
+    cell, lanes, occupied = np.int64(NONE), position.lanes, position.occupied
+    if position.hand != NONE:
+        wins = winning_cells(lanes, occupied, position.hand, rules)
+        cell = lowest_bit(wins) if wins != 0 else random_cell(word, ~occupied & ALL_CELLS)
+        lanes |= spread(position.hand) << np.uint64(cell)
+        occupied |= np.int64(1) << cell
+    safe = position.available & safe_pieces(lanes, occupied, rules)
+    return encode_turn(cell, random_piece(word, safe if safe != 0 else position.available))
+
+
+@inlined
+def mover_turn(position: Position, word: int, rules: Any) -> int:
+    """Where the mover chooses: a piece and cell that win, else any."""
+    piece = winning_piece(position, rules)
+    if piece == NONE:
+        return encode_turn(
+            random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available)
+        )
+    return encode_turn(lowest_bit(winning_cells(position.lanes, position.occupied, piece, rules)), piece)
+
+
+@turn
+def semi_random_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    word = draw(seed, 0)
+    if rules.mover_chooses != 0:
+        return mover_turn(position, word, rules)
+    return gift_turn(position, word, rules)
+
+
+class SemiRandom(KernelAgent):
+    """First winning cell, else uniform; gift uniform over safe pieces, else over all (study C, SemiRandomPlayer)."""
+
+    kernel = semi_random_turn
+    choosers = ("opponent", "mover")

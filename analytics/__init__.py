@@ -1,0 +1,21 @@
+"""The archive of games and what is asked of it: SQL, results, statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analytics.database import OpenArchive
+
+__all__ = ["open_archive"]
+
+
+def open_archive(path: str | Path = "data/archive") -> OpenArchive:
+    """The archive in folder ``path`` as it is now, for SQL and data frames; see ``OpenArchive``.
+
+    Raises ``RequestError`` when ``path`` is not an archive.
+    """
+    from analytics.database import OpenArchive  # here, because importing analytics must not cost DuckDB and numba
+
+    return OpenArchive(Path(path))

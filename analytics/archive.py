@@ -1,0 +1,331 @@
+"""The append-only store of runs: where things lie, what counts, and how a shard comes to count.
+
+A table file counts once a commit names it. Commits of a run are numbered 0, 1, 2, ...; each is created whole and only
+if its number is free, after its writer has read all the ones before. So with any number of writers, on one machine or
+many, no pair of games is ever in the archive twice, and what a crash leaves behind is never read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+import polars as pl
+
+from analytics.durable import TEMPORARY, create, explained, replace, sync_folder, temporary_beside
+from analytics.ranges import Range, merged, overlaps
+from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, to_json
+from analytics.schema import SCHEMA_VERSION, TABLES
+from analytics.tables import in_order, tables, write_table
+from analytics.tally import Tally, tally_of
+from quarto.batch import Block
+from quarto.errors import FailureError, RequestError
+
+MARKER = "archive.json"
+FORMAT = "quarto-arena archive"
+
+Record = TypeVar("Record")
+
+
+def now() -> str:
+    """The present moment as the archive writes it: ISO 8601, UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def load(path: Path, parse: Callable[[Any], Record]) -> Record:
+    """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+    with explained("read", path):
+        content = path.read_bytes()
+    try:
+        return parse(json.loads(content))
+    except (*MALFORMED, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FailureError(
+            f"{path} is damaged ({reason}): restore it from a copy, or move it away to go on without it"
+        ) from error
+
+
+class _Ledger:
+    """What is known of the commits of one run: their numbers and the pairs they hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock = Lock()
+        self.numbers: set[int] = set()
+        self.ranges: dict[int, list[Range]] = {}
+
+    @property
+    def next_number(self) -> int:
+        return max(self.numbers, default=-1) + 1
+
+    def refresh(self) -> None:
+        """Read the commits that were not there the last time: a commit never changes."""
+        for path in commit_files(self.folder):
+            if int(path.stem) not in self.numbers:
+                self.learn(load(path, Commit.of_mapping), int(path.stem))
+
+    def learn(self, commit: Commit, number: int) -> None:
+        self.numbers.add(number)
+        for part in commit.slices:
+            known = self.ranges.get(part.pairing, [])
+            self.ranges[part.pairing] = merged([*known, (part.first_pair, part.end_pair)])
+
+    def holds_any(self, slices: Sequence[Slice]) -> bool:
+        return any(overlaps(self.ranges.get(part.pairing, []), part.first_pair, part.end_pair) for part in slices)
+
+
+def commit_files(folder: Path) -> list[Path]:
+    """The files in a run's folder of commits that are named like commits, by number."""
+    with explained("list", folder):
+        paths = list(folder.iterdir()) if folder.is_dir() else []
+    return sorted((path for path in paths if COMMIT.fullmatch(path.name)), key=lambda path: int(path.stem))
+
+
+class Archive:
+    """An opened archive. Nothing is kept open: any number of processes may hold one at the same time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._ledgers: dict[str, _Ledger] = {}
+
+    @staticmethod
+    def open(root: Path, create: bool = False) -> Archive:
+        """The archive in folder ``root``; with ``create`` it is made there if the folder is empty or absent.
+
+        Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
+        cannot be written to.
+        """
+        root = Path(root)
+        if root.exists() and not root.is_dir():
+            raise RequestError(f"archive {root} is a file: name a folder")
+        marker = root / MARKER
+        if not marker.exists():
+            if not create:
+                raise RequestError(f"{_no_archive(root)}: run an experiment first, or name another folder")
+            _make(root)
+        _check_marker(marker)
+        if create and not os.access(root, os.W_OK | os.X_OK):
+            raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root")
+        return Archive(root)
+
+    # Where things lie.
+
+    def folder(self, table: str, run_id: str) -> Path:
+        """The folder of a run's ``games``, ``plies`` or ``commits``. Raises ``ValueError`` if that is not a run id."""
+        if not RUN_ID.fullmatch(run_id):
+            raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
+        return self.root / table / f"run={run_id}"
+
+    def file(self, table: str, run_id: str, stored: StoredFile) -> Path:
+        """The path of a committed file of ``games`` or ``plies``."""
+        return self.folder(table, run_id) / stored.file
+
+    # Runs.
+
+    def runs(self) -> list[RunRecord]:
+        """All run records, oldest first. Raises ``FailureError`` for a damaged one."""
+        paths = [path for path in self.root.glob("runs/*.json") if RUN_ID.fullmatch(path.stem)]
+        records = [record for record in (self.run(path.stem) for path in paths) if record]
+        return sorted(records, key=lambda record: (datetime.fromisoformat(record.created), record.run_id))
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
+        path = self.root / "runs" / f"{run_id}.json"
+        if not RUN_ID.fullmatch(run_id) or not path.exists():
+            return None
+        record = load(path, lambda mapping: RunRecord(**mapping))
+        if record.run_id != run_id:
+            raise FailureError(f"{path} is damaged (it is the record of run {record.run_id}): restore it from a copy")
+        return record
+
+    def save_run(self, record: RunRecord) -> None:
+        """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
+        path = self.root / "runs" / f"{record.run_id}.json"
+        with explained("write", path):
+            _make_folder(path.parent)
+            replace(path, to_json(record.as_mapping()))
+
+    # Commits.
+
+    def run_ids(self) -> list[str]:
+        """The runs that have a folder of commits, sorted."""
+        names = (path.name.removeprefix("run=") for path in self.root.glob("commits/run=*") if path.is_dir())
+        return sorted(filter(RUN_ID.fullmatch, names))
+
+    def commits(self, run_id: str) -> list[Commit]:
+        """The commits of a run by number. Raises ``FailureError`` naming a file that is not a whole commit."""
+        return [load(path, Commit.of_mapping) for path in commit_files(self.folder("commits", run_id))]
+
+    def covered(self, run_id: str) -> dict[int, list[Range]]:
+        """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
+        ranges: dict[int, list[Range]] = {}
+        for commit in self.commits(run_id):
+            for part in commit.slices:
+                ranges.setdefault(part.pairing, []).append((part.first_pair, part.end_pair))
+        return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
+
+    def tallies(self, run_id: str) -> dict[int, Tally]:
+        """What the games of a run amount to, by pairing, from the commits alone."""
+        totals: dict[int, Tally] = {}
+        for commit in self.commits(run_id):
+            for part in commit.slices:
+                totals[part.pairing] = totals.get(part.pairing, Tally()) + part.tally
+        return {pairing: totals[pairing] for pairing in sorted(totals)}
+
+    def committed_files(self, table: str) -> list[Path]:
+        """All files of ``games`` or ``plies`` that commits name."""
+        return [
+            self.file(table, run_id, getattr(commit, table))
+            for run_id in self.run_ids()
+            for commit in self.commits(run_id)
+        ]
+
+    def commit(self, run_id: str, blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> Commit | None:
+        """Write ``blocks`` as one shard and commit it; may be called from several threads.
+
+        ``pairings`` holds the labels of each pairing of the run. Returns None, and leaves nothing, when some pair of
+        ``blocks`` is in the archive already. Raises ``FailureError`` when the disk refuses, and leaves nothing either;
+        ``ValueError`` when blocks overlap one another.
+        """
+        blocks = in_order(blocks)
+        slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block.games)) for block in blocks)
+        if any(a.pairing == b.pairing and a.end_pair > b.first_pair for a, b in pairwise(slices)):
+            raise ValueError("two blocks of a shard hold the same pair")
+        ledger = self._ledgers.setdefault(run_id, _Ledger(self.folder("commits", run_id)))
+        with ledger.lock:
+            ledger.refresh()
+            if ledger.holds_any(slices):
+                return None
+            name = f"part-{ledger.next_number:06d}-{uuid.uuid4().hex}.parquet"
+        with explained("write to", self.root):
+            paths = [self.folder(table, run_id) / name for table in TABLES]
+            return self._commit(ledger, slices, dict(zip(paths, tables(blocks, pairings), strict=True)))
+
+    def _commit(self, ledger: _Ledger, slices: tuple[Slice, ...], frames: dict[Path, pl.DataFrame]) -> Commit | None:
+        try:
+            games, plies = (_store(path, frame) for path, frame in frames.items())
+            _make_folder(ledger.folder)
+            with ledger.lock:
+                commit = _publish(ledger, slices, games, plies)
+        except BaseException:
+            if not _may_be_committed(ledger, next(iter(frames)).name):
+                _remove(frames)
+            raise
+        if commit is None:
+            _remove(frames)
+        return commit
+
+    # Sweeps.
+
+    def save_sweep_job(self, job: SweepJob) -> None:
+        """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
+        path = self.root / "sweeps" / job.sweep_id / f"{job.job}.json"
+        with explained("write", path):
+            _make_folder(path.parent)
+            replace(path, to_json(job.as_mapping()))
+
+    def sweep_jobs(self) -> list[SweepJob]:
+        """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
+        paths = [path for path in self.root.glob("sweeps/*/*.json") if path.stem.isdecimal()]
+        jobs = [load(path, lambda mapping: SweepJob(**mapping)) for path in paths]
+        return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
+
+
+def _commit_name(number: int) -> str:
+    return f"{number:06d}.json"
+
+
+def _store(path: Path, frame: pl.DataFrame) -> StoredFile:
+    _make_folder(path.parent)
+    aside = temporary_beside(path)
+    try:
+        written = write_table(frame, aside)
+        aside.rename(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return StoredFile(path.name, written.rows, written.bytes, written.sha256)
+
+
+def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile) -> Commit | None:
+    """Create the next free commit, unless one that others created meanwhile holds some of our pairs."""
+    while True:
+        number = ledger.next_number
+        path = ledger.folder / _commit_name(number)
+        commit = Commit(number, games, plies, slices, now())
+        if create(path, to_json(commit.as_mapping())):
+            ledger.learn(commit, number)
+            return commit
+        ledger.learn(load(path, Commit.of_mapping), number)
+        if ledger.holds_any(slices):
+            return None
+
+
+def _may_be_committed(ledger: _Ledger, name: str) -> bool:
+    """Whether a commit that was not known before a failure names a file: a link can succeed and yet report an error."""
+    try:
+        unknown = (path for path in commit_files(ledger.folder) if int(path.stem) not in ledger.numbers)
+        return any(name.encode() in path.read_bytes() for path in unknown)
+    except (OSError, FailureError):
+        return True  # at worst a leftover
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if any(not path.name.startswith(TEMPORARY) for path in root.iterdir()):
+            raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
+        replace(root / MARKER, to_json({"format": FORMAT, "schema_version": SCHEMA_VERSION}))
+    except PermissionError as error:
+        raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root") from error
+    except OSError as error:
+        raise RequestError(
+            f"no archive can be made in {root}: {error.strerror}; choose another archive.root"
+        ) from error
+
+
+def _check_marker(marker: Path) -> None:
+    try:
+        content = json.loads(marker.read_bytes())
+        found = content["format"], content["schema_version"]
+    except (OSError, *MALFORMED) as error:
+        raise RequestError(f"{marker} cannot be read ({type(error).__name__}): is this an archive of yours?") from error
+    if found[0] != FORMAT:
+        raise RequestError(f"{marker} says format {found[0]!r}, not {FORMAT!r}: name another folder")
+    if found[1] != SCHEMA_VERSION:
+        raise RequestError(
+            f"archive {marker.parent} has schema version {found[1]!r}, this program reads and writes {SCHEMA_VERSION}: "
+            "use the program that wrote it, or name another folder"
+        )
+
+
+def _no_archive(root: Path) -> str:
+    return f"{root} is not an archive (it has no {MARKER})" if root.exists() else f"there is no archive at {root}"
+
+
+def _not_writable(root: Path) -> str:
+    existing = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
+    status = existing.stat()
+    return (
+        f"archive {root} is not writable by user id {os.geteuid()} ({existing} has mode {status.st_mode & 0o777:o}, "
+        f"owner {status.st_uid})"
+    )

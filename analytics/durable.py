@@ -1,0 +1,89 @@
+"""Files that are whole or absent, whatever happens between: written aside, synced, and only then given their name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from quarto.errors import FailureError
+
+TEMPORARY = ".tmp-"  # how every file that is not finished is named
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and run the same command again",
+    errno.EDQUOT: "your disk quota is used up: free some space and run the same command again",
+    errno.EFBIG: "a limit on the size of files was hit (see 'ulimit -f'): raise it and run the same command again",
+    errno.EACCES: "permission denied: make the folder writable or choose another archive.root",
+    errno.EPERM: "the file system does not allow it (hard links are needed): choose another archive.root",
+    errno.EROFS: "the file system is read-only: choose another archive.root",
+    errno.ENOENT: "it was removed while in use: run the same command again",
+}
+
+
+@contextmanager
+def explained(what: str, path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        raise FailureError(f"cannot {what} {path}: {reason}; what was committed before is kept") from error
+
+
+def temporary_beside(path: Path) -> Path:
+    """A name in the same folder that nobody else uses."""
+    return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder as durable as the files they name. Raises ``OSError``."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_aside(path: Path, content: bytes) -> Path:
+    """A synced temporary file with ``content`` beside ``path``. Raises ``OSError`` and leaves nothing then."""
+    aside = temporary_beside(path)
+    try:
+        with aside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    return aside
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Create ``path`` or swap its content in one step: a reader sees the old one or the new. Raises ``OSError``."""
+    aside = _write_aside(path, content)
+    try:
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Create ``path``, whole from the first moment on; false when somebody else has created it. Raises ``OSError``."""
+    aside = _write_aside(path, content)
+    try:
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            # A network file system may repeat a request whose answer was lost: then the file that is there is ours.
+            if not aside.samefile(path):
+                return False
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return True

@@ -1,0 +1,85 @@
+"""What crashes left in an archive: files that no commit names. They never count; this finds and removes them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analytics.archive import MARKER, Archive
+from analytics.durable import TEMPORARY, explained
+from analytics.records import COMMIT, PART, RUN_ID
+from analytics.schema import TABLES
+
+GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
+
+FOLDERS = (*TABLES, "commits", "runs", "sweeps")
+
+_TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file that does not count."""
+
+    path: Path
+    bytes: int
+    age_seconds: float
+    ours: bool  # named as the archive names its files; a foreign file is only reported, never removed
+
+
+def leftovers(archive: Archive) -> list[Leftover]:
+    """All files in the archive's own folders that are not part of it, sorted.
+
+    Raises ``FailureError`` for a damaged commit: what it named cannot be known, so nothing may be called a leftover.
+    """
+    named = {archive.root / MARKER}
+    for table in TABLES:
+        named.update(archive.committed_files(table))
+    found = []
+    moment = time.time()
+    with explained("list", archive.root):
+        paths = [path for folder in FOLDERS for path in (archive.root / folder).rglob("*")]
+        for path in sorted([*paths, *archive.root.glob("*")]):
+            if path in named or not path.is_file() or _is_record(archive.root, path):
+                continue
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue  # a writer was faster
+            found.append(Leftover(path, status.st_size, moment - status.st_mtime, _is_ours(archive.root, path)))
+    return found
+
+
+def remove(found: Sequence[Leftover], older_than_seconds: float = GRACE_SECONDS) -> list[Leftover]:
+    """Remove those that are ours and old enough; the ones removed. Raises ``FailureError`` when the disk refuses."""
+    removed = [leftover for leftover in found if leftover.ours and leftover.age_seconds >= older_than_seconds]
+    for leftover in removed:
+        with explained("remove", leftover.path):
+            leftover.path.unlink(missing_ok=True)
+    return removed
+
+
+def _is_record(root: Path, path: Path) -> bool:
+    """Whether a file is a run, a commit or a job of a sweep by its place and name."""
+    match path.relative_to(root).parts:
+        case ("runs", name):
+            return name.endswith(".json") and bool(RUN_ID.fullmatch(name[:-5]))
+        case ("commits", folder, name):
+            return _is_run_folder(folder) and bool(COMMIT.fullmatch(name))
+        case ("sweeps", _, name):
+            return name.endswith(".json") and name[:-5].isdecimal()
+    return False
+
+
+def _is_ours(root: Path, path: Path) -> bool:
+    if _TEMPORARY.fullmatch(path.name):
+        return True
+    parts = path.relative_to(root).parts
+    return len(parts) == 3 and parts[0] in TABLES and _is_run_folder(parts[1]) and bool(PART.fullmatch(parts[2]))
+
+
+def _is_run_folder(name: str) -> bool:
+    return name.startswith("run=") and bool(RUN_ID.fullmatch(name[4:]))

@@ -1,0 +1,20 @@
+"""Named questions: the SQL files of ``analytics/sql``, each with a header that says what it answers."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from quarto.errors import RequestError, nearest
+
+
+def names() -> list[str]:
+    """The names of all questions, sorted."""
+    found = (entry.name for entry in (files("analytics") / "sql").iterdir())
+    return sorted(name.removesuffix(".sql") for name in found if name.endswith(".sql"))
+
+
+def query(name: str) -> str:
+    """The SQL of a question. Raises ``RequestError`` for a name that is not one."""
+    if name not in names():
+        raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
+    return (files("analytics") / "sql" / f"{name}.sql").read_text(encoding="utf-8")

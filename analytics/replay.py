@@ -1,0 +1,119 @@
+"""Plays stored games again by the rules. What a game claims (who won, when, how) must be what its plies make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.tables import PlyColumns
+from quarto.batch import FULL_BOARD, LINE, Games
+from quarto.kernel import kernel
+from quarto.rules import CELLS, PIECES, finishes_line, spread
+
+FAULTS = (
+    "",
+    "its plies in 'plies' are not 0 to plies - 1, each once, in order",
+    "the column pairing of 'plies' is not that of the game",
+    "the column seat is not (ply + 1) % 2",
+    "the column outcome contradicts the winner",
+    "a piece is out of range or was placed before",
+    "a cell is out of range or is not empty",
+    "it goes on after a finished line",
+    "it ends by 'line' and its last ply finishes none",
+    "it has a finished line and another ending",
+    "its winner is not the seat that finished the line",
+    "it ends by 'full_board' before the board is full, or has a winner",
+    "it is a forfeit without a winner or on a full board",
+    "its opening is longer than the game",
+)
+(
+    FINE,
+    MISPLACED,
+    WRONG_PAIRING,
+    WRONG_SEAT,
+    WRONG_OUTCOME,
+    BAD_PIECE,
+    BAD_CELL,
+    LINE_BEFORE_END,
+    NO_LINE,
+    UNCLAIMED_LINE,
+    WRONG_WINNER,
+    WRONG_FULL_BOARD,
+    WRONG_FORFEIT,
+    WRONG_OPENING,
+) = range(len(FAULTS))
+
+
+@kernel()
+def faults(
+    game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
+) -> NDArray[np.int8]:
+    """[G] the first fault of each game (an index into ``FAULTS``).
+
+    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read: the plies are
+    ``columns`` [R], expected by ply, then game. Once a row is not the expected one, its game is ``MISPLACED`` and
+    nothing more is said of that game or any after it.
+    """
+    count = game_id.shape[0]
+    fault = np.zeros(count, np.int8)
+    lanes = np.zeros(count, np.uint64)
+    occupied = np.zeros(count, np.int64)
+    used = np.zeros(count, np.int64)
+    line = np.zeros(count, np.bool_)
+    row = 0
+    for ply in range(PIECES):
+        seat = (ply + 1) & 1
+        for game in range(count):
+            if games.plies[game] <= ply:
+                continue
+            if row >= columns.ply.shape[0] or columns.ply[row] != ply or columns.game_id[row] != game_id[game]:
+                fault[game] = MISPLACED
+                return fault
+            found = _row_fault(columns, row, game_id[game] >> 32, seat, int(np.int64(games.winner[game])))
+            piece, cell = int(np.int64(columns.piece[row])), int(np.int64(columns.cell[row]))
+            row += 1
+            if found == FINE and (piece < 0 or piece >= PIECES or (used[game] >> piece) & 1):
+                found = BAD_PIECE
+            if found == FINE and (cell < 0 or cell >= CELLS or (occupied[game] >> cell) & 1):
+                found = BAD_CELL
+            if found == FINE and line[game]:
+                found = LINE_BEFORE_END
+            if fault[game] != FINE or found != FINE:
+                fault[game] = fault[game] if fault[game] != FINE else found
+                continue
+            used[game] |= 1 << piece
+            occupied[game] |= 1 << cell
+            lanes[game] |= spread(piece) << np.uint64(cell)
+            line[game] = finishes_line(lanes[game], occupied[game], piece, cell, rules)
+    for game in range(count):
+        if fault[game] == FINE:
+            fault[game] = _end_fault(games, game, opening[game], line[game])
+    return fault
+
+
+@kernel()
+def _row_fault(columns: PlyColumns, row: int, pairing: int, seat: int, winner: int) -> int:
+    if columns.pairing[row] != pairing:
+        return WRONG_PAIRING
+    if columns.seat[row] != seat:
+        return WRONG_SEAT
+    outcome = 0 if winner < 0 else (1 if winner == seat else -1)
+    return FINE if columns.outcome[row] == outcome else WRONG_OUTCOME
+
+
+@kernel()
+def _end_fault(games: Games, game: int, opening: int, line: bool) -> int:
+    plies, winner, ending = games.plies[game], games.winner[game], games.ending[game]
+    if opening < 0 or opening > plies:
+        return WRONG_OPENING
+    if line and ending != LINE:
+        return UNCLAIMED_LINE
+    if ending == LINE:
+        if not line:
+            return NO_LINE
+        return FINE if winner == plies & 1 else WRONG_WINNER  # the seat of ply k is (k + 1) & 1
+    if ending == FULL_BOARD:
+        return FINE if plies == PIECES and winner == -1 else WRONG_FULL_BOARD
+    return FINE if plies < PIECES and winner >= 0 else WRONG_FORFEIT

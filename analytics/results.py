@@ -1,0 +1,165 @@
+"""What a run has shown, from the tallies of its commits: no table is read, whatever the number of games."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import polars as pl
+
+from analytics.archive import Archive
+from analytics.statistics import CONFIDENCE, Estimate, mean_score, score, win_rate
+from analytics.tally import Row, Tally
+from quarto.errors import RequestError
+
+
+@dataclass(frozen=True)
+class PairingResult:
+    """How one pairing went, as its first agent sees it."""
+
+    pairing: int
+    first: str  # label
+    second: str  # label
+    tally: Tally
+    by_pairs: bool  # the games of a pair shared an opening: pairs are the unit of variance
+    confidence: float = CONFIDENCE
+
+    @property
+    def games(self) -> int:
+        return self.tally.games
+
+    @property
+    def wins(self) -> int:
+        return self.tally.wins
+
+    @property
+    def draws(self) -> int:
+        return self.tally.draws
+
+    @property
+    def losses(self) -> int:
+        return self.tally.losses
+
+    def in_seat(self, seat: int) -> Row:
+        """The first agent's (losses, draws, wins) when it held ``seat``: it does so in game ``seat`` of each pair."""
+        return self.tally.results(seat)
+
+    @property
+    def win_rate(self) -> Estimate:
+        """Share of games won by the first agent, with Wilson's interval."""
+        return win_rate(self.tally, self.by_pairs, self.confidence)
+
+    @property
+    def score(self) -> Estimate:
+        """Mean score of the first agent (win 1, draw 1/2) with its normal interval."""
+        return score(self.tally, self.by_pairs, self.confidence)
+
+    @property
+    def forfeits(self) -> tuple[int, int]:
+        """Games forfeited by the first and by the second agent, for whatever reason."""
+        first, second = (a + b for a, b in zip(self.tally.illegal, self.tally.errors, strict=True))
+        return first, second
+
+    @property
+    def mean_plies(self) -> float:
+        """Plies a game, imposed ones included."""
+        return self.tally.plies / self.games
+
+
+def results(archive: Archive, run_id: str, confidence: float = CONFIDENCE) -> list[PairingResult]:
+    """Each pairing of a run that has games, in the run's order.
+
+    Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
+    """
+    record = archive.run(run_id)
+    if record is None:
+        raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
+    by_pairs = record.spec["opening_plies"] > 0
+    labels = record.pairings
+    return [
+        PairingResult(pairing, *labels[pairing], tally, by_pairs, confidence)
+        for pairing, tally in archive.tallies(run_id).items()
+        if pairing < len(labels)
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One agent over all of its pairings with others."""
+
+    agent: str  # label
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    forfeits: int
+    score: Estimate
+    against: dict[str, float]  # mean score by opponent's label
+
+
+@dataclass(frozen=True)
+class Crosstable:
+    """The agents of a tournament, best score first."""
+
+    standings: tuple[Standing, ...]
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(standing.agent for standing in self.standings)
+
+    def frame(self) -> pl.DataFrame:
+        """One row an agent: its score with interval, its counts, and its mean score against each agent.
+
+        The last ones are in columns ``v `` and the other's label; null where the two did not meet.
+        """
+        rows = [
+            {
+                "agent": standing.agent,
+                **dict(zip(("score", "low", "high"), standing.score, strict=True)),
+                **{name: getattr(standing, name) for name in ("games", "wins", "draws", "losses", "forfeits")},
+                **{f"v {agent}": standing.against.get(agent) for agent in self.agents},
+            }
+            for standing in self.standings
+        ]
+        counts = dict.fromkeys(("games", "wins", "draws", "losses", "forfeits"), pl.Int64)
+        schema = {"agent": pl.String, **dict.fromkeys(("score", "low", "high"), pl.Float64), **counts}
+        return pl.DataFrame(rows, schema={**schema, **{f"v {agent}": pl.Float64 for agent in self.agents}})
+
+
+def crosstable(pairing_results: Sequence[PairingResult]) -> Crosstable:
+    """Everybody against everybody. An agent's games against itself tell nothing about it and are left out.
+
+    An agent's interval treats its pairs as independent also where pairings share their openings.
+    """
+    meetings: dict[str, dict[str, Tally]] = {}
+    for result in pairing_results:
+        for agent, opponent, tally in (
+            (result.first, result.second, result.tally),
+            (result.second, result.first, result.tally.swapped),
+        ):
+            met = meetings.setdefault(agent, {})
+            if agent != opponent:
+                met[opponent] = met.get(opponent, Tally()) + tally
+    by_pairs = any(result.by_pairs for result in pairing_results)
+    confidence = pairing_results[0].confidence if pairing_results else CONFIDENCE
+    standings = [_standing(agent, met, by_pairs, confidence) for agent, met in meetings.items()]
+    return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
+
+
+def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, confidence: float) -> Standing:
+    total = _sum(met.values())
+    return Standing(
+        agent,
+        total.games,
+        total.wins,
+        total.draws,
+        total.losses,
+        total.illegal[0] + total.errors[0],
+        score(total, by_pairs, confidence),
+        {opponent: mean_score(tally.trinomial).mean for opponent, tally in met.items()},
+    )
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    return reduce(Tally.__add__, tallies, Tally())

@@ -1,0 +1,50 @@
+"""The stored tables: names, types and numbering. ``data/README.md`` documents the same to the byte.
+
+Integers are signed on purpose: table formats that the archive may be moved to (Delta, Iceberg) have no unsigned ones.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from quarto.batch import ENDINGS
+
+SCHEMA_VERSION = 1
+
+ENDING = pl.Enum(ENDINGS)
+
+GAMES = pl.Schema(
+    {
+        "game_id": pl.Int64(),  # (pairing << 32) | (2 * pair + s), s: 0 or 1 within the pair
+        "pair_id": pl.Int64(),  # game_id >> 1
+        "pairing": pl.Int32(),  # index into the run's pairings
+        "agent_0": pl.Categorical(),  # label of the agent in seat 0, which gives the first piece
+        "agent_1": pl.Categorical(),  # label of the agent in seat 1, which places first
+        "winner": pl.Int8(),  # seat, or -1 for a draw
+        "plies": pl.Int8(),  # 0 to 16, imposed ones included
+        "opening": pl.Int8(),  # how many plies were imposed, not chosen
+        "ending": ENDING,
+    }
+)
+
+PLIES = pl.Schema(
+    {
+        "game_id": pl.Int64(),
+        "pairing": pl.Int32(),
+        "ply": pl.Int8(),  # 0 to 15
+        "seat": pl.Int8(),  # who placed: (ply + 1) % 2
+        "piece": pl.Int8(),  # 0 to 15
+        "cell": pl.Int8(),  # 0 to 15
+        "outcome": pl.Int8(),  # for the seat that placed: 1 won, 0 drew, -1 lost
+    }
+)
+
+TABLES = {"games": GAMES, "plies": PLIES}
+
+GAME_BITS = 32  # of a game_id: 2 * pair + s; the pairing is above them
+MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number
+
+
+def first_game_id(pairing: int, pair: int) -> int:
+    """The ``game_id`` of game 0 of a pair; game 1 has the next one."""
+    return (pairing << GAME_BITS) | (2 * pair)

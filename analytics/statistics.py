@@ -1,0 +1,101 @@
+"""Statistics of a result: pure functions of counts, each with its source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+from analytics.tally import WIN, Tally
+
+CONFIDENCE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A mean and the interval that holds the true one with the asked confidence."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def quantile(confidence: float = CONFIDENCE) -> float:
+    """How many standard errors a two-sided normal interval reaches: 1.96 for 0.95. ``confidence`` is in (0, 1)."""
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson's score interval (low, high) for a proportion; ``n`` may be an effective number and need not be whole.
+
+    (0, 1) when ``n`` is 0. E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA
+    22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe, Statistics in Medicine 17 (1998)
+    857-872.
+    """
+    if n <= 0:
+        return 0.0, 1.0
+    z = quantile(confidence)
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # At the ends the bound is exact, but rounding may leave it a hair inside or outside.
+    low = 0.0 if successes <= 0 else max(0.0, (centre - reach) / scale)
+    high = 1.0 if successes >= n else min(1.0, (centre + reach) / scale)
+    return low, high
+
+
+def design_effect(tally: Tally) -> float:
+    """How many times larger the variance of the win rate is than if all games were independent.
+
+    The two games of a pair share an opening, so the pair is the unit: the sample variance of the first agent's win rate
+    within a pair, over p (1 - p) / 2, which it would be for two independent games. Above 1 when openings decide games,
+    below 1 when swapping the seats evens things out. L. Kish, "Survey Sampling" (1965), section 5.4.
+
+    1 for fewer than two pairs, and when all pairs have the same number of wins, as those of two deterministic agents
+    without random openings: the sample then says nothing about its variance, and the games are reported as they are.
+    """
+    wins = [0, 0, 0]  # pairs by how many of the two games the first agent won
+    for in_game_0, row in enumerate(tally.pairs):
+        for in_game_1, count in enumerate(row):
+            wins[(in_game_0 == WIN) + (in_game_1 == WIN)] += count
+    pairs = sum(wins)
+    rate = tally.wins / tally.games if pairs else 0.0
+    if pairs < 2 or max(wins) == pairs:
+        return 1.0
+    variance = sum(count * (k / 2 - rate) ** 2 for k, count in enumerate(wins)) / (pairs - 1)
+    return variance / (rate * (1 - rate) / 2)
+
+
+def effective_games(tally: Tally) -> float:
+    """How many independent games would tell as much about the first agent's win rate: games / ``design_effect``."""
+    return tally.games / design_effect(tally)
+
+
+def win_rate(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estimate:
+    """The first agent's share of games won with Wilson's interval; by pairs, over the effective number of games."""
+    games = effective_games(tally) if by_pairs else float(tally.games)
+    rate = tally.wins / tally.games if tally.games else 0.0
+    return Estimate(rate, *wilson(rate * games, games, confidence))
+
+
+def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimate:
+    """The mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) when there are no counts.
+
+    ``counts[i]`` units scored ``i / (len(counts) - 1)``: losses, draws and wins of games, or the five counts of pairs
+    (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the sample's own, so
+    the interval of a sample without variance is its mean.
+    """
+    n = sum(counts)
+    if not n:
+        return Estimate(0.5, 0.0, 1.0)
+    top = len(counts) - 1
+    mean = sum(count * i / top for i, count in enumerate(counts)) / n
+    variance = sum(count * (i / top - mean) ** 2 for i, count in enumerate(counts)) / n
+    reach = quantile(confidence) * math.sqrt(variance / n)
+    return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))
+
+
+def score(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estimate:
+    """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games."""
+    return mean_score(tally.pentanomial if by_pairs else tally.trinomial, confidence)

@@ -1,0 +1,143 @@
+"""What a set of pairs amounts to: a few counts that add up, from which every statistic of a result follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Block, Games
+from quarto.kernel import kernel
+
+LOSS, DRAW, WIN = range(3)
+
+Row = tuple[int, int, int]
+NO_PAIRS: tuple[Row, Row, Row] = ((0, 0, 0), (0, 0, 0), (0, 0, 0))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts over the pairs of one pairing; ``a + b`` is the tally of both sets. "First" is its first agent."""
+
+    pairs: tuple[Row, Row, Row] = NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
+    illegal: tuple[int, int] = (0, 0)  # games forfeited by an illegal turn, by agent: first, second
+    errors: tuple[int, int] = (0, 0)  # games forfeited by an exception, by agent: first, second
+    plies: int = 0  # of all games
+
+    def __add__(self, other: Tally) -> Tally:
+        rows = [[a + b for a, b in zip(*both, strict=True)] for both in zip(self.pairs, other.pairs, strict=True)]
+        return _tally(
+            rows,
+            [a + b for a, b in zip(self.illegal, other.illegal, strict=True)],
+            [a + b for a, b in zip(self.errors, other.errors, strict=True)],
+            self.plies + other.plies,
+        )
+
+    @property
+    def pair_count(self) -> int:
+        return sum(map(sum, self.pairs))
+
+    @property
+    def games(self) -> int:
+        return 2 * self.pair_count
+
+    def results(self, game: int) -> Row:
+        """The first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or in game 1."""
+        columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))
+        losses, draws, wins = (sum(row) for row in columns)
+        return losses, draws, wins
+
+    @property
+    def trinomial(self) -> Row:
+        """The first agent's (losses, draws, wins) over all games."""
+        losses, draws, wins = (a + b for a, b in zip(self.results(0), self.results(1), strict=True))
+        return losses, draws, wins
+
+    @property
+    def losses(self) -> int:
+        return self.trinomial[LOSS]
+
+    @property
+    def draws(self) -> int:
+        return self.trinomial[DRAW]
+
+    @property
+    def wins(self) -> int:
+        return self.trinomial[WIN]
+
+    @property
+    def pentanomial(self) -> tuple[int, int, int, int, int]:
+        """Pairs by the first agent's points in them: 0, 1/2, 1, 3/2, 2."""
+        counts = [0] * 5
+        for in_game_0, row in enumerate(self.pairs):
+            for in_game_1, count in enumerate(row):
+                counts[in_game_0 + in_game_1] += count
+        return counts[0], counts[1], counts[2], counts[3], counts[4]
+
+    @property
+    def swapped(self) -> Tally:
+        """The same pairs as the second agent sees them: it holds seat 0 in what was game 1."""
+        return _tally(
+            [[self.pairs[WIN - b][WIN - a] for b in range(3)] for a in range(3)],
+            self.illegal[::-1],
+            self.errors[::-1],
+            self.plies,
+        )
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The fields as JSON values; ``Tally.of_mapping`` reads them."""
+        return asdict(self)
+
+    @staticmethod
+    def of_mapping(mapping: Mapping[str, Any]) -> Tally:
+        """The tally that ``as_mapping`` wrote. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for all else."""
+        tally = _tally(mapping["pairs"], mapping["illegal"], mapping["errors"], mapping["plies"])
+        shape = (len(tally.pairs), *map(len, tally.pairs), len(tally.illegal), len(tally.errors))
+        numbers = [*sum(tally.pairs, ()), *tally.illegal, *tally.errors, tally.plies]
+        if shape != (3, 3, 3, 3, 2, 2) or any(number < 0 for number in numbers):
+            raise ValueError("a tally is 3 x 3 counts of pairs, two counts twice and a number of plies, none negative")
+        return tally
+
+
+def _tally(pairs: Any, illegal: Any, errors: Any, plies: Any) -> Tally:
+    return Tally(
+        tuple(tuple(int(count) for count in row) for row in pairs),  # type: ignore[arg-type]
+        tuple(int(count) for count in illegal),  # type: ignore[arg-type]
+        tuple(int(count) for count in errors),  # type: ignore[arg-type]
+        int(plies),
+    )
+
+
+@kernel()
+def _count(winner: NDArray[np.int8], ending: NDArray[np.int8], plies: NDArray[np.int8], out: NDArray[np.int64]) -> None:
+    """Adds to ``out`` [14]: nine cells of ``pairs``, illegal first and second, errors first and second, plies."""
+    for pair in range(winner.shape[0] // 2):
+        cell = np.int64(0)
+        for game in range(2):
+            i = 2 * pair + game
+            # In game 0 the first agent holds seat 0, in game 1 seat 1.
+            result = np.int64(1) if winner[i] < 0 else np.int64(2) * np.int64(winner[i] == game)
+            cell = 3 * cell + result
+            out[13] += plies[i]
+            if ending[i] >= FORFEIT_ILLEGAL:
+                loser_is_second = np.int64(result == 2)
+                out[9 + 2 * np.int64(ending[i] == FORFEIT_ERROR) + loser_is_second] += 1
+        out[cell] += 1
+
+
+def tally_of(games: Games) -> Tally:
+    """The tally of whole pairs of one pairing: game ``2 i + s`` is game ``s`` of the ``i``-th pair."""
+    counts = np.zeros(14, np.int64)
+    _count(games.winner, games.ending, games.plies, counts)
+    return _tally(counts[:9].reshape(3, 3), counts[9:11], counts[11:13], counts[13])
+
+
+def tally(blocks: Iterable[Block]) -> dict[int, Tally]:
+    """The tally of each pairing in ``blocks``, in constant memory."""
+    totals: dict[int, Tally] = {}
+    for block in blocks:
+        totals[block.pairing] = totals.get(block.pairing, Tally()) + tally_of(block.games)
+    return totals

@@ -1,0 +1,240 @@
+"""Is everything in the archive what it claims to be? Checksums, types, order, numbering, and every game played again.
+
+A file that no commit names is not in the archive and not looked at here: see ``analytics.leftovers``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.archive import Archive, commit_files, load
+from analytics.ranges import Range, merged, overlaps
+from analytics.records import Commit, RunRecord, Slice, StoredFile
+from analytics.replay import FAULTS, FINE, MISPLACED, faults
+from analytics.schema import GAME_BITS, TABLES, first_game_id
+from analytics.tables import PlyColumns
+from analytics.tally import tally_of
+from quarto.batch import Games
+from quarto.errors import FailureError
+from quarto.rules import PIECES
+
+NAMED_GAMES = 10  # wrong games of one file that are named one by one
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong, and where."""
+
+    file: Path
+    what: str
+    game_id: int | None = None
+
+    def __str__(self) -> str:
+        game = "" if self.game_id is None else f" game {self.game_id}:"
+        return f"{self.file}:{game} {self.what}"
+
+
+@dataclass
+class Verification:
+    """What was looked at and what was found wrong."""
+
+    runs: int = 0
+    shards: int = 0
+    games: int = 0
+    plies: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """One commit and the folder its files lie in."""
+
+    archive: Archive
+    record: RunRecord
+    commit: Commit
+    path: Path
+
+    def file(self, table: str) -> Path:
+        return self.archive.file(table, self.record.run_id, self.stored(table))
+
+    def stored(self, table: str) -> StoredFile:
+        stored: StoredFile = getattr(self.commit, table)
+        return stored
+
+    @cached_property
+    def slices(self) -> list[Slice]:
+        return sorted(self.commit.slices, key=lambda part: (part.pairing, part.first_pair))
+
+
+def verify(archive: Archive) -> Verification:
+    """Check all that commits name; in memory, one shard at a time. Nothing wrong is raised, all of it is returned."""
+    found = Verification()
+    for run_id in archive.run_ids():
+        found.runs += 1
+        record = _record(archive, run_id, found)
+        held: dict[int, list[Range]] = {}
+        for path in commit_files(archive.folder("commits", run_id)):
+            try:
+                commit = load(path, Commit.of_mapping)
+            except FailureError as error:
+                found.problems.append(Problem(path, str(error)))
+                continue
+            found.shards += 1
+            found.problems += _numbering(path, commit, held)
+            if record is not None:
+                found.problems += _shard(_Shard(archive, record, commit, path), found)
+    return found
+
+
+def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | None:
+    path = archive.root / "runs" / f"{run_id}.json"
+    try:
+        record = archive.run(run_id)
+    except FailureError as error:
+        found.problems.append(Problem(path, str(error)))
+        return None
+    if record is None:
+        found.problems.append(Problem(path, "missing, so the games of this run cannot be checked against its rules"))
+    return record
+
+
+def _numbering(path: Path, commit: Commit, held: dict[int, list[Range]]) -> Iterator[Problem]:
+    if commit.shard != int(path.stem):
+        yield Problem(path, f"it says shard {commit.shard}")
+    for part in commit.slices:
+        known = held.setdefault(part.pairing, [])
+        if overlaps(known, part.first_pair, part.end_pair):
+            pairs = f"pairs {part.first_pair} to {part.end_pair - 1} of pairing {part.pairing}"
+            yield Problem(path, f"{pairs} are, in part, also in an earlier commit")
+        held[part.pairing] = merged([*known, (part.first_pair, part.end_pair)])
+
+
+def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
+    frames = {}
+    for table in TABLES:
+        frame = _read(shard.file(table), shard.stored(table), table)
+        if isinstance(frame, Problem):
+            yield frame
+        else:
+            frames[table] = frame
+    if len(frames) == len(TABLES):
+        found.games += len(frames["games"])
+        found.plies += len(frames["plies"])
+        yield from _rows(shard, frames["games"], frames["plies"])
+
+
+def _read(path: Path, stored: StoredFile, table: str) -> pl.DataFrame | Problem:
+    """The frame in a file, or what is wrong with the file."""
+    try:
+        return _checked(path.read_bytes(), stored, table)
+    except OSError as error:
+        return Problem(path, f"cannot be read: {error.strerror}")
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        return Problem(path, f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}")
+    except ValueError as error:
+        return Problem(path, str(error))
+
+
+def _checked(content: bytes, stored: StoredFile, table: str) -> pl.DataFrame:
+    """The frame in the content of a file. Raises ``ValueError`` saying what is wrong, or what Polars raises."""
+    if len(content) != stored.bytes:
+        raise ValueError(f"has {len(content)} bytes, its commit says {stored.bytes}")
+    if hashlib.sha256(content).hexdigest() != stored.sha256:
+        raise ValueError("its SHA-256 is not that of its commit: some byte has changed since")
+    frame = pl.read_parquet(content, hive_partitioning=False)
+    if frame.schema != TABLES[table]:
+        raise ValueError(f"has columns {dict(frame.schema)}, not those of table {table}")
+    if len(frame) != stored.rows:
+        raise ValueError(f"has {len(frame)} rows, its commit says {stored.rows}")
+    if sum(frame.null_count().row(0)):
+        raise ValueError("holds nulls")
+    return frame
+
+
+def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
+    path = shard.file("games")
+    game_id = games["game_id"].to_numpy()
+    ranges = [(first_game_id(part.pairing, part.first_pair), 2 * part.pairs) for part in shard.slices]
+    expected = np.concatenate([np.empty(0, np.int64), *(np.arange(first, first + size) for first, size in ranges)])
+    if not np.array_equal(game_id, expected):
+        same = game_id[: len(expected)] == expected[: len(game_id)]
+        at = int(np.argmin(same)) if not same.all() else len(same)
+        wrong = int(game_id[at]) if at < len(game_id) else int(expected[at])
+        yield Problem(path, f"row {at}: the games are not, in order, those of the commit's slices", wrong)
+        return
+    out_of_range = games.select(pl.col("plies").is_between(0, PIECES) & pl.col("winner").is_between(-1, 1))
+    if not out_of_range.to_series().all():
+        at = int(np.argmin(out_of_range.to_series().to_numpy()))
+        yield Problem(path, "plies is not 0 to 16, or winner not -1, 0 or 1", int(game_id[at]))
+        return
+    yield from _labels(shard, games)
+    played = _games(games)
+    yield from _replay(shard, game_id, games["opening"].to_numpy(), played, plies)
+    yield from _tallies(shard, played)
+
+
+def _games(games: pl.DataFrame) -> Games:
+    nothing = np.empty((PIECES, 0), np.int8)
+    ending = games["ending"].to_physical().cast(pl.Int8).to_numpy()
+    return Games(nothing, nothing, games["plies"].to_numpy(), games["winner"].to_numpy(), ending)
+
+
+def _labels(shard: _Shard, games: pl.DataFrame) -> Iterator[Problem]:
+    """Columns of ``games`` that follow from the game id and the run."""
+    path = shard.file("games")
+    labels = shard.record.pairings
+    derived = games.select(
+        "game_id",
+        "pair_id",
+        "pairing",
+        odd=pl.col("game_id") & 1,
+        agent_0=pl.col("agent_0").cast(pl.String),
+        agent_1=pl.col("agent_1").cast(pl.String),
+    )
+    pair_id, pairing = pl.col("game_id") // 2, pl.col("game_id") // (1 << GAME_BITS)
+    wrong = derived.filter((pl.col("pair_id") != pair_id) | (pl.col("pairing") != pairing))
+    for game in wrong["game_id"].head(1):
+        yield Problem(path, "pair_id or pairing does not follow from game_id", game)
+    groups = derived.group_by("pairing", "odd", "agent_0", "agent_1", maintain_order=True).agg(pl.first("game_id"))
+    for pairing, odd, *agents, game in groups.iter_rows():
+        if pairing >= len(labels):
+            yield Problem(path, f"the run has no pairing {pairing}", game)
+        elif tuple(agents) != (labels[pairing] if odd == 0 else labels[pairing][::-1]):
+            yield Problem(path, f"agents {agents[0]!r} and {agents[1]!r} are not those of pairing {pairing}", game)
+
+
+def _replay(
+    shard: _Shard, game_id: NDArray[np.int64], opening: NDArray[np.int8], played: Games, plies: pl.DataFrame
+) -> Iterator[Problem]:
+    path = shard.file("plies")
+    if len(plies) != int(played.plies.sum(dtype=np.int64)):
+        yield Problem(path, f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies")
+    columns = PlyColumns(*(plies[name].to_numpy() for name in PlyColumns._fields))
+    fault = faults(game_id, opening, played, columns, shard.record.rules.tables)
+    wrong = np.flatnonzero(fault != FINE)
+    if (fault == MISPLACED).any():  # whatever is said of other games could follow from the row that is out of place
+        wrong = np.flatnonzero(fault == MISPLACED)
+    for game in wrong[:NAMED_GAMES]:
+        yield Problem(path, FAULTS[fault[game]], int(game_id[game]))
+    if len(wrong) > NAMED_GAMES:
+        yield Problem(path, f"and {len(wrong) - NAMED_GAMES} more games that are wrong")
+
+
+def _tallies(shard: _Shard, played: Games) -> Iterator[Problem]:
+    start = 0
+    for part in shard.slices:
+        end = start + 2 * part.pairs
+        _, _, *columns = played
+        of_part = Games(played.pieces, played.cells, *(column[start:end] for column in columns))
+        if tally_of(of_part) != part.tally:
+            what = f"the tally of pairing {part.pairing} from pair {part.first_pair} on is not that of its games"
+            yield Problem(shard.path, what)
+        start = end

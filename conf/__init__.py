@@ -1,0 +1,1 @@
+"""Hydra's configuration groups: agent, rules, experiment. Read as ``pkg://conf``."""

@@ -1,0 +1,113 @@
+"""Many positions, many games: structs of arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.position import Position
+from quarto.rules import NONE
+
+
+class Batch(NamedTuple):
+    """``B`` positions in lockstep; the fields are those of ``Position``."""
+
+    lanes: NDArray[np.uint64]  # [B]
+    occupied: NDArray[np.uint16]  # [B]
+    available: NDArray[np.uint16]  # [B]
+    hand: NDArray[np.int8]  # [B] piece or NONE
+    last_cell: NDArray[np.int8]  # [B] cell or NONE
+
+    @staticmethod
+    def empty(size: int) -> Batch:
+        """``size`` uninitialised positions."""
+        return Batch(
+            np.empty(size, np.uint64),
+            np.empty(size, np.uint16),
+            np.empty(size, np.uint16),
+            np.empty(size, np.int8),
+            np.empty(size, np.int8),
+        )
+
+    @staticmethod
+    def of(positions: list[Position]) -> Batch:
+        """The given positions, in their order."""
+        lanes, occupied, available, hand, last_cell = zip(*positions, strict=True) if positions else ([],) * 5
+        return Batch(
+            np.array(lanes, np.uint64),
+            np.array(occupied, np.uint16),
+            np.array(available, np.uint16),
+            np.array(hand, np.int8),
+            np.array(last_cell, np.int8),
+        )
+
+    def position(self, i: int) -> Position:
+        """The ``i``-th position as Python integers."""
+        return Position(*(int(field[i]) for field in self))
+
+    def head(self, size: int) -> Batch:
+        """The first ``size`` positions, as views."""
+        return Batch(
+            self.lanes[:size],
+            self.occupied[:size],
+            self.available[:size],
+            self.hand[:size],
+            self.last_cell[:size],
+        )
+
+
+class Turns(NamedTuple):
+    """One turn for each of ``B`` positions; what is out of range is illegal."""
+
+    cells: NDArray[np.int8]  # [B]
+    gifts: NDArray[np.int8]  # [B]
+
+    @staticmethod
+    def empty(size: int) -> Turns:
+        """Room for ``size`` turns."""
+        return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
+
+
+# How a game ended; the archive stores the name.
+ENDINGS = ("line", "full_board", "forfeit_illegal", "forfeit_error")
+LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR = range(4)
+
+
+class Games(NamedTuple):
+    """``G`` finished games, ply-major. Pieces and cells at and beyond a game's ``plies`` mean nothing."""
+
+    pieces: NDArray[np.int8]  # [16, G]
+    cells: NDArray[np.int8]  # [16, G]
+    plies: NDArray[np.int8]  # [G] number of plies played, openings included
+    winner: NDArray[np.int8]  # [G] seat, or NONE for a draw
+    ending: NDArray[np.int8]  # [G] index into ENDINGS
+
+    @staticmethod
+    def zeros(size: int) -> Games:
+        """Room for ``size`` games."""
+        return Games(
+            np.zeros((16, size), np.int8),
+            np.zeros((16, size), np.int8),
+            np.zeros(size, np.int8),
+            np.full(size, NONE, np.int8),
+            np.zeros(size, np.int8),
+        )
+
+
+class Block(NamedTuple):
+    """Consecutive pairs of one pairing, played.
+
+    Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``: in game 0 of a pair the pairing's first
+    agent holds seat 0, in game 1 its second agent does.
+    """
+
+    pairing: int  # index of the pairing in its run
+    first_pair: int  # number of the first pair within the pairing
+    opening: int  # plies that were imposed on each game
+    games: Games  # G = 2 x pairs
+
+    @property
+    def pairs(self) -> int:
+        return len(self.games.plies) // 2

@@ -1,0 +1,147 @@
+"""The jit decorators of the project, and the directory that keeps what they compile.
+
+numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named
+by a hash of every source file that can hold a kernel: after any edit the old machine code is simply not looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KERNEL_PACKAGES = ("quarto", "agents", "runners", "analytics")
+
+# Casts inside kernels. numba finds NumPy's types behind these names; a type checker is told what a kernel's annotations
+# say, that machine words are ints, and so checks kernels like any other function.
+int64 = cast("Callable[[Any], int]", np.int64)
+uint64 = cast("Callable[[Any], int]", np.uint64)
+float64 = cast("Callable[[Any], float]", np.float64)
+
+
+@functools.cache
+def source_fingerprint(packages: tuple[str, ...] = KERNEL_PACKAGES) -> str:
+    """Hex SHA-256 over the paths and bytes of every Python file in ``packages`` (folders beside this one)."""
+    digest = hashlib.sha256()
+    root = Path(__file__).resolve().parent.parent
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: ``$QARENA_CACHE``, else the user's cache folder, else a temporary one.
+
+    The last part of the path names the sources, the Python and the numba they were compiled by.
+    """
+    stamp = hashlib.sha256(
+        f"{source_fingerprint()} {sys.version} {numba.__version__} {sys.prefix}".encode()
+    ).hexdigest()[:16]
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    chosen = Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena") / "kernels" / stamp
+    try:
+        chosen.mkdir(parents=True, exist_ok=True)
+        writable = os.access(chosen, os.W_OK)
+    except OSError:
+        writable = False
+    # A read-only home: compile anew in each process, in a private folder. Never in a shared one that another user
+    # could have filled: numba unpickles what it finds there.
+    return chosen if writable else Path(tempfile.mkdtemp(prefix="quarto-arena-"))
+
+
+def kernel(signature: Any = None) -> Callable[[F], F]:
+    """Compile a function that Python calls: cached on disk, without the interpreter lock, divisions as in NumPy.
+
+    With ``signature`` it is compiled (or read from the cache) at once, for those argument types only.
+    """
+
+    def decorate(function: F) -> F:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(cache_directory())  # read by numba while it decorates, so other code keeps its own
+        try:
+            compiled: F = numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+        finally:
+            numba.config.CACHE_DIR = before
+        return compiled
+
+    return decorate
+
+
+def inlined(function: F) -> F:
+    """Compile a small function that only kernels call; LLVM is told to inline it, so it costs no call."""
+    compiled: F = numba.njit(forceinline=True, error_model="numpy")(function)
+    return compiled
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def popcount(typing_context: Any, word: Any) -> Any:
+    """Number of set bits of an integer, as the same integer type."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest_bit(typing_context: Any, word: Any) -> Any:
+    """Index of the lowest set bit of an integer, as the same integer type; undefined for 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return word(word), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def array_pointer(typing_context: Any, address: Any) -> Any:
+    """An integer address as ``void*``, for ``numba.carray``: how a kernel reaches an array that a record names."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(address), generate
+
+
+def _bit_positions() -> NDArray[np.uint8]:
+    """[256 x 8] by byte and n: the index of the n-th set bit of the byte."""
+    positions = np.zeros((256, 8), np.uint8)
+    for byte in range(256):
+        of_byte = [bit for bit in range(8) if byte >> bit & 1]
+        positions[byte, : len(of_byte)] = of_byte
+    return positions.reshape(-1)
+
+
+BIT_POSITIONS = _bit_positions()
+
+
+@inlined
+def nth_bit(mask: int, n: int) -> int:
+    """Index of the n-th (from 0) set bit of a 16-bit ``mask``; ``n`` must be below its number of set bits.
+
+    Which half holds it is decided without a branch: a random ``n`` would be mispredicted half of the time.
+    """
+    low = popcount(uint64(mask) & uint64(0xFF))
+    upper = uint64(uint64(n) >= low)
+    shift = upper << uint64(3)
+    byte = (uint64(mask) >> shift) & uint64(0xFF)
+    position = BIT_POSITIONS[(byte << uint64(3)) + uint64(n) - low * upper]
+    return np.int64(uint64(position) + shift)
+

@@ -1,0 +1,158 @@
+"""The text forms of pieces, cells, positions and games: parse and print, and what is printed parses to the same.
+
+Piece: one hex digit ``0``-``F``. Cell: ``a1``-``d4``, letter = column, digit = row. Position: four rows of pieces or
+dots from row 1 down, the hand or ``-``, the rules if not classic: ``...F/.3../..../.... 7``. Game: ``F@b1 3@b2 7@c4``.
+Whatever cannot be parsed raises ``RequestError`` in one line that names the value and where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from quarto.errors import RequestError
+from quarto.position import Position, board, from_plies
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Rules, cell_at
+
+PIECE_DIGITS = "0123456789ABCDEF"
+COLUMN_LETTERS = "abcd"
+ROW_DIGITS = "1234"
+CLASSIC_NAME = "classic"
+RULES_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+SHOWN = 60  # characters of a wrong text that a message repeats
+POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
+
+
+def parse_piece(text: str) -> int:
+    """The piece of a hex digit, in either case."""
+    return _piece(text, "write 0 to 9 or A to F")
+
+
+def format_piece(piece: int) -> str:
+    """One hex digit; raises ``ValueError`` for what is no piece."""
+    if not 0 <= piece < PIECES:
+        raise ValueError(f"piece {piece} is not in 0..15")
+    return PIECE_DIGITS[piece]
+
+
+def parse_cell(text: str) -> int:
+    """The cell of a text such as ``b3``, in either case."""
+    return _cell(text, "letter = column, digit = row")
+
+
+def format_cell(cell: int) -> str:
+    """Column letter and row digit; raises ``ValueError`` for what is no cell."""
+    if not 0 <= cell < CELLS:
+        raise ValueError(f"cell {cell} is not in 0..15")
+    return COLUMN_LETTERS[cell % SIDE] + ROW_DIGITS[cell // SIDE]
+
+
+def parse_position(text: str) -> tuple[Position, str]:
+    """The position and the name of its rules; ``last_cell`` is NONE. A finished line on the board is accepted.
+
+    Fields are separated by spaces: 1 the rows, 2 the hand, 3 the name of the rules (not looked up here).
+    """
+    fields = text.split()
+    if len(fields) not in (2, 3):
+        raise RequestError(f"position {_shown(text)} has {len(fields)} fields instead of 2 or 3: {POSITION_FORM}")
+    name = fields[2] if len(fields) == 3 else CLASSIC_NAME
+    if not RULES_NAME.fullmatch(name):
+        raise RequestError(f"rules {_shown(name)} is not a name (position {_shown(text)}, field 3)")
+    where = f"position {_shown(text)}, field "
+    plies = _parse_rows(fields[0], where + "1")
+    hand = NONE
+    if fields[1] != "-":
+        hand = _piece(fields[1], where + "2")
+        for piece, cell in plies:
+            if piece == hand:
+                raise RequestError(f"piece {fields[1]!r} is in hand and on {format_cell(cell)} ({where}2)")
+    return from_plies(plies, hand)._replace(last_cell=NONE), name
+
+
+def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:
+    """The text of a position; ``last_cell`` is not part of it.
+
+    Raises ``ValueError`` for a name of rules that is not a word of letters, digits, ``_``, ``.`` and ``-``.
+    """
+    if not RULES_NAME.fullmatch(rules_name):
+        raise ValueError(f"rules name {rules_name!r} would not parse")
+    digits = ["." if piece == NONE else format_piece(piece) for piece in board(position)]
+    rows = "/".join("".join(digits[start : start + SIDE]) for start in range(0, CELLS, SIDE))
+    hand = "-" if position.hand == NONE else format_piece(position.hand)
+    return f"{rows} {hand}" + ("" if rules_name == CLASSIC_NAME else f" {rules_name}")
+
+
+def parse_game(text: str) -> list[tuple[int, int]]:
+    """The plies of a game as (piece, cell); the empty text is a game without plies. Plies count from 0, as everywhere.
+
+    Whether a line was finished before the last ply depends on the rules and is not looked at.
+    """
+    plies: list[tuple[int, int]] = []
+    for ply, word in enumerate(text.split()):
+        where = f"game {_shown(text)}, ply {ply}"
+        piece_text, at, cell_text = word.partition("@")
+        if not at:
+            raise RequestError(f"{_shown(word)} is not piece@cell, such as F@b1 ({where})")
+        piece, cell = _piece(piece_text, where), _cell(cell_text, where)
+        for before, (other_piece, other_cell) in enumerate(plies):
+            if piece == other_piece:
+                raise RequestError(f"piece {piece_text!r} was already placed at ply {before} ({where})")
+            if cell == other_cell:
+                raise RequestError(f"cell {cell_text!r} was already taken at ply {before} ({where})")
+        plies.append((piece, cell))
+    return plies
+
+
+def format_game(plies: Iterable[tuple[int, int]]) -> str:
+    """The text of a game's (piece, cell) plies."""
+    return " ".join(f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies)
+
+
+def has_line(position: Position, rules: Rules) -> bool:
+    """Whether four pieces on a line of these rules share a value: the rule itself, in plain Python."""
+    pieces = board(position)
+    for line in rules.lines:
+        on_line = [pieces[cell] for cell in line]
+        if NONE in on_line:
+            continue
+        if any(len({piece >> attribute & 1 for piece in on_line}) == 1 for attribute in range(ATTRIBUTES)):
+            return True
+    return False
+
+
+def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
+    rows = text.split("/")
+    if len(rows) != SIDE:
+        raise RequestError(f"{len(rows)} rows instead of {SIDE}, with / between them ({where}): {POSITION_FORM}")
+    plies: list[tuple[int, int]] = []
+    for number, row in enumerate(rows):
+        if len(row) != SIDE:
+            raise RequestError(f"row {number + 1} {_shown(row)} has {len(row)} cells instead of {SIDE} ({where})")
+        for column, digit in enumerate(row):
+            if digit != ".":
+                plies.append((_piece(digit, where), cell_at(number, column)))
+    seen: dict[int, int] = {}
+    for piece, cell in plies:
+        if piece in seen:
+            first, second = format_cell(seen[piece]), format_cell(cell)
+            raise RequestError(f"piece {format_piece(piece)!r} is on {first} and on {second} ({where})")
+        seen[piece] = cell
+    return plies
+
+
+def _piece(text: str, where: str) -> int:
+    digit = text.upper()
+    if len(digit) != 1 or digit not in PIECE_DIGITS:
+        raise RequestError(f"piece {_shown(text)} is not a hex digit 0-F ({where})")
+    return PIECE_DIGITS.index(digit)
+
+
+def _cell(text: str, where: str) -> int:
+    name = text.lower()
+    if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
+        raise RequestError(f"cell {_shown(text)} is not one of a1 to d4 ({where})")
+    return cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")

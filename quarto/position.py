@@ -1,0 +1,72 @@
+"""A position as five machine words.
+
+Board: four 16-bit lanes in one word. Bit ``c`` of lane ``a`` says that the piece on cell ``c`` has attribute bit ``a``
+(3 high, 2 coloured, 1 solid, 0 square); cells outside ``occupied`` are 0 in every lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from numba import types
+
+from quarto.kernel import inlined, int64, uint64
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES
+
+ALL_CELLS = (1 << CELLS) - 1
+ALL_PIECES = (1 << PIECES) - 1
+
+
+class Position(NamedTuple):
+    """A board and the piece in hand. In kernels ``lanes`` is uint64 and everything else int64."""
+
+    lanes: int  # uint64: the board, see above
+    occupied: int  # 16 bits: cells that hold a piece
+    available: int  # 16 bits: pieces neither on the board nor in hand
+    hand: int  # piece to place, or NONE
+    last_cell: int  # cell filled by the ply before, or NONE
+
+
+POSITION_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), Position)
+EMPTY = Position(0, 0, ALL_PIECES, NONE, NONE)
+
+
+@inlined
+def piece_at(lanes: int, cell: int) -> int:
+    """The piece on an occupied ``cell`` (an empty one answers 0)."""
+    column = int64(lanes >> uint64(cell))  # bit 16 a: attribute a of the piece
+    return (column & 1) | ((column >> 15) & 2) | ((column >> 30) & 4) | ((column >> 45) & 8)
+
+
+def from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> Position:
+    """The position after ``(piece, cell)`` plies, with ``hand`` given next. Plain Python, for text and tests.
+
+    Raises ``ValueError`` for a piece or cell that is out of range or used twice.
+    """
+    lanes, occupied, available, last_cell = 0, 0, ALL_PIECES, NONE
+    for piece, cell in plies:
+        if not 0 <= piece < PIECES or not available >> piece & 1:
+            raise ValueError(f"piece {piece} is not among those left")
+        if not 0 <= cell < CELLS or occupied >> cell & 1:
+            raise ValueError(f"cell {cell} is not empty")
+        for attribute in range(ATTRIBUTES):
+            lanes |= (piece >> attribute & 1) << (CELLS * attribute + cell)
+        occupied |= 1 << cell
+        available &= ~(1 << piece)
+        last_cell = cell
+    if hand != NONE:
+        if not 0 <= hand < PIECES or not available >> hand & 1:
+            raise ValueError(f"piece {hand} in hand is not among those left")
+        available &= ~(1 << hand)
+    return Position(lanes, occupied, available, hand, last_cell)
+
+
+def board(position: Position) -> list[int]:
+    """The piece on each of the 16 cells, ``NONE`` where empty."""
+    return [
+        sum((position.lanes >> (CELLS * attribute + cell) & 1) << attribute for attribute in range(ATTRIBUTES))
+        if position.occupied >> cell & 1
+        else NONE
+        for cell in range(CELLS)
+    ]

@@ -1,0 +1,101 @@
+"""Randomness: one counter-based stream per (run seed, pair, game), of which each seat has every other turn.
+
+A stream is a 64-bit word. The words of a turn are SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+number generators", OOPSLA 2014) evaluated at counters that only the turn and the draw's index choose. Turn ``t`` is seat
+``t mod 2``'s, so no seat touches the other's words, and a game depends on nothing but its own stream: not on block size,
+thread, shard or machine, nor on what the other seat consumed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.kernel import float64, inlined, int64, kernel, uint64
+
+GAMMA = uint64(0x9E37_79B9_7F4A_7C15)
+TURN_SHIFT = uint64(40)  # room for 2^40 draws in each turn
+
+OPENING = 2  # the "game" whose stream draws the opening of a pair: the two that are played are 0 and 1
+
+
+@inlined
+def mix(word: int) -> int:
+    """SplitMix64's output function: a bijection of 64-bit words."""
+    word = (word ^ (word >> uint64(30))) * uint64(0xBF58_476D_1CE4_E5B9)
+    word = (word ^ (word >> uint64(27))) * uint64(0x94D0_49BB_1331_11EB)
+    return word ^ (word >> uint64(31))
+
+
+@kernel()
+def stream(seed: int, pair: int, game: int) -> int:
+    """The stream of a game: ``game`` is 0 or 1 in its pair, or ``OPENING``."""
+    word = mix(uint64(seed) + GAMMA)
+    word = mix(word ^ (uint64(pair) * GAMMA + uint64(1)))
+    return mix(word + uint64(game + 1) * GAMMA)
+
+
+@inlined
+def turn_offset(turn: int) -> int:
+    """What is added to a stream for the seed of a turn: 0 the first gift, ``k + 1`` the turn that places ply ``k``."""
+    return (uint64(turn) << TURN_SHIFT) * GAMMA
+
+
+def turn_offset_of(turn: int) -> np.uint64:
+    """``turn_offset`` for Python."""
+    return np.uint64((turn << int(TURN_SHIFT)) * int(GAMMA) % (1 << 64))
+
+
+@inlined
+def draw(seed: int, index: int) -> int:
+    """The ``index``-th word (uint64) of a turn: any order, any number of times, always the same."""
+    return mix(seed + uint64(index) * GAMMA)
+
+
+@inlined
+def below(word: int, count: int) -> int:
+    """An integer in [0, count) from the upper half of a random word, by Lemire's multiplication (bias below 2^-28)."""
+    return int64(((word >> uint64(32)) * uint64(count)) >> uint64(32))
+
+
+@inlined
+def below_again(word: int, count: int) -> int:
+    """A second integer in [0, count) from the same word: its lower half."""
+    return int64(((word & uint64(0xFFFF_FFFF)) * uint64(count)) >> uint64(32))
+
+
+@inlined
+def unit(word: int) -> float:
+    """A float64 in [0, 1) with 53 random bits."""
+    return float64(word >> uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@kernel()
+def _draw_all(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
+    words = np.empty(seeds.shape[0], np.uint64)
+    for i in range(seeds.shape[0]):
+        words[i] = draw(seeds[i], index)
+    return words
+
+
+class Streams(NamedTuple):
+    """The randomness of one turn in each game of a batch, for agents written in Python."""
+
+    seeds: NDArray[np.uint64]  # [B]
+
+    def draw(self, index: int) -> NDArray[np.uint64]:
+        """The ``index``-th random word of every game: [B] uint64."""
+        words: NDArray[np.uint64] = _draw_all(self.seeds, index)
+        return words
+
+    def below(self, index: int, counts: NDArray[np.integer] | int) -> NDArray[np.int64]:
+        """An integer in [0, counts) for every game, from its ``index``-th word: [B] int64."""
+        return (((self.draw(index) >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)).astype(
+            np.int64
+        )
+
+    def generator(self, game: int) -> np.random.Generator:
+        """A NumPy generator of the ``game``-th game's own, for agents that want distributions (2 us to make)."""
+        return np.random.Generator(np.random.Philox(key=int(self.seeds[game])))

@@ -1,0 +1,158 @@
+"""The rule book: which cells form lines, when a line wins, and who chooses the piece.
+
+Quarto is played with sixteen pieces, all different in four attributes of two values each, on a board of 4 x 4 cells.
+A player places the piece in hand on an empty cell and wins by finishing a line: four cells whose pieces share a value
+of an attribute. Otherwise the opponent's next piece is given (or, under ``chooser='mover'``, nothing is given: the
+mover chooses the piece as well as the cell). A full board without a line is a draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from quarto.kernel import inlined, uint64
+
+SIDE = 4
+CELLS = SIDE * SIDE
+PIECES = 16
+ATTRIBUTES = 4
+NONE = -1  # no piece in hand, no last cell, no winner
+MAX_LINES_THROUGH_A_CELL = 8  # torus_square: row, column, two broken diagonals, four squares
+NO_LINE = (1 << 64) - 1  # all cells: no value is shared by more than eight pieces, so it is never finished
+
+Line = tuple[int, ...]
+
+DIAGONALS = ("none", "main", "broken")
+SQUARES = ("none", "plain", "wrapped")
+CHOOSERS = ("opponent", "mover")
+
+# What kernels need of the rules, as one record, so that it travels as a single pointer.
+RULE_TABLES = np.dtype(
+    [
+        ("completes", np.uint16, 1 << CELLS),  # by a mask of cells that share a value: cells that finish a line of it
+        ("through", np.uint64, (CELLS, MAX_LINES_THROUGH_A_CELL)),  # lines through a cell, in all four lanes; then NO_LINE
+        ("lines_through", np.int64),  # how many of those a cell has at most
+        ("mover_chooses", np.int64),  # 1 under chooser='mover', else 0
+    ],
+    align=True,
+)
+
+
+def cell_at(row: int, column: int) -> int:
+    """The cell in a row and column, both taken modulo 4."""
+    return SIDE * (row % SIDE) + column % SIDE
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A variant of the game.
+
+    Raises ``ValueError`` for a value that is not among those listed in ``DIAGONALS``, ``SQUARES``, ``CHOOSERS``.
+    """
+
+    name: str = "classic"
+    rows_and_columns: bool = True
+    diagonals: str = "main"  # none, the two main ones, or all eight broken ones
+    squares: str = "none"  # none, the nine plain 2x2 squares, or all sixteen wrapped ones
+    chooser: str = "opponent"  # who chooses the piece that is placed: the opponent or the mover
+
+    def __post_init__(self) -> None:
+        for field, allowed in (("diagonals", DIAGONALS), ("squares", SQUARES), ("chooser", CHOOSERS)):
+            value = getattr(self, field)
+            if value not in allowed:
+                raise ValueError(f"rules {self.name!r}: {field}={value!r} is not one of {', '.join(allowed)}")
+        if not self.lines:
+            raise ValueError(f"rules {self.name!r}: no family of lines is switched on, so nobody could ever win")
+
+    @property
+    def mover_chooses(self) -> bool:
+        return self.chooser == "mover"
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Every line as four cells in ascending order: rows, columns, diagonals, squares."""
+        side = range(SIDE)
+        lines: list[list[int]] = []
+        if self.rows_and_columns:
+            lines += [[cell_at(row, column) for column in side] for row in side]
+            lines += [[cell_at(row, column) for row in side] for column in side]
+        starts = {"none": (), "main": (0,), "broken": side}[self.diagonals]
+        lines += [[cell_at(row, start + row) for row in side] for start in starts]
+        lines += [[cell_at(row, SIDE - 1 - start - row) for row in side] for start in starts]
+        corners = {"none": 0, "plain": SIDE - 1, "wrapped": SIDE}[self.squares]
+        lines += [
+            [cell_at(row + down, column + right) for down in (0, 1) for right in (0, 1)]
+            for row in range(corners)
+            for column in range(corners)
+        ]
+        return tuple(tuple(sorted(line)) for line in lines)
+
+    @cached_property
+    def tables(self) -> np.void:
+        """One ``RULE_TABLES`` record, read-only by convention; built once per variant in about ten milliseconds."""
+        tables = np.zeros(1, RULE_TABLES)
+        masks = np.arange(1 << CELLS, dtype=np.uint32)
+        completes = np.zeros(1 << CELLS, np.uint16)
+        through: list[list[int]] = [[] for _ in range(CELLS)]
+        for line in self.lines:
+            whole = sum(1 << cell for cell in line)
+            for cell in line:
+                rest = whole & ~(1 << cell)
+                completes[(masks & whole) == rest] |= np.uint16(1 << cell)
+                through[cell].append(whole * 0x0001_0001_0001_0001)
+        for cell, lines in enumerate(through):
+            # Padded with what no piece can complete, so that kernels look at the same number of lines for each cell: one
+            # that varied from cell to cell would be mispredicted.
+            tables["through"][0, cell] = (lines + [NO_LINE] * MAX_LINES_THROUGH_A_CELL)[:MAX_LINES_THROUGH_A_CELL]
+        tables["completes"][0] = completes
+        tables["lines_through"] = max(len(lines) for lines in through)
+        tables["mover_chooses"] = self.mover_chooses
+        record: np.void = tables[0]
+        return record
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The fields as plain values; ``Rules(**rules.as_mapping()) == rules``."""
+        return asdict(self)
+
+
+CLASSIC = Rules()
+
+LANE_ONES = uint64(0x0001_0001_0001_0001)
+LANE_TOPS = uint64(0x8000_8000_8000_8000)
+LANE = uint64(0xFFFF)
+HALF_OF_LINES = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is unrolled; classic rules need no more
+
+
+@inlined
+def spread(piece: int) -> int:
+    """The four lanes of a board that has ``piece`` on cell 0 and nothing else."""
+    bits = uint64(piece)
+    return (
+        (bits & uint64(1))
+        | ((bits & uint64(2)) << uint64(15))
+        | ((bits & uint64(4)) << uint64(30))
+        | ((bits & uint64(8)) << uint64(45))
+    )
+
+
+@inlined
+def finishes_line(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
+    """Whether ``piece``, already on ``cell`` of this board, stands in a line that shares one of its values.
+
+    All four attributes are compared at once: a lane of ``shared`` holds the cells whose piece agrees with ``piece``
+    in that attribute, and a line is finished when some lane has all of its cells.
+    """
+    shared = ~(lanes ^ (spread(piece) * LANE)) & (uint64(occupied) * LANE_ONES)
+    finished = uint64(0)
+    for k in range(HALF_OF_LINES):
+        missing = (shared & rules.through[cell, k]) ^ rules.through[cell, k]
+        finished |= (missing - LANE_ONES) & ~missing & LANE_TOPS
+    if rules.lines_through > HALF_OF_LINES:
+        for k in range(HALF_OF_LINES, MAX_LINES_THROUGH_A_CELL):
+            missing = (shared & rules.through[cell, k]) ^ rules.through[cell, k]
+            finished |= (missing - LANE_ONES) & ~missing & LANE_TOPS
+    return finished != uint64(0)

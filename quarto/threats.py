@@ -1,0 +1,53 @@
+"""Which cells win, which pieces lose: four table look-ups instead of a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from quarto.kernel import inlined, int64, uint64
+from quarto.rules import ATTRIBUTES, PIECES
+
+VALUES = 2 * ATTRIBUTES  # attribute values: 0-3 an attribute bit set, 4-7 the same bit clear
+
+
+def _safe_pieces(danger: int) -> int:
+    """The pieces that have none of the values in a danger byte, as 16 bits."""
+    return sum(1 << piece for piece in range(PIECES) if not (piece | (~piece & 15) << ATTRIBUTES) & danger)
+
+
+SAFE_PIECES = np.array([_safe_pieces(danger) for danger in range(1 << VALUES)], np.int64)  # [256], by danger byte
+
+
+@inlined
+def cells_with(lanes: int, occupied: int, value: int) -> int:
+    """Occupied cells (16 bits) whose piece has an attribute value 0-7."""
+    lane = int64((lanes >> uint64(16 * (value & 3))) & uint64(0xFFFF))
+    return lane if value < ATTRIBUTES else occupied & ~lane
+
+
+@inlined
+def winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
+    """Empty cells (16 bits) on which ``piece`` finishes a line."""
+    cells = int64(0)
+    for attribute in range(ATTRIBUTES):
+        value = attribute if (piece >> attribute) & 1 else attribute + ATTRIBUTES
+        cells |= int64(rules.completes[cells_with(lanes, occupied, value)])
+    return cells & ~occupied
+
+
+@inlined
+def danger(lanes: int, occupied: int, rules: Any) -> int:
+    """The danger byte of a board: bit ``v`` is set when a piece with attribute value ``v`` could finish a line."""
+    byte = int64(0)
+    for value in range(VALUES):
+        cells = int64(rules.completes[cells_with(lanes, occupied, value)]) & ~occupied
+        byte |= int64(cells != 0) << value
+    return byte
+
+
+@inlined
+def safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
+    """Pieces (16 bits, wherever they are) with which nobody could finish a line on this board."""
+    return int64(SAFE_PIECES[danger(lanes, occupied, rules)])

@@ -1,0 +1,1 @@
+"""Playing, scheduling, sweeping, and the command line."""

@@ -1,0 +1,214 @@
+"""Hydra as an application: what `qarena run` and `qarena sweep` start, and how Hydra's errors become one line.
+
+The task functions live here, at module level, because launchers that use other processes import them by name.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import os
+import re
+import shlex
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from analytics.archive import Archive
+from quarto.errors import ArenaError, FailureError, RequestError, nearest
+from runners import display, sweep
+from runners.config import ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.spec import NOT_PARAMETERS
+from runners.experiment import Outcome, engine_of, execute, interruptible
+
+INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
+
+COMMAND = "QARENA_COMMAND"  # environment variable: the command as it was typed, for processes that a launcher starts
+
+
+class OneLine(logging.Formatter):
+    """Log records without their tracebacks: those are in the job's file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.lower()}: {record.getMessage()}"
+
+
+class Refused(SystemExit):
+    """Leaves Hydra at once: it turns a callback's exceptions into warnings, and adds to what a job raises."""
+
+    def __init__(self, error: ArenaError) -> None:
+        super().__init__(error.exit_code)
+        self.error = error
+
+
+class Checks(Callback):  # type: ignore[misc]  # hydra has no types
+    """Refuses a wrong request before Hydra has made any folder, and remembers where a sweep's jobs put theirs."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        try:
+            request = _request(config, config.hydra)
+            engine_of(request.spec)
+            Archive.open(request.root, create=True)
+        except ArenaError as error:
+            raise Refused(error) from error
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        sweep.folders.append(Path(config.hydra.sweep.dir))
+
+
+def launch(arguments: Sequence[str], command: Sequence[str], multirun: bool = False) -> int:
+    """Hand ``arguments`` (flags first) to Hydra; ``command`` is what was typed. Returns the exit code.
+
+    Raises ``ArenaError`` with one line for whatever went wrong.
+    """
+    if os.environ.get("HYDRA_FULL_ERROR") is None:
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing and leaving
+    os.environ[COMMAND] = shlex.join(command)
+    arguments = [*arguments, *_folders(arguments)]
+    if multirun:
+        arguments = ["--multirun", *arguments, f"sweep.id={_sweep_id(arguments)}"]
+    with _argv([" ".join(command[:2]), *arguments]), _explained(arguments):
+        try:
+            hydra.main(version_base="1.3", config_path="pkg://conf", config_name="run")(_sweep_task if multirun else _run_task)()
+        except Refused as refused:
+            raise refused.error from None
+        except SystemExit:
+            if sweep.folders:
+                sweep.report()
+            raise
+        except Exception:
+            if not sweep.finished():  # else: jobs failed, each is told of below
+                raise
+    return sweep.report() if sweep.folders else 0
+
+
+def _run_task(cfg: DictConfig) -> float | None:
+    """One experiment, with its table. Returns the first pairing's score, for sweepers that optimise."""
+    try:
+        outcome = _execute(cfg)
+    except ArenaError as error:
+        raise Refused(error) from error  # as an exception it would pass through Hydra, which adds lines of its own
+    display.show_outcome(outcome)
+    if outcome.interrupted:
+        sys.exit(_say_how_to_resume())
+    return _objective(outcome)
+
+
+def _sweep_task(cfg: DictConfig) -> float | None:
+    """One job of a sweep: its result is kept for the table at the end."""
+    job = sweep.job_of(cfg, HydraConfig.get())
+    try:
+        outcome = _execute(cfg)
+    except Exception as error:
+        sweep.failed(job, error)
+        raise
+    except KeyboardInterrupt:
+        sweep.interrupted(job, None)
+        raise
+    if outcome.interrupted:
+        sweep.interrupted(job, outcome)
+        sys.exit(_say_how_to_resume())
+    sweep.completed(job, outcome)
+    return _objective(outcome)
+
+
+def _execute(cfg: DictConfig) -> Outcome:
+    request = _request(cfg, HydraConfig.get())
+    for note in request.notes:
+        display.say(note)
+    with interruptible() as stop, display.progress(request) as progress:
+        return execute(request, os.environ.get(COMMAND, "qarena run"), stop, progress)
+
+
+def _request(cfg: DictConfig, hydra_cfg: DictConfig) -> Request:
+    return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+
+
+def _objective(outcome: Outcome) -> float | None:
+    return outcome.results[0].score.mean if outcome.results else None
+
+
+def _say_how_to_resume() -> int:
+    display.say(f"interrupted; everything played is in the archive. To go on:\n  {os.environ.get(COMMAND)}")
+    return INTERRUPTED
+
+
+def _folders(arguments: Sequence[str]) -> Iterator[str]:
+    """Overrides that give this launch folders of its own: two in the same second must not share one."""
+    now = datetime.datetime.now(datetime.UTC).astimezone()
+    unique = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+    for key, root in (("hydra.run.dir", "outputs"), ("hydra.sweep.dir", "multirun")):
+        if not any(argument.startswith(f"{key}=") for argument in arguments):
+            yield f"{key}={root}/{unique}"
+
+
+def _sweep_id(arguments: Sequence[str]) -> str:
+    """The same for the same sweep, whatever the order of its overrides, wherever Hydra's folders and the archive are."""
+    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra\.|archive\.|threads=|progress=)", a))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def _argv(arguments: list[str]) -> Iterator[None]:
+    """``sys.argv``, which is where Hydra reads its arguments, for the time being."""
+    before, sys.argv = sys.argv, arguments
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+@contextmanager
+def _explained(arguments: Sequence[str]) -> Iterator[None]:
+    """Hydra's and OmegaConf's errors as ``RequestError`` in one line, with the nearest valid name."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise RequestError(_one_line(error, arguments)) from error
+    except OSError as error:
+        raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
+    """The message of a configuration error, and what was probably meant."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    text = " ".join(" ".join(str(each).split()) for each in causes)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
+        return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
+    if unknown := re.search(r"Could not override '([^']+)'", text):
+        return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"
+    if value := re.search(r"Value '(.*?)' of type '\w+' could not be converted to (\w+)", text):
+        key = next((a for a in arguments if a.endswith(f"={value[1]}")), value[1])
+        return f"{key}: {value[1]!r} is not {_KINDS.get(value[2], value[2])}"
+    if isinstance(error, OverrideParseException):
+        return f"{error.override!r} cannot be read: {' '.join(str(error).split())}; quote brackets for the shell"
+    return " ".join(str(error).split()).split(" See https")[0]
+
+
+_KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+
+
+def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
+    """What could have been meant by an unknown key: the keys of an agent, or what can be set or chosen."""
+    seat, _, _ = unknown.partition(".")
+    if seat in ("a", "b"):
+        chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]
+        agent = chosen[-1] if chosen else {"a": "rule_based", "b": "random"}[seat]
+        return [f"{seat}.name", *(f"{seat}.{key}" for key in agent_settings(agent) if key not in NOT_PARAMETERS)]
+    keys = [each.name for each in fields(RunConfig)] + [f"archive.{each.name}" for each in fields(ArchiveConfig)]
+    return [key for key in keys if key not in ("a", "b", "sweep", "archive")] + ["agent@a", "agent@b", "experiment"]

@@ -1,0 +1,232 @@
+"""The command line. Nothing heavy is imported before the command that needs it is known: `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+FLAGS_WITH_VALUES = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--cfg", "-c", "--package", "-p")
+ARCHIVE = Path("data/archive")
+
+app = typer.Typer(
+    name="qarena",
+    help="Quarto: agents meet in batches of millions of games, every ply lands in a Parquet archive, questions are SQL.",
+    epilog="--debug anywhere shows the traceback of an error.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(archive_app, name="archive")
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
+
+
+def overrides(incomplete: str) -> list[str]:
+    """What an override may begin with or, after ``group=``, the options of the project's own groups."""
+    key, equals, value = incomplete.partition("=")
+    group = key.lstrip("+").split("@")[0]
+    groups = ("agent", "rules", "experiment")
+    if equals and group in groups:
+        options = [entry.name[:-5] for entry in (resources.files("conf") / group).iterdir() if entry.name.endswith(".yaml")]
+        return [f"{key}={option}" for option in sorted(options) if option.startswith(value)]
+    keys = ["agent@a=", "agent@b=", "rules=", "experiment=", "games=", "seed=", "opening_plies=", "threads=", "archive.root="]
+    return [each for each in [*keys, "agents="] if each.startswith(incomplete)]
+
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=overrides),
+]
+
+
+@app.command(context_settings=HYDRA_ARGUMENTS, help="Play a match or a tournament (`qarena run --help` lists what can be set).")
+def run(context: typer.Context, arguments: Overrides = None) -> None:
+    """Play one experiment."""
+    _hydra("run", [*(arguments or []), *context.args])
+
+
+@app.command(context_settings=HYDRA_ARGUMENTS, help="Play every combination of the given values: Hydra's multirun.")
+def sweep(context: typer.Context, arguments: Overrides = None) -> None:
+    """Play a sweep of experiments."""
+    _hydra("sweep", [*(arguments or []), *context.args])
+
+
+def _hydra(command: str, arguments: Sequence[str]) -> None:
+    from runners.application import launch
+
+    flags, rest = flags_first(arguments)
+    multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
+    flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
+    raise typer.Exit(launch([*flags, *rest], ["qarena", command, *arguments], multirun))
+
+
+def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Flags with their values, and all else: Hydra stumbles over flags that come after overrides."""
+    flags, rest, waiting = [], [], False
+    for argument in arguments:
+        if waiting or argument.startswith("-"):
+            flags.append(argument)
+            waiting = not waiting and argument in FLAGS_WITH_VALUES
+        else:
+            rest.append(argument)
+    return flags, rest
+
+
+@app.command()
+def sql(
+    question: Annotated[str, typer.Argument(help="One SELECT over the views runs, games, plies, sweeps; - reads stdin.")],
+    archive: ArchiveOption = ARCHIVE,
+    format: Annotated[Format, typer.Option("--format", help="How to print the answer.")] = Format.table,  # noqa: A002
+    output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
+) -> None:
+    """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
+    from analytics import open_archive
+    from runners.tables import write
+
+    text = sys.stdin.read() if question == "-" else question
+    with open_archive(archive) as opened:
+        frame = opened.sql(text)
+    write(frame, format.value, output)
+
+
+@archive_app.command("ls")
+def archive_ls(archive: ArchiveOption = ARCHIVE) -> None:
+    """List the runs."""
+    from analytics import open_archive
+    from runners.tables import RUNS, write
+
+    with open_archive(archive) as opened:
+        write(opened.sql(RUNS), "table", None)
+
+
+@archive_app.command("verify")
+def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
+    """Check everything committed: checksums, counts, every game replayed against the rules."""
+    from analytics.archive import Archive
+    from analytics.verify import verify
+
+    found = verify(Archive.open(archive))
+    for problem in found.problems:
+        typer.echo(str(problem), err=True)
+    counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
+    raise typer.Exit(1 if found.problems else 0)
+
+
+@archive_app.command("gc")
+def archive_gc(
+    archive: ArchiveOption = ARCHIVE,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed, but for foreign files.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also files younger than an hour: only while nobody writes to the archive.")
+    ] = False,
+) -> None:
+    """List, and with --remove delete, what no commit names: leftovers of killed or interrupted writers."""
+    from analytics import leftovers
+    from analytics.archive import Archive
+
+    least_age = 0.0 if everything else leftovers.GRACE_SECONDS
+    found = leftovers.leftovers(Archive.open(archive))
+    removed = leftovers.remove(found, least_age) if remove else []
+    for leftover in found:
+        fate = "foreign" if not leftover.ours else "young" if leftover.age_seconds < least_age else "leftover"
+        typer.echo(f"{'removed' if leftover in removed else fate}  {leftover.bytes:,} bytes  {leftover.path}")
+    able = sum(leftover.ours and leftover.age_seconds >= least_age for leftover in found)
+    typer.echo(f"{len(removed)} of {len(found)} files removed" if remove else f"{len(found)} files, {able} to remove with --remove")
+
+
+@app.command()
+def agents() -> None:
+    """List the agents with their parameters."""
+    from runners.tables import agents_table
+
+    _print(agents_table())
+
+
+@app.command()
+def perft(
+    plies: Annotated[int, typer.Argument(help="How deep to count.")],
+    rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
+) -> None:
+    """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
+    from quarto.perft import perft as count
+    from runners.config import load_rules
+    from runners.tables import perft_table
+
+    _print(perft_table(rules, count(load_rules(rules), plies)))
+
+
+@app.command()
+def warm() -> None:
+    """Compile every kernel now, so that the first game of any run starts at once."""
+    from runners.warm import warm as compile_all
+
+    for name, seconds in compile_all():
+        typer.echo(f"{seconds:6.2f} s  {name}")
+
+
+@app.command()
+def bench(
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
+) -> None:
+    """Measure games a second, bytes a row and memory, each as a ratio within this run."""
+    from runners.bench import bench as measure
+    from runners.tables import bench_table
+
+    figures = measure(quick)
+    _print(bench_table(figures))
+    if json:
+        from runners.tables import write_json
+
+        write_json(figures, json)
+
+
+def _print(table: Table) -> None:
+    from runners.display import out
+
+    out().print(table)
+
+
+def main() -> None:
+    """The console script: exit 2 for a wrong request, 1 for a failure, 130 when interrupted; tracebacks with --debug only."""
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    try:
+        app()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except Exception as error:
+        if debug:
+            raise
+        from quarto.errors import ArenaError
+
+        if isinstance(error, ArenaError):
+            typer.echo(f"error: {error}", err=True)
+            raise SystemExit(error.exit_code) from None
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0) from None
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        typer.echo(f"error: {text} (unexpected; --debug shows where)", err=True)
+        raise SystemExit(1) from None

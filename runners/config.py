@@ -1,0 +1,254 @@
+"""The configuration: its schema, and how a composed one becomes a request that can be carried out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from analytics.schema import MAX_PAIRS
+from quarto.errors import RequestError, nearest
+from quarto.rules import Rules
+from runners.schedule import SCHEDULES, pairings
+from runners.spec import LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
+
+MAX_OPENING_PLIES = 15
+MAX_SEED = (1 << 63) - 1
+OTHER_CODE = ("refuse", "extend", "new")
+
+
+@dataclass
+class ArchiveConfig:
+    """Where and how games are kept."""
+
+    root: str = "data/archive"
+    shard_games: int = 1 << 18
+    shard_seconds: float = 30.0
+    other_code: str = "refuse"
+
+
+@dataclass
+class SweepConfig:
+    """Set by ``qarena sweep``: which sweep a job belongs to."""
+
+    id: str | None = None
+
+
+@dataclass
+class RunConfig:
+    """One experiment. ``conf/run.yaml`` says what each key means."""
+
+    rules: Any = None
+    a: Any = None
+    b: Any = None
+    agents: list[Any] | None = None
+    schedule: str = "round_robin"
+    games: int = 100000
+    seed: int = 1
+    opening_plies: int = 0
+    threads: int | None = None
+    progress: bool = True
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+
+
+ConfigStore.instance().store(name="run_schema", node=RunConfig)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked configuration: what to play, how many games, where to keep them."""
+
+    spec: RunSpec
+    games: int  # per pairing, even
+    threads: int
+    root: Path
+    shard_games: int
+    shard_seconds: float
+    other_code: str
+    progress: bool
+    notes: tuple[str, ...] = ()  # what the user should be told of how the request was read
+
+
+def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> Request:
+    """Check a composed configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
+
+    Raises ``RequestError`` for the first value that makes no sense.
+    """
+    _within("games", cfg.games, 1, 2 * MAX_PAIRS)
+    _within("seed", cfg.seed, 0, MAX_SEED)
+    _within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
+    _within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
+    _within("archive.shard_games", cfg.archive.shard_games, 2, 1 << 24)
+    _within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
+    _among("schedule", cfg.schedule, SCHEDULES)
+    _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
+    rules = rules_of(OmegaConf.to_container(cfg.rules, resolve=True))
+    agents = _tournament(cfg.agents, overrides) if cfg.agents is not None else _match(cfg, choices)
+    spec = RunSpec(
+        rules=rules,
+        agents=agents,
+        pairings=pairings(len(agents), cfg.schedule) if cfg.agents is not None else ((0, 1),),
+        seed=cfg.seed,
+        opening_plies=cfg.opening_plies,
+    )
+    odd = cfg.games % 2
+    return Request(
+        spec=spec,
+        games=cfg.games + odd,
+        threads=cfg.threads or available_cores(),
+        root=Path(cfg.archive.root),
+        shard_games=cfg.archive.shard_games,
+        shard_seconds=cfg.archive.shard_seconds,
+        other_code=cfg.archive.other_code,
+        progress=cfg.progress,
+        notes=(f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",) * odd,
+    )
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def rules_of(mapping: Any) -> Rules:
+    """Rules from the keys of a yaml in ``conf/rules``. Raises ``RequestError`` for a key or value they do not have."""
+    known = [each.name for each in fields(Rules)]
+    for key in mapping:
+        if key not in known:
+            raise RequestError(f"rules have no key {key!r}{nearest(str(key), known)}")
+    try:
+        return Rules(**mapping)
+    except (TypeError, ValueError) as error:
+        raise RequestError(str(error)) from error
+
+
+def load_rules(name: str) -> Rules:
+    """The rules of ``conf/rules/NAME.yaml``."""
+    return rules_of(_load("rules", name, ()))
+
+
+def load_agent(name: str, overrides: Sequence[str] = ()) -> AgentSpec:
+    """The agent of ``conf/agent/NAME.yaml`` with ``key=value`` overrides of its own keys."""
+    return _agent(name, _load("agent", name, overrides))
+
+
+def agent_named(text: str) -> AgentSpec:
+    """The agent that a label describes: ``random`` or ``rule_based(faithful=true)``."""
+    found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
+    if not found:
+        raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
+    return load_agent(found[1], [part.strip() for part in _split(found[2] or "")])
+
+
+def agent_settings(name: str) -> dict[str, Any]:
+    """Everything in ``conf/agent/NAME.yaml``, its keys for tests and tables included."""
+    return _load("agent", name, ())
+
+
+def names(group: str) -> list[str]:
+    """The options of a configuration group, searched wherever Hydra searches."""
+    with _hydra():
+        return list(GlobalHydra.instance().config_loader().get_group_options(group))
+
+
+def _split(text: str) -> list[str]:
+    """``a=1,b=[2,3]`` at the commas outside brackets."""
+    return [part for part in re.split(r",(?![^\[({]*[\])}])", text) if part.strip()]
+
+
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra as the running application set it up or, in a notebook or test, over the project's own ``conf``."""
+    if GlobalHydra.instance().is_initialized():
+        yield
+    else:
+        with initialize_config_module("conf", version_base="1.3"):
+            yield
+
+
+def _load(group: str, name: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """One option of a group as plain values."""
+    valid = names(group)
+    if name not in valid:
+        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    with _hydra():
+        loaded = compose(f"{group}/{name}", overrides=[f"{group}.{override}" for override in overrides])
+    return dict(OmegaConf.to_container(loaded[group], resolve=True))
+
+
+def _agent(name: str, settings: Mapping[str, Any]) -> AgentSpec:
+    """An agent from what its yaml has become; ``name`` is the yaml's."""
+    target = settings.get("_target_")
+    if not isinstance(target, str):
+        raise RequestError(f"agent '{name}': its yaml names no class under _target_")
+    params = _params(settings)
+    label = settings.get("name") or label_of(name, params, _params(_load("agent", name, ())))
+    if not isinstance(label, str) or not LABEL.fullmatch(label):
+        raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
+    return AgentSpec(label, target, params)
+
+
+def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
+
+
+def _match(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[AgentSpec, ...]:
+    """The two agents of a match."""
+    found = []
+    for seat in ("a", "b"):
+        settings = OmegaConf.to_container(cfg[seat], resolve=True)
+        assert isinstance(settings, dict)  # noqa: S101  (the schema says so)
+        found.append(_agent(choices[f"agent@{seat}"], {str(key): value for key, value in settings.items()}))
+    return tuple(found)
+
+
+def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[AgentSpec, ...]:
+    """The agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
+    for override in overrides:
+        if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
+            raise RequestError(f"{override} has no effect: agents=[…] names all players; leave out the one or the other")
+    found = [_entry(entry) for entry in OmegaConf.to_container(entries, resolve=True)]
+    if len(found) < 2:
+        raise RequestError(f"agents has {len(found)} player(s): a tournament needs two or more")
+    labels = [agent.label for agent in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise RequestError(
+                f"agents has '{label}' {labels.count(label)} times: give one another label, {{agent: …, name: …}}"
+            )
+    return tuple(found)
+
+
+def _entry(entry: Any) -> AgentSpec:
+    """One player of a tournament."""
+    if isinstance(entry, str):
+        return agent_named(entry)
+    if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
+        settings = {str(key): value for key, value in entry.items() if key != "agent"}
+        own = _load("agent", entry["agent"], ())
+        for key in settings:
+            if key not in (*own, *NOT_PARAMETERS):
+                raise RequestError(f"agent '{entry['agent']}' has no parameter {key!r}{nearest(key, own)}")
+        return _agent(entry["agent"], own | settings)
+    raise RequestError(f"agents: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+
+
+def _within(key: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most}"
+        raise RequestError(f"{key}={value} is out of range: it must be {bound}")
+
+
+def _among(key: str, value: str, valid: Sequence[str]) -> None:
+    if value not in valid:
+        raise RequestError(f"{key}={value} does not exist{nearest(value, valid)}")

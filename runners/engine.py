@@ -1,0 +1,204 @@
+"""The batch engine: blocks of pairs played by threads. No I/O: it yields blocks, the caller writes them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import ERROR, Agent
+from agents.lift import KernelPlayer, Player, lift
+from quarto.batch import Batch, Block, Games, Turns
+from quarto.rng import Streams, turn_offset_of
+from quarto.rules import CELLS, NONE, Rules
+from runners.lockstep import Deal, Lockstep, advance, begin, draw_openings, first_gift, play_out, settle
+
+logger = logging.getLogger(__name__)
+
+MAX_PAIRS = 8192  # pairs in a block at most: 8,192 games in lockstep are 250 KB of state, which a core's own cache holds
+TRACEBACKS_LOGGED = 10  # of one agent in one run; an agent that always raises would fill the disk
+
+
+class Order(NamedTuple):
+    """Consecutive pairs of one pairing, to be played."""
+
+    pairing: int
+    first_pair: int
+    pairs: int
+
+
+class Played(NamedTuple):
+    """A block and what it took one thread to play it."""
+
+    block: Block
+    seconds: float
+
+
+class Contestant:
+    """An agent under its label, for all threads: lifts it, asks it for turns, turns its exceptions into forfeits."""
+
+    def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
+        self.label = label
+        self._player = lift(agent, rules, label)
+        self._tracebacks = 0
+
+    def player(self) -> Player:
+        """The player for one thread."""
+        return self._player.fork()
+
+    def ask(self, player: Player, batch: Batch, rng: Streams) -> Turns:
+        """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.
+
+        An exception says nothing about which game of the batch is to blame, so each is then asked for alone.
+        """
+        size = len(rng.seeds)
+        try:
+            return player.play(batch, rng)
+        except Exception as error:
+            if size > 1:
+                turns = Turns.empty(size)
+                for i in range(size):
+                    one = self.ask(player, Batch(*(array[i : i + 1] for array in batch)), Streams(rng.seeds[i : i + 1]))
+                    turns.cells[i], turns.gifts[i] = one.cells[0], one.gifts[0]
+                return turns
+            self._log(error)
+            return Turns(np.full(1, ERROR, np.int8), np.full(1, NONE, np.int8))
+
+    def _log(self, error: Exception) -> None:
+        self._tracebacks += 1
+        if self._tracebacks <= TRACEBACKS_LOGGED:
+            logger.error("agent '%s' raised and forfeits its game: %r", self.label, error, exc_info=error)
+            if self._tracebacks == TRACEBACKS_LOGGED:
+                logger.error("agent '%s': further tracebacks are not logged", self.label)
+
+
+class Engine:
+    """Plays the pairings of one run.
+
+    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Everything that affects the games
+    is given here, so a block depends on its ``Order`` alone.
+    """
+
+    def __init__(  # noqa: PLR0913  (the arguments are the run)
+        self,
+        rules: Rules,
+        agents: Sequence[Agent],
+        labels: Sequence[str],
+        pairings: Sequence[tuple[int, int]],
+        seed: int,
+        opening_plies: int = 0,
+    ) -> None:
+        self.rules = rules
+        self.pairings = tuple(pairings)
+        self.seed = np.uint64(seed)
+        self.opening_plies = opening_plies
+        self._contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
+        self._local = threading.local()
+
+    def play(self, orders: Iterable[Order], threads: int) -> Iterator[Played]:
+        """Play ``orders`` on ``threads`` threads and yield them as they are finished, not always in order.
+
+        An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what to
+        play next; once the iterable ends, what is in flight is still played and yielded.
+        """
+        pending: set[Future[Played]] = set()
+        source = iter(orders)
+        with ThreadPoolExecutor(threads, thread_name_prefix="play") as pool:
+            try:
+                while True:
+                    for order in _take(source, threads + 1 - len(pending)):
+                        pending.add(pool.submit(self.play_block, order))
+                    if not pending:
+                        return
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield future.result()
+            finally:
+                for future in pending:
+                    future.cancel()
+
+    def play_block(self, order: Order) -> Played:
+        """Play both games of each pair of ``order`` in the calling thread."""
+        started = time.perf_counter()
+        games = Games.zeros(2 * order.pairs)
+        self._play_pairs(order, games)
+        block = Block(order.pairing, order.first_pair, self.opening_plies, games)
+        return Played(block, time.perf_counter() - started)
+
+    def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
+        """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
+        openings = np.empty((2, self.opening_plies, pairs), np.int8)
+        draw_openings(self.seed, first_pair, self.rules.tables, openings)
+        return openings
+
+    def _play_pairs(self, order: Order, games: Games) -> None:
+        openings = self.openings(order.first_pair, order.pairs)
+        state = self._state(order.pairs)
+        for game, seats in enumerate((self.pairings[order.pairing], self.pairings[order.pairing][::-1])):
+            deal = Deal(self.seed, np.int64(order.pairing), np.int64(order.first_pair), np.int64(game))
+            begin(deal, openings, state, games)
+            players = [self._player(agent) for agent in seats]
+            if not self._play_compiled(players, order.pairs, state, games):
+                begin(deal, openings, state, games)
+                self._play_stepwise(seats, players, order.pairs, state, games)
+            settle(games, game)
+
+    def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:
+        """Play all games in one kernel; false if that cannot be: a player in Python, or a jitted turn that raised."""
+        zero, one = players
+        if not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
+            return False
+        span = (self.opening_plies, size)
+        try:
+            play_out(zero.turn, zero.own, one.turn, one.own, self.rules.tables, span, state, games)
+        except Exception:  # which game raised is found out, logged and forfeited step by step
+            return False
+        return True
+
+    def _play_stepwise(
+        self, seats: Sequence[int], players: Sequence[Player], size: int, state: Lockstep, games: Games
+    ) -> None:
+        """``play_out`` with the interpreter between the steps."""
+        mover_chooses, opening = self.rules.mover_chooses, self.opening_plies
+        for turn in range(opening + mover_chooses, CELLS + 1):
+            if size == 0:
+                return
+            rng = Streams(state.streams[:size] + turn_offset_of(turn))
+            seat = turn & 1
+            turns = self._contestants[seats[seat]].ask(players[seat], state.batch.head(size), rng)
+            state.turns.cells[:size], state.turns.gifts[:size] = turns
+            if turn == opening and not mover_chooses:
+                size = first_gift(state, games, opening, size)
+            else:
+                size = advance(state, games, self.rules.tables, turn - 1, size)
+
+    def _state(self, size: int) -> Lockstep:
+        """This thread's lockstep, kept from block to block while the size stays."""
+        state: Lockstep | None = getattr(self._local, "state", None)
+        if state is None or len(state.slot) != size:
+            state = self._local.state = Lockstep.empty(size)
+        return state
+
+    def _player(self, agent: int) -> Player:
+        """This thread's player of an agent."""
+        players: dict[int, Player] | None = getattr(self._local, "players", None)
+        if players is None:
+            players = self._local.players = {}
+        if agent not in players:
+            players[agent] = self._contestants[agent].player()
+        return players[agent]
+
+
+def _take(source: Iterator[Order], count: int) -> Iterator[Order]:
+    """At most ``count`` more of an iterator, one at a time."""
+    for _ in range(count):
+        order = next(source, None)
+        if order is None:
+            return
+        yield order

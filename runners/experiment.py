@@ -1,0 +1,212 @@
+"""Carrying out a request: play what the archive lacks, write it shard by shard, say what came out."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from analytics.archive import Archive
+from analytics.records import Commit, RunRecord
+from analytics.results import PairingResult, results
+from quarto.batch import Block
+from quarto.errors import RequestError
+from runners.config import Request
+from runners.engine import Engine, Order
+from runners.schedule import Pace, missing, orders
+from runners.spec import RunSpec, code_of
+
+class Progress(Protocol):
+    """Somebody who wants to know how far it is."""
+
+    def start(self, games: int) -> None:
+        """So many games are going to be played."""
+        ...
+
+    def advance(self, games: int) -> None:
+        """So many more have been played."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a request came to."""
+
+    run_id: str
+    results: Sequence[PairingResult]
+    played: int  # games in this session
+    seconds: float  # playing and writing them
+    interrupted: bool
+    root: Path  # of the archive
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets; a second Ctrl-C is a ``KeyboardInterrupt``. Elsewhere than in the main thread, no handler."""
+    stop = threading.Event()
+
+    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.signal(signal.SIGINT, ask_to_stop)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class ShardWriter:
+    """Gathers blocks into shards and commits each while the next one is being played: at most two are in memory."""
+
+    def __init__(self, archive: Archive, run_id: str, spec: RunSpec, shard_games: int, shard_seconds: float) -> None:
+        self._archive = archive
+        self._run_id = run_id
+        self._pairings = spec.labels
+        self._shard_games = shard_games
+        self._shard_seconds = shard_seconds
+        self._blocks: list[Block] = []
+        self._games = 0
+        self._since = time.monotonic()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self._writing: Future[Commit | None] | None = None
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self._pool.shutdown()
+
+    def add(self, block: Block) -> None:
+        """Take a block; commits a shard when there are enough games, or enough time has passed."""
+        self._blocks.append(block)
+        self._games += len(block.games.plies)
+        if self._games >= self._shard_games or time.monotonic() - self._since >= self._shard_seconds:
+            self._submit()
+
+    def flush(self) -> None:
+        """Commit what there is and wait for it. Raises what the archive raised."""
+        if self._blocks:
+            self._submit()
+        self._settle()
+
+    def _submit(self) -> None:
+        self._settle()
+        blocks, self._blocks, self._games, self._since = self._blocks, [], 0, time.monotonic()
+        self._writing = self._pool.submit(self._archive.commit, self._run_id, blocks, self._pairings)
+
+    def _settle(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+
+def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
+    """Play what the archive lacks of ``request`` and commit it; ``stop`` ends it after the blocks in flight.
+
+    Raises ``RequestError`` before anything is written, ``FailureError`` when the disk refuses.
+    """
+    engine = engine_of(request.spec)  # before the archive is touched: agents may refuse
+    archive = Archive.open(request.root, create=True)
+    request, record = _record(archive, request, command)
+    started = time.perf_counter()
+    played, interrupted = _play(engine, archive, request, record, stop, progress)
+    seconds = time.perf_counter() - started
+    status = "interrupted" if interrupted else "complete"
+    if played or record.status != status:
+        archive.save_run(replace(record, status=status, seconds=record.seconds + seconds))
+    return Outcome(record.run_id, results(archive, record.run_id), played, seconds, interrupted, request.root)
+
+
+def engine_of(spec: RunSpec) -> Engine:
+    """The engine that plays a run. Raises ``RequestError`` for an agent that cannot be made or does not play these rules."""
+    return Engine(
+        spec.rules,
+        [agent.build() for agent in spec.agents],
+        [agent.label for agent in spec.agents],
+        spec.pairings,
+        spec.seed,
+        spec.opening_plies,
+    )
+
+
+def left_to_play(archive: Archive, request: Request, run_id: str) -> dict[int, list[tuple[int, int]]]:
+    """The pairs of each pairing that the archive lacks."""
+    covered = archive.covered(run_id)
+    return {
+        pairing: missing(request.games // 2, covered.get(pairing, []))
+        for pairing in range(len(request.spec.pairings))
+    }
+
+
+def games_in(left: dict[int, list[tuple[int, int]]]) -> int:
+    """How many games such ranges of pairs are."""
+    return 2 * sum(end - first for ranges in left.values() for first, end in ranges)
+
+
+def _record(archive: Archive, request: Request, command: str) -> tuple[Request, RunRecord]:
+    """The run's record, made or brought up to date; the request is changed if the run gets an id of its own."""
+    code = code_of(request.spec)
+    if request.other_code == "new":
+        request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
+    run_id = request.spec.run_id
+    known = archive.run(run_id)
+    if known is None:
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        known = RunRecord(run_id, request.spec.as_mapping(), code, request.games, created, command=command)
+        archive.save_run(known)
+        return request, known
+    other = known.code.get("fingerprint") != code["fingerprint"]
+    if other and request.other_code == "refuse" and games_in(left_to_play(archive, request, run_id)):
+        raise RequestError(
+            f"run {run_id} was begun by other code (version {known.code.get('version')}, {known.code.get('fingerprint')}; "
+            f"this is {code['version']}, {code['fingerprint']}): archive.other_code=extend adds to it all the same, "
+            "archive.other_code=new plays it anew beside it"
+        )
+    if request.games > known.games:
+        known = replace(known, games=request.games, command=command)
+    return request, known
+
+
+def _play(
+    engine: Engine, archive: Archive, request: Request, record: RunRecord, stop: threading.Event, progress: Progress | None
+) -> tuple[int, bool]:
+    """Play and commit what is missing; returns the number of games and whether ``stop`` cut it short."""
+    left = left_to_play(archive, request, record.run_id)
+    total, played, pace = games_in(left), 0, Pace()
+    if total == 0:
+        return 0, False
+    archive.save_run(replace(record, status="running"))
+    if progress:
+        progress.start(total)
+
+    def until_stopped() -> Iterator[Order]:
+        for order in orders(left, pace):
+            if stop.is_set():
+                return
+            yield order
+
+    with ShardWriter(archive, record.run_id, request.spec, request.shard_games, request.shard_seconds) as writer:
+        for block, seconds in engine.play(until_stopped(), request.threads):
+            pace.took(block.pairing, block.pairs, seconds)
+            writer.add(block)
+            played += 2 * block.pairs
+            if progress:
+                progress.advance(2 * block.pairs)
+    return played, played < total

@@ -1,0 +1,137 @@
+"""What a run is: everything that affects its games, and the id that follows from it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from agents.base import Agent
+from quarto.errors import RequestError, nearest
+from quarto.kernel import source_fingerprint
+from quarto.rules import Rules
+
+PLAYING_PACKAGES = ("quarto", "agents")
+PLAYING_MODULES = ("runners.lockstep", "runners.engine")
+NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
+
+LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """An agent as its yaml and the command line describe it."""
+
+    label: str  # its name in the archive
+    target: str  # dotted path of its class
+    params: Mapping[str, Any]  # what its constructor is given
+
+    def build(self) -> Agent:
+        """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
+        target = self._class()
+        known = inspect.signature(target).parameters
+        for name in self.params:
+            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+                raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
+        try:
+            agent: Agent = target(**self.params)
+        except (TypeError, ValueError) as error:
+            raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {error}") from error
+        return agent
+
+    def _class(self) -> type[Any]:
+        module_name, _, class_name = self.target.rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module_name), class_name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise RequestError(
+                f"agent '{self.label}': _target_ {self.target!r} cannot be imported ({error}); it names a class, "
+                "'package.module.Class', of a module on PYTHONPATH"
+            ) from error
+        if not isinstance(found, type):
+            raise RequestError(f"agent '{self.label}': _target_ {self.target!r} is not a class")
+        return found
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that affects a run's games, the number of games excepted."""
+
+    rules: Rules
+    agents: tuple[AgentSpec, ...]
+    pairings: tuple[tuple[int, int], ...]  # indices into agents
+    seed: int
+    opening_plies: int
+    salt: str = ""  # the code's fingerprint, for a run that is to be kept apart from one of other code
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {
+            "rules": self.rules.as_mapping(),
+            "agents": [
+                {"label": agent.label, "target": agent.target, "params": dict(agent.params)} for agent in self.agents
+            ],
+            "pairings": [list(pairing) for pairing in self.pairings],
+            "seed": self.seed,
+            "opening_plies": self.opening_plies,
+        } | ({"salt": self.salt} if self.salt else {})
+
+    @functools.cached_property
+    def run_id(self) -> str:
+        """Twelve hex digits: the same for the same spec on every machine, and for no other one."""
+        text = json.dumps(self.as_mapping(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """Each pairing's labels: first agent, second agent."""
+        return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
+
+
+def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """``name`` and, in brackets, the parameters that differ from the yaml's: ``ga_minimax(depth=2)``."""
+    changed = [f"{key}={_plain(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)]
+    return f"{name}({','.join(changed)})" if changed else name
+
+
+_MISSING = object()
+
+
+def _plain(value: Any) -> str:
+    """A parameter's value as one would type it on the command line."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, list | dict):
+        return json.dumps(value, separators=(",", ":"))
+    return str(value)
+
+
+def code_of(spec: RunSpec) -> dict[str, str]:
+    """What is going to play: the project's version, a fingerprint of everything that decides games, the libraries."""
+    digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
+    own = set(PLAYING_PACKAGES)
+    outside = {agent.target.rpartition(".")[0] for agent in spec.agents if agent.target.split(".")[0] not in own}
+    for module in (*PLAYING_MODULES, *sorted(outside)):
+        source = inspect.getsourcefile(importlib.import_module(module))
+        digest.update(Path(source).read_bytes() if source else module.encode())
+    return {
+        "version": version(),
+        "fingerprint": digest.hexdigest()[:16],
+        "python": platform.python_version(),
+        "numba": metadata.version("numba"),
+        "numpy": metadata.version("numpy"),
+    }
+
+
+def version() -> str:
+    """The installed version of the project."""
+    return metadata.version("quarto-arena")

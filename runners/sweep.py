@@ -1,0 +1,128 @@
+"""Sweeps: what each job of a Hydra multirun came to, told at once, and all of it in one table at the end.
+
+A job may run in another process or on another machine. It therefore leaves its record twice: in the archive, for the view
+``sweeps``, and in the folder that Hydra gave it, where the process that started the sweep finds it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from analytics.archive import Archive
+from analytics.records import SweepJob
+from analytics.results import PairingResult, results
+from quarto.errors import ArenaError
+from runners import display
+from runners.experiment import Outcome
+
+RECORD = "job.json"
+
+folders: list[Path] = []  # of the sweeps that this process started
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of a sweep, where it is kept, and where it plays to."""
+
+    record: SweepJob
+    folder: Path
+    root: Path
+
+
+def job_of(cfg: DictConfig, hydra_cfg: DictConfig) -> Job:
+    """The job that Hydra is about to run."""
+    overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
+    overrides.pop("sweep.id", None)
+    record = SweepJob(cfg.sweep.id, hydra_cfg.job.num, overrides, status="failed", games=max(0, cfg.games))
+    return Job(record, Path(hydra_cfg.runtime.output_dir), Path(cfg.archive.root))
+
+
+def completed(job: Job, outcome: Outcome) -> None:
+    """The job has played all it was asked for."""
+    _keep(job, replace(job.record, status="complete", run_id=outcome.run_id))
+
+
+def interrupted(job: Job, outcome: Outcome | None) -> None:
+    """The job was cut short; what it played is in the archive."""
+    _keep(job, replace(job.record, status="interrupted", run_id=outcome.run_id if outcome else None))
+
+
+def failed(job: Job, error: Exception) -> None:
+    """The job failed: said at once, and again at the end."""
+    text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
+    record = replace(job.record, status="failed", error=" ".join(text.split()))
+    display.say(_failure(record))
+    _keep(job, record)
+
+
+def _failure(record: SweepJob) -> str:
+    settings = " ".join(f"{key}={value}" for key, value in record.overrides.items())
+    return f"job {record.job} failed ({settings}): {record.error}"
+
+
+def _keep(job: Job, record: SweepJob) -> None:
+    kept = {"archive": str(job.root), "record": record.as_mapping()}
+    (job.folder / RECORD).write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    try:
+        Archive.open(job.root).save_sweep_job(record)
+    except ArenaError:
+        if record.status != "failed":  # a job may well have failed because of its archive
+            raise
+
+
+def _records() -> list[tuple[SweepJob, Path]]:
+    """The jobs of this process's sweeps with their archives, in the order of their numbers."""
+    found = []
+    for folder in folders:
+        for path in folder.rglob(RECORD):
+            kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found.append((SweepJob(**kept["record"]), Path(kept["archive"])))
+    return sorted(found, key=lambda each: each[0].job)
+
+
+def finished() -> bool:
+    """Whether any job got as far as leaving its record."""
+    return bool(_records())
+
+
+def report() -> int:
+    """Print what varied against what came out, then the failures again; returns the exit code."""
+    records = _records()
+    failures = [record for record, _ in records if record.status == "failed"]
+    outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root in records if record.run_id]
+    if outcomes:
+        display.out().print(_table([record for record, _ in records], outcomes))
+        roots = {root for record, root in records if record.run_id}
+        question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0][0].sweep_id}'"
+        for root in sorted(roots):
+            display.out().print(f"  {display.sql_command(question, root)}", markup=False, soft_wrap=True)
+    for record in failures:
+        display.say(_failure(record))
+    if failures:
+        display.say(f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing")
+    return 1 if failures else 0
+
+
+def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence[PairingResult]]]) -> Table:
+    """One row a pairing of a job."""
+    keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
+    varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
+    table = Table(title="Sweep (the first agent's view, in %)", title_justify="left")
+    for key in ("job", *varied, "first", "second"):
+        table.add_column(key, no_wrap=True)
+    for heading in ("games", "win", "95 % interval", "draw", "loss"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for job, pairing_results in outcomes:
+        for result in pairing_results:
+            row = [str(job.job), *(job.overrides.get(key, "") for key in varied), result.first, result.second]
+            row += [f"{result.games:,}", display.percent(result.win_rate.mean), display.interval(result.win_rate)]
+            row += [display.percent(count / result.games) for count in (result.draws, result.losses)]
+            table.add_row(*row)
+    return table

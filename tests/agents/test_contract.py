@@ -1,0 +1,111 @@
+"""What every agent promises, for whatever is in ``conf/agent``: a new yaml is tested without a word here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.lift import Player, lift
+from agents.random import Random
+from quarto.batch import ENDINGS, Batch
+from quarto.position import Position
+from quarto.rng import Streams
+from quarto.rules import Rules
+from runners.config import agent_settings, load_agent, names
+from runners.engine import Engine, Order
+from tests import naive
+from tests.naive import NONE, PRESETS
+from tests.positions import asked, view_of
+
+SPECS = {name: load_agent(name) for name in names("agent")}
+TACTICAL = {name for name in SPECS if agent_settings(name).get("tactical", False)}
+GAMES = 12  # whose positions are asked about: about 250
+
+CASES = [
+    (name, rules)
+    for name, spec in SPECS.items()
+    for rules in PRESETS.values()
+    if rules.chooser in getattr(spec.build(), "choosers", ("opponent", "mover"))
+]
+TACTICAL_CASES = [(name, rules) for name, rules in CASES if name in TACTICAL]
+GIVING_CASES = [(name, rules) for name, rules in TACTICAL_CASES if not rules.mover_chooses]
+
+
+def label(value: str | Rules) -> str:
+    return value.name if isinstance(value, Rules) else value
+
+
+def streams(count: int) -> Streams:
+    return Streams(np.array([naive.mix(i) for i in range(count)], np.uint64))
+
+
+def player(name: str, rules: Rules) -> Player:
+    """A freshly built one."""
+    return lift(SPECS[name].build(), rules, name)
+
+
+def turns_of(player: Player, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
+    """What it answers, as (cell, gift); where only a gift was asked for, the cell is NONE."""
+    turns = player.play(Batch.of(positions), rng)
+    gift_only = [position.hand == NONE and not rules.mover_chooses for position in positions]
+    cells = np.where(gift_only, NONE, turns.cells)
+    return list(zip(cells.tolist(), turns.gifts.tolist(), strict=True))
+
+
+def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
+    folder = Path(__file__).parent.parent.parent / "conf/agent"
+    assert set(SPECS) == {path.stem for path in folder.glob("*.yaml")}
+    assert {name for name, _ in CASES} == set(SPECS)
+    assert TACTICAL
+
+
+@pytest.mark.parametrize(("name", "rules"), CASES, ids=label)
+@pytest.mark.parametrize("opening_plies", [0, 3])
+def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
+    arena = Engine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, opening_plies)
+    games = arena.play_block(Order(0, 0, 50)).block.games
+    assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
+
+
+@pytest.mark.parametrize(("name", "rules"), CASES, ids=label)
+def test_turns_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
+    positions = asked(rules, GAMES)
+    rng = streams(len(positions))
+    one = player(name, rules)
+    together = turns_of(one, rules, positions, rng)
+    assert turns_of(one.fork(), rules, positions[::-1], Streams(rng.seeds[::-1].copy())) == together[::-1]
+    for i in range(len(positions)):
+        assert turns_of(one, rules, positions[i : i + 1], Streams(rng.seeds[i : i + 1])) == together[i : i + 1]
+    assert turns_of(player(name, rules), rules, positions, rng) == together
+
+
+@pytest.mark.parametrize(("name", "rules"), TACTICAL_CASES, ids=label)
+def test_tactical_agents_take_a_win_in_one(name: str, rules: Rules) -> None:
+    tempted = 0
+    positions = asked(rules, GAMES)
+    turns = turns_of(player(name, rules), rules, positions, streams(len(positions)))
+    for position, (cell, gift) in zip(positions, turns, strict=True):
+        view = view_of(position, rules)
+        hands = view.available if rules.mover_chooses else [hand for hand in (view.hand,) if hand != NONE]
+        if any(naive.winning_cells(view.board, hand, rules) for hand in hands):
+            tempted += 1
+            placed = gift if rules.mover_chooses else view.hand
+            assert cell in naive.winning_cells(view.board, placed, rules), position
+    assert tempted > 10
+
+
+@pytest.mark.parametrize(("name", "rules"), GIVING_CASES, ids=label)
+def test_tactical_agents_do_not_give_a_win_in_one(name: str, rules: Rules) -> None:
+    tempted = 0
+    positions = asked(rules, GAMES)
+    turns = turns_of(player(name, rules), rules, positions, streams(len(positions)))
+    for position, (cell, gift) in zip(positions, turns, strict=True):
+        view = view_of(position, rules)
+        after = view.board if view.hand == NONE else naive.with_piece(view.board, view.hand, cell)
+        safe = naive.safe_pieces(after, view.available, rules)
+        if safe and not naive.has_line(after, rules):
+            tempted += len(safe) < len(view.available)
+            assert gift in safe, position
+    assert tempted > 10

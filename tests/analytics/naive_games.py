@@ -1,0 +1,106 @@
+"""Random games in plain Python, and the rows that the archive should hold of them: the slow twin of the writer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analytics.archive import now
+from analytics.records import RunRecord
+from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
+from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
+
+Pairings = Sequence[tuple[str, str]]
+Game = dict[str, Any]  # plies: list of (piece, cell); winner; ending
+
+RUN_ID = "123456789012"  # looks like a number on purpose
+PAIRINGS = [("random", "rule_based"), ("random", "dumb(depth=2)"), ("dumb(depth=2)", "rule_based")]
+
+
+def has_line(board: dict[int, int], rules: Rules) -> bool:
+    for line in rules.lines:
+        pieces = [board[cell] for cell in line if cell in board]
+        if len(pieces) == 4 and any(len({piece >> bit & 1 for piece in pieces}) == 1 for bit in range(4)):
+            return True
+    return False
+
+
+def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0.1) -> Game:
+    """A legal random game; some stop early because a player forfeits, even before the first ply."""
+    board: dict[int, int] = {}
+    plies: list[tuple[int, int]] = []
+    pieces, cells = list(range(PIECES)), list(range(CELLS))
+    stop = dice.randrange(PIECES) if dice.random() < forfeits else PIECES + 1
+    while pieces:
+        if len(plies) == stop:
+            return {
+                "plies": plies,
+                "winner": dice.randrange(2),
+                "ending": dice.choice((FORFEIT_ILLEGAL, FORFEIT_ERROR)),
+            }
+        piece = pieces.pop(dice.randrange(len(pieces)))
+        cell = cells.pop(dice.randrange(len(cells)))
+        board[cell] = piece
+        plies.append((piece, cell))
+        if has_line(board, rules):
+            return {"plies": plies, "winner": len(plies) % 2, "ending": LINE}
+    return {"plies": plies, "winner": NONE, "ending": FULL_BOARD}
+
+
+def block_of(games: Sequence[Game], pairing: int = 0, first_pair: int = 0, opening: int = 0) -> Block:
+    """Games as the engine hands them over; what lies beyond a game's plies is rubbish on purpose."""
+    packed = Games(
+        np.full((16, len(games)), 77, np.int8),
+        np.full((16, len(games)), -77, np.int8),
+        np.array([len(game["plies"]) for game in games], np.int8),
+        np.array([game["winner"] for game in games], np.int8),
+        np.array([game["ending"] for game in games], np.int8),
+    )
+    for i, game in enumerate(games):
+        for ply, (piece, cell) in enumerate(game["plies"]):
+            packed.pieces[ply, i] = piece
+            packed.cells[ply, i] = cell
+    return Block(pairing, first_pair, opening, packed)
+
+
+def random_block(
+    seed: int, pairing: int = 0, first_pair: int = 0, pairs: int = 8, rules: Rules = CLASSIC, forfeits: float = 0.1
+) -> Block:
+    dice = random.Random(f"{seed} {pairing} {first_pair}")
+    return block_of([random_game(dice, rules, forfeits) for _ in range(2 * pairs)], pairing, first_pair)
+
+
+def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The rows of ``games`` and ``plies``, in order, cell by cell from the text of data/README.md."""
+    games, plies = [], []
+    for block in blocks:
+        for i in range(2 * block.pairs):
+            pair = block.first_pair + i // 2
+            game_id = block.pairing * 2**32 + 2 * pair + i % 2
+            agents = pairings[block.pairing] if i % 2 == 0 else pairings[block.pairing][::-1]
+            winner, count = int(block.games.winner[i]), int(block.games.plies[i])
+            ending = ENDINGS[block.games.ending[i]]
+            games.append((game_id, game_id // 2, block.pairing, *agents, winner, count, block.opening, ending))
+            for ply in range(count):
+                seat = (ply + 1) % 2
+                outcome = 0 if winner == -1 else 1 if winner == seat else -1
+                piece, cell = int(block.games.pieces[ply, i]), int(block.games.cells[ply, i])
+                plies.append((game_id, block.pairing, ply, seat, piece, cell, outcome))
+    return sorted(games), sorted(plies, key=lambda row: (row[2], row[0]))
+
+
+def record(run_id: str = RUN_ID, rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> RunRecord:
+    labels = sorted({label for pairing in pairings for label in pairing})
+    spec = {
+        "rules": rules.as_mapping(),
+        "agents": [{"label": label, "target": f"agents.{label}", "params": {}} for label in labels],
+        "pairings": [[labels.index(first), labels.index(second)] for first, second in pairings],
+        "seed": 7,
+        "opening_plies": 0,
+    } | other.pop("spec", {})
+    code = {"version": "0.1.0", "fingerprint": "ab" * 32, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
+    fields = {"games": 100, "created": now(), "command": "qarena run", **other}
+    return RunRecord(run_id=run_id, spec=spec, code=code, **fields)

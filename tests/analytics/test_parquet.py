@@ -1,0 +1,84 @@
+"""The writer against readers that know nothing of it: Polars and DuckDB."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.parquet import encode
+
+INT8 = st.integers(-128, 127)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+ROW_GROUP = st.sampled_from([1, 7, 8, 33, 129, 1000])
+
+
+def frame_of(small: Sequence[int], medium: Sequence[int], large: Sequence[int]) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"small": small, "medium": medium, "large": large},
+        schema={"small": pl.Int8, "medium": pl.Int32, "large": pl.Int64},
+    )
+
+
+def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
+    path = folder / "file.parquet"
+    path.write_bytes(content)
+    with duckdb.connect() as connection:
+        return connection.execute("FROM read_parquet($1)", [str(path)]).fetchall()
+
+
+@given(
+    rows=st.lists(st.tuples(INT8, INT32, st.integers(-(2**61), 2**61)), max_size=300),
+    repeats=st.integers(1, 40),
+    row_group=ROW_GROUP,
+)
+def test_any_integers_read_back(
+    rows: list[tuple[int, int, int]], repeats: int, row_group: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Repeated rows give runs; few different values small dictionaries; large ones none at all."""
+    repeated = [row for row in rows for _ in range(repeats)][:2000]
+    frame = frame_of(*zip(*repeated, strict=True)) if repeated else frame_of([], [], [])
+    content = encode(frame, row_group)
+    assert pl.read_parquet(io.BytesIO(content)).equals(frame)
+    assert pl.read_parquet(io.BytesIO(content)).schema == frame.schema
+    assert read_by_duckdb(content, tmp_path_factory.mktemp("parquet")) == repeated
+
+
+@given(width=st.integers(0, 16), count=st.integers(1, 300), seed=st.integers(0, 2**32))
+def test_every_width_of_a_dictionary_reads_back(width: int, count: int, seed: int) -> None:
+    values = [(seed * (i + 1) ** 3 >> 3) % (1 << width) - 5 for i in range(count)]
+    frame = frame_of([0] * count, values, values)
+    assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+
+
+@pytest.mark.parametrize("jump", [2**k + d for k in (1, 8, 31, 32, 55, 56, 57, 61) for d in (-1, 0, 1)])
+def test_jumps_of_any_size_between_ascending_numbers_read_back(jump: int) -> None:
+    ascending = [*range(200), *range(jump, jump + 200), *range(100)]
+    frame = frame_of([1] * 500, [2] * 500, ascending)
+    assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+
+
+def test_row_groups_carry_the_least_and_largest_value(tmp_path: Path) -> None:
+    path = tmp_path / "file.parquet"
+    path.write_bytes(encode(frame_of([-3, 5, 7, 7], [9] * 4, [1, 2, 2**40, -1]), 2))
+    query = """SELECT path_in_schema, row_group_id, stats_min_value, stats_max_value, stats_null_count
+        FROM parquet_metadata($1) ORDER BY ALL"""
+    with duckdb.connect() as connection:
+        statistics = connection.execute(query, [str(path)]).fetchall()
+    assert statistics == [
+        ("large", 0, "1", "2", 0),
+        ("large", 1, "-1", str(2**40), 0),
+        ("medium", 0, "9", "9", 0),
+        ("medium", 1, "9", "9", 0),
+        ("small", 0, "-3", "5", 0),
+        ("small", 1, "7", "7", 0),
+    ]
+
+
+def test_other_types_are_refused() -> None:
+    with pytest.raises(KeyError):
+        encode(pl.DataFrame({"text": ["a"]}), 10)

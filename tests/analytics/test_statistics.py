@@ -1,0 +1,90 @@
+import math
+import random
+
+import pytest
+
+from analytics.statistics import design_effect, effective_games, mean_score, quantile, score, wilson, win_rate
+from analytics.tally import Tally
+
+# R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
+# method 3.
+NEWCOMBE = [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)]
+
+# Pentanomial counts with the Elo difference and half of its 95% interval, from the logs of public chess engine tests.
+PENTANOMIAL = [((379, 10170, 21828, 10640, 343), 1.5946, 1.2087), ((78, 2504, 5251, 2695, 95), 3.6796, 2.4593)]
+
+
+def elo(mean: float) -> float:
+    return -400 * math.log10(1 / mean - 1)
+
+
+@pytest.mark.parametrize("successes, n, low, high", NEWCOMBE)
+def test_wilson_intervals_of_newcombe(successes: int, n: int, low: float, high: float) -> None:
+    assert wilson(successes, n) == pytest.approx((low, high), abs=5e-5)
+    assert wilson(n - successes, n) == pytest.approx((1 - high, 1 - low), abs=5e-5)
+
+
+def test_wilson_without_games_knows_nothing() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("counts, difference, reach", PENTANOMIAL)
+def test_pentanomial_intervals_of_engine_tests(counts: tuple[int, ...], difference: float, reach: float) -> None:
+    mean, low, high = mean_score(counts)
+    assert elo(mean) == pytest.approx(difference, abs=1e-4)
+    assert (elo(high) - elo(low)) / 2 == pytest.approx(reach, abs=1e-3)
+
+
+def test_quantile_is_that_of_the_tables() -> None:
+    assert quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
+    assert quantile(0.99) == pytest.approx(2.575829, abs=1e-6)
+
+
+def test_pairs_that_agree_halve_the_games() -> None:
+    """Both games of each pair end alike: the second tells nothing, so the design effect is 2 (Kish: 1 + (2 - 1) rho)."""
+    same = Tally(pairs=((5000, 0, 0), (0, 0, 0), (0, 0, 5000)))
+    assert design_effect(same) == pytest.approx(2, rel=1e-3)
+    assert effective_games(same) == pytest.approx(10_000, rel=1e-3)
+    assert win_rate(same, by_pairs=True)[1:] == pytest.approx(wilson(5000, 10_000), abs=1e-4)
+    assert win_rate(same, by_pairs=False)[1:] == wilson(10_000, 20_000)
+
+
+def test_independent_games_count_in_full() -> None:
+    product = Tally(pairs=((1600, 0, 2400), (0, 0, 0), (2400, 0, 3600)))  # wins 0.6 in either seat, independently
+    assert design_effect(product) == pytest.approx(1, rel=1e-3)
+
+
+def test_identical_pairs_are_reported_as_they_are() -> None:
+    alike = Tally(pairs=((0, 0, 0), (0, 0, 0), (7, 0, 0)))  # won in seat 0, lost in seat 1, seven times
+    assert design_effect(alike) == 1
+    assert win_rate(alike, by_pairs=True) == (0.5, *wilson(7, 14))
+    assert score(alike, by_pairs=True) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("counts", [Tally(), Tally(pairs=((0, 0, 0), (0, 0, 1), (0, 0, 0)))], ids=["none", "one pair"])
+def test_too_few_pairs_have_no_design_effect(counts: Tally) -> None:
+    assert design_effect(counts) == 1
+    low, high = win_rate(counts, by_pairs=True)[1:]
+    assert 0 <= low < high <= 1
+
+
+def test_intervals_by_pairs_cover_what_they_claim() -> None:
+    """Pairs whose opening decides both games in 3 of 10 cases: 95% of the intervals should hold the true rate of 0.5."""
+    dice = random.Random(11)
+    held = {True: 0, False: 0}
+    for _ in range(400):
+        pairs = [[0, 0, 0], [0, 0, 0], [0, 0, 0]]
+        for _ in range(200):
+            first = dice.randrange(2)
+            second = first if dice.random() < 0.3 else dice.randrange(2)
+            pairs[2 * first][2 * second] += 1
+        counts = Tally(pairs=tuple(map(tuple, pairs)))  # type: ignore[arg-type]
+        for by_pairs in held:
+            _, low, high = win_rate(counts, by_pairs)
+            held[by_pairs] += low <= 0.5 <= high
+    assert 0.92 <= held[True] / 400 <= 0.98
+    assert held[False] < held[True]
+
+
+def test_no_counts_give_no_score() -> None:
+    assert mean_score([0, 0, 0]) == (0.5, 0.0, 1.0)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Batch, Block, Games, Turns
+from quarto.position import Position
+from tests.naive_quarto import positions
+
+TYPES = ["uint64", "uint16", "uint16", "int8", "int8"]
+
+
+@given(st.lists(positions(16), max_size=4))
+def test_a_batch_holds_the_positions_it_was_made_of(wanted: list[Position]) -> None:
+    batch = Batch.of(wanted)
+    assert [batch.position(i) for i in range(len(wanted))] == wanted
+    assert [str(field.dtype) for field in batch] == TYPES
+    head = batch.head(2)
+    assert [head.position(i) for i in range(len(head.hand))] == wanted[:2]
+
+
+def test_empty_batches_and_games_have_the_documented_types_and_shapes() -> None:
+    assert [(str(field.dtype), field.shape) for field in Batch.empty(3)] == [(name, (3,)) for name in TYPES]
+    assert [(str(field.dtype), field.shape) for field in Turns.empty(3)] == [("int8", (3,))] * 2
+    games = Games.zeros(6)
+    assert [field.shape for field in games] == [(16, 6), (16, 6), (6,), (6,), (6,)]
+    assert {str(field.dtype) for field in games} == {"int8"}
+    assert set(games.winner.tolist()) == {-1}
+    assert Block(0, 0, 0, games).pairs == 3
+
+
+def test_endings_are_numbered_as_they_are_listed() -> None:
+    names = [ENDINGS[ending] for ending in (LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR)]
+    assert names == ["line", "full_board", "forfeit_illegal", "forfeit_error"]

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.kernel import int64, kernel, lowest_bit, nth_bit, popcount, uint64
+
+
+@kernel()
+def every_bit(masks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of each mask its number of ones, its lowest one, and all of them in order by their number: [N, 18]."""
+    found = np.full((masks.shape[0], 18), -1, np.int64)
+    for i in range(masks.shape[0]):
+        found[i, 0] = popcount(masks[i])
+        if masks[i]:
+            found[i, 1] = lowest_bit(masks[i])
+        for n in range(found[i, 0]):
+            found[i, 2 + n] = nth_bit(masks[i], n)
+    return found
+
+
+def test_bits_of_all_masks_equal_those_counted_one_by_one() -> None:
+    found = every_bit(np.arange(1 << 16))
+    for mask in range(1 << 16):
+        bits = [bit for bit in range(16) if mask >> bit & 1]
+        assert found[mask].tolist() == [len(bits), bits[0] if bits else -1, *bits, *[-1] * (16 - len(bits))]
+
+
+@kernel()
+def top_bits(word: int) -> tuple[int, int]:
+    return int64(popcount(uint64(word))), int64(lowest_bit(uint64(word)))
+
+
+def test_bits_of_whole_words_are_counted() -> None:
+    assert top_bits(uint64(1 << 63)) == (1, 63)
+    assert top_bits(uint64((1 << 64) - 1)) == (64, 0)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from quarto.errors import RequestError
+from quarto.notation import (
+    format_cell,
+    format_game,
+    format_piece,
+    format_position,
+    has_line,
+    parse_cell,
+    parse_game,
+    parse_piece,
+    parse_position,
+)
+from quarto.position import EMPTY, Position, board, from_plies
+from quarto.rules import NONE, Rules
+from tests import naive
+from tests.naive_quarto import plies_and_hand, positions, preset_rules
+
+EXAMPLE = "...F/.3../..../.... 7"
+
+
+def test_pieces_are_hex_digits_in_either_case() -> None:
+    assert [format_piece(piece) for piece in range(16)] == list("0123456789ABCDEF")
+    assert [parse_piece(digit) for digit in "0123456789ABCDEF"] == list(range(16))
+    assert [parse_piece(digit) for digit in "abcdef"] == list(range(10, 16))
+
+
+def test_cells_are_column_letter_and_row_digit() -> None:
+    assert [format_cell(cell) for cell in (0, 3, 4, 15)] == ["a1", "d1", "a2", "d4"]
+    assert [parse_cell(format_cell(cell)) for cell in range(16)] == list(range(16))
+    assert parse_cell("C2") == 6
+
+
+def test_the_documented_position_parses_and_prints() -> None:
+    expected = from_plies([(15, 3), (3, 5)], hand=7)._replace(last_cell=NONE)
+    assert parse_position(EXAMPLE) == (expected, "classic")
+    assert format_position(expected) == EXAMPLE
+    assert parse_position(f"  {EXAMPLE.lower()}   square\n") == (expected, "square")
+    assert format_position(expected, "square") == f"{EXAMPLE} square"
+    assert format_position(EMPTY) == "..../..../..../.... -"
+
+
+@given(positions(16))
+def test_positions_survive_printing_and_parsing(position: Position) -> None:
+    for name in ("classic", "torus_square", "my-rules.2"):
+        assert parse_position(format_position(position, name)) == (position._replace(last_cell=NONE), name)
+
+
+@given(plies_and_hand(16))
+def test_games_survive_printing_and_parsing(drawn: tuple[list[tuple[int, int]], int]) -> None:
+    plies, _ = drawn
+    assert parse_game(format_game(plies)) == plies
+
+
+def test_the_documented_game_parses_and_prints() -> None:
+    assert parse_game("F@b1 3@b2 7@c4") == [(15, 1), (3, 5), (7, 14)]
+    assert parse_game("f@B1") == [(15, 1)]
+    assert format_game([(15, 1), (3, 5)]) == "F@b1 3@b2"
+    assert parse_game("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("...F/.3../..../.... G", "piece 'G' is not a hex digit 0-F (position '...F/.3../..../.... G', field 2)"),
+        ("...G/.3../..../.... 7", "piece 'G' is not a hex digit 0-F (position '...G/.3../..../.... 7', field 1)"),
+        ("...F/.3../..../.... 12", "piece '12' is not a hex digit 0-F (position '...F/.3../..../.... 12', field 2)"),
+        ("...F/.3../..../.... 3", "piece '3' is in hand and on b2 (position '...F/.3../..../.... 3', field 2)"),
+        ("...3/.3../..../.... -", "piece '3' is on d1 and on b2 (position '...3/.3../..../.... -', field 1)"),
+        ("...F/.3../.... 7", "3 rows instead of 4, with / between them (position '...F/.3../.... 7', field 1): write"),
+        ("...F/.3../.../.... 7", "row 3 '...' has 3 cells instead of 4 (position '...F/.3../.../.... 7', field 1)"),
+        ("...F/.3../..../....", "position '...F/.3../..../....' has 1 fields instead of 2 or 3: write"),
+        ("", "position '' has 0 fields instead of 2 or 3: write"),
+        ("a b c d", "position 'a b c d' has 4 fields instead of 2 or 3: write"),
+        (EXAMPLE + " c/d", f"rules 'c/d' is not a name (position '{EXAMPLE} c/d', field 3)"),
+        ("...\N{ARABIC-INDIC DIGIT THREE}/..../..../.... -", "is not a hex digit 0-F (position"),
+        ("...\N{LATIN SMALL LIGATURE FF}/..../..../.... -", "is not a hex digit 0-F (position"),
+    ],
+)
+def test_a_wrong_position_is_refused_with_the_value_and_its_place(text: str, message: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        parse_position(text)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("F@b1 3b2", "'3b2' is not piece@cell, such as F@b1 (game 'F@b1 3b2', ply 1)"),
+        ("G@b1", "piece 'G' is not a hex digit 0-F (game 'G@b1', ply 0)"),
+        ("@b1", "piece '' is not a hex digit 0-F (game '@b1', ply 0)"),
+        ("F@e1", "cell 'e1' is not one of a1 to d4 (game 'F@e1', ply 0)"),
+        ("F@b5", "cell 'b5' is not one of a1 to d4 (game 'F@b5', ply 0)"),
+        ("F@b", "cell 'b' is not one of a1 to d4 (game 'F@b', ply 0)"),
+        ("F@b1 f@b2", "piece 'f' was already placed at ply 0 (game 'F@b1 f@b2', ply 1)"),
+        ("F@b1 3@B1", "cell 'B1' was already taken at ply 0 (game 'F@b1 3@B1', ply 1)"),
+    ],
+)
+def test_a_wrong_game_is_refused_with_the_value_and_its_ply(text: str, message: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        parse_game(text)
+    assert str(refused.value) == message
+
+
+def test_pieces_and_cells_alone_are_refused_in_one_line() -> None:
+    with pytest.raises(RequestError, match="piece 'x' is not a hex digit 0-F"):
+        parse_piece("x")
+    with pytest.raises(RequestError, match="cell 'a0' is not one of a1 to d4"):
+        parse_cell("a0")
+
+
+def test_a_long_wrong_text_is_shortened_in_the_message() -> None:
+    with pytest.raises(RequestError) as refused:
+        parse_position("x" * 10_000)
+    assert len(str(refused.value)) < 250
+
+
+def test_what_has_no_text_form_is_refused() -> None:
+    for wrong in (-1, 16):
+        with pytest.raises(ValueError, match=r"is not in 0\.\.15"):
+            format_piece(wrong)
+        with pytest.raises(ValueError, match=r"is not in 0\.\.15"):
+            format_cell(wrong)
+    with pytest.raises(ValueError, match="would not parse"):
+        format_position(EMPTY, "two words")
+
+
+@given(positions(16), preset_rules)
+def test_has_line_equals_the_naive_twin(position: Position, rules: Rules) -> None:
+    assert has_line(position, rules) == naive.has_line(board(position), rules)
+
+
+def test_a_position_with_a_finished_line_is_parsed() -> None:
+    position, _ = parse_position("0123/..../..../.... 7")
+    assert has_line(position, Rules())

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quarto.errors import RequestError
+from quarto.perft import MAX_PLIES, Layer, _Boards, _next_layer, layers, perft
+from quarto.rules import CLASSIC, NONE, Rules
+from quarto.symmetry import orbit_size, symmetries
+from tests.naive import PRESETS
+from tests.naive_quarto import ORACLES, enumerate_prefixes, live_prefixes
+
+
+def known_layer(ply: int) -> Layer:
+    """What is known of classic games, without the number of live boards."""
+    return Layer(
+        ply,
+        ORACLES["live_game_prefixes_after_k_plies"][ply],
+        ORACLES["games_won_at_ply_k"][ply],
+        ORACLES["canonical_boards_with_k_pieces_including_won"][ply],
+        0,
+    )
+
+
+def test_classic_counts_to_6_plies_are_the_known_ones() -> None:
+    counted = perft(CLASSIC, 6)
+    assert [layer._replace(canonical_live_boards=0) for layer in counted] == [known_layer(ply) for ply in range(7)]
+    assert counted[4].canonical_live_boards == ORACLES["canonical_live_boards_k4"]
+    assert all(type(field) is int for layer in counted for field in layer)
+
+
+@pytest.mark.slow
+def test_classic_counts_at_7_plies_are_the_known_ones() -> None:
+    assert perft(CLASSIC, 7)[7]._replace(canonical_live_boards=0) == known_layer(7)
+
+
+@pytest.mark.parametrize("plies", [0, 1, 2])
+def test_live_prefixes_equal_those_enumerated_one_by_one(plies: int) -> None:
+    assert perft(CLASSIC, plies)[-1].live_prefixes == enumerate_prefixes(CLASSIC, plies)
+
+
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS.keys())
+def test_live_and_won_games_of_any_rules_equal_those_counted_from_the_lines(rules: Rules) -> None:
+    counted = perft(rules, 5)
+    live = [live_prefixes(rules, plies) for plies in range(6)]
+    assert [layer.live_prefixes for layer in counted] == live
+    won = [0] + [live[ply - 1] * (17 - ply) ** 2 - live[ply] for ply in range(1, 6)]
+    assert [layer.games_won for layer in counted] == won
+
+
+def test_layers_do_not_depend_on_how_many_are_asked_for() -> None:
+    longest = perft(CLASSIC, 5)
+    for plies in range(5):
+        assert perft(CLASSIC, plies) == longest[: plies + 1]
+
+
+@pytest.mark.parametrize(
+    ("plies", "message"),
+    [(-1, "plies=-1 is negative: ask for 0 to 7"), (MAX_PLIES + 1, "plies=8 is too many: ask for 7 at most, because")],
+)
+def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting(plies: int, message: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        layers(CLASSIC, plies)
+    assert message in str(refused.value)
+
+
+def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
+    """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
+    boards, orders = _Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
+    for ply in range(1, 5):
+        _, boards = _next_layer(CLASSIC, boards, ply, last=False)
+        orders *= ply
+        for mask, (first, end) in boards.slices.items():
+            for lanes, ways in zip(boards.lanes[first:end], boards.ways[first:end], strict=True):
+                assert int(ways) == orders * orbit_size(lanes, mask, NONE, symmetries(CLASSIC))

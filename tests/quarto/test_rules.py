@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarto.kernel import uint64
+from quarto.position import from_plies
+from quarto.rules import (
+    CHOOSERS,
+    CLASSIC,
+    DIAGONALS,
+    MAX_LINES_THROUGH_A_CELL,
+    NO_LINE,
+    SQUARES,
+    Rules,
+    finishes_line,
+    spread,
+)
+from tests import naive
+from tests.naive_quarto import ORACLES, lanes_of, plies_and_hand, preset_rules, sharing_sets
+
+ALL_FAMILIES = [
+    (straight, diagonals, squares)
+    for straight, diagonals, squares in product((True, False), DIAGONALS, SQUARES)
+    if straight or diagonals != "none" or squares != "none"
+]
+
+
+@pytest.mark.parametrize("families", ALL_FAMILIES)
+def test_lines_of_every_combination_of_families_equal_those_of_the_naive_twin(
+    families: tuple[bool, str, str],
+) -> None:
+    rules = Rules("any", *families)
+    assert sorted(rules.lines) == sorted(naive.lines(rules))
+    assert len(set(rules.lines)) == len(rules.lines)
+
+
+def test_presets_have_the_documented_number_of_lines() -> None:
+    assert {name: len(rules.lines) for name, rules in naive.PRESETS.items()} == naive.LINE_COUNTS
+
+
+def test_classic_lines_are_rows_columns_and_main_diagonals() -> None:
+    assert CLASSIC.lines[:2] == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert CLASSIC.lines[4] == (0, 4, 8, 12)
+    assert CLASSIC.lines[8:] == ((0, 5, 10, 15), (3, 6, 9, 12))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"diagonals": "both"}, "diagonals='both' is not one of none, main, broken"),
+        ({"squares": "all"}, "squares='all' is not one of none, plain, wrapped"),
+        ({"chooser": "nobody"}, "chooser='nobody' is not one of opponent, mover"),
+        ({"rows_and_columns": False, "diagonals": "none"}, "nobody could ever win"),
+    ],
+)
+def test_wrong_rules_are_refused_by_field_and_value(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Rules("wrong", **fields)  # type: ignore[arg-type]
+
+
+def test_rules_equal_those_made_from_their_mapping() -> None:
+    for rules in naive.PRESETS.values():
+        assert Rules(**rules.as_mapping()) == rules
+    assert [Rules(chooser=chooser).mover_chooses for chooser in CHOOSERS] == [False, True]
+
+
+@given(preset_rules, st.integers(0, 0xFFFF))
+def test_completes_tells_which_cells_finish_a_line_of_a_mask(rules: Rules, mask: int) -> None:
+    expected = 0
+    for line in naive.lines(rules):
+        missing = [cell for cell in line if not mask >> cell & 1]
+        if len(missing) == 1:
+            expected |= 1 << missing[0]
+    assert int(rules.tables["completes"][mask]) == expected
+
+
+def test_lines_through_a_cell_are_repeated_in_every_lane_and_padded_with_what_nobody_finishes() -> None:
+    for rules in naive.PRESETS.values():
+        for cell in range(16):
+            expected = {
+                lanes_of([15 if c in line else -1 for c in range(16)]) for line in naive.lines_through(cell, rules)
+            }
+            through = [int(line) for line in rules.tables["through"][cell]]
+            assert sorted(through) == sorted([*expected, *[NO_LINE] * (MAX_LINES_THROUGH_A_CELL - len(expected))])
+        most = max(len(naive.lines_through(cell, rules)) for cell in range(16))
+        assert rules.tables["lines_through"] == most
+
+
+def test_a_cell_on_no_line_never_wins() -> None:
+    rules = Rules("corner_to_corner", rows_and_columns=False)
+    position = from_plies((piece, piece) for piece in range(16))
+    for cell in set(range(16)) - {cell for line in rules.lines for cell in line}:
+        assert not finishes_line(uint64(position.lanes), position.occupied, cell, cell, rules.tables)
+
+
+@given(plies_and_hand(16), preset_rules)
+def test_finishes_line_equals_the_naive_twin(drawn: tuple[list[tuple[int, int]], int], rules: Rules) -> None:
+    plies, _ = drawn
+    position = from_plies(plies)
+    board = [naive.NONE] * 16
+    for piece, cell in plies:
+        board[cell] = piece
+    for piece, cell in plies:
+        without = naive.with_piece(board, naive.NONE, cell)
+        fast = finishes_line(uint64(position.lanes), position.occupied, piece, cell, rules.tables)
+        assert fast == naive.finishes_line(without, piece, cell, rules)
+
+
+def test_four_pieces_on_a_line_win_for_exactly_the_published_number_of_sets() -> None:
+    sets = ORACLES["four_piece_sets"]
+    winning = 0
+    for four in combinations(range(16), 4):
+        position = from_plies(zip(four, CLASSIC.lines[0], strict=True))
+        winning += finishes_line(uint64(position.lanes), position.occupied, four[3], 3, CLASSIC.tables)
+    assert winning == sets["sharing_an_attribute"] == len(sharing_sets())
+    assert len(list(combinations(range(16), 4))) == sets["all"]
+
+
+def test_spread_puts_the_piece_on_cell_0() -> None:
+    assert [int(spread(piece)) for piece in range(16)] == [lanes_of([piece]) for piece in range(16)]

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import types
+from numpy.typing import NDArray
+
+from quarto.kernel import kernel, uint64
+from quarto.position import ALL_PIECES, EMPTY, Position, board, from_plies
+from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
+from quarto.symmetry import (
+    LARGEST_GROUP,
+    LARGEST_KEY_BOARD,
+    PIECE_SYMMETRIES,
+    SYMMETRIES_TYPE,
+    TRANSFORM_TYPE,
+    Symmetries,
+    Transform,
+    board_key,
+    board_of_key,
+    canonical_forms,
+    canonical_position,
+    canonical_transform,
+    cell_symmetries,
+    map_cell,
+    map_piece,
+    orbit_size,
+    pieces_on,
+    symmetries,
+    transforms,
+    unmap_cell,
+    unmap_piece,
+)
+from tests.naive import NONE, PRESETS, Board, lines, lines_through
+from tests.naive_quarto import (
+    ATTRIBUTE_ORDERS,
+    ORACLES,
+    automorphisms,
+    change_board,
+    change_piece,
+    images,
+    lanes_of,
+    least_image,
+    occupied_of,
+    positions,
+    preset_rules,
+    sharing_sets,
+)
+
+LINE_BY_LINE = (0, 1, 2, 3, 4, 8, 12, 5, 10, 15, 6, 9, 7, 11, 13, 14)  # in this order lines fill early
+OTHER_RULES = [
+    Rules("other", straight, diagonals, squares)
+    for straight, diagonals, squares in product((True, False), DIAGONALS, SQUARES)
+    if straight or diagonals != "none" or squares != "none"
+]
+
+
+def permutations_of(rules: Rules) -> list[list[int]]:
+    found: list[list[int]] = cell_symmetries(rules).tolist()
+    return found
+
+
+def arrays(position: Position) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.int8]]:
+    return (
+        np.array([position.lanes], np.uint64),
+        np.array([position.occupied], np.uint16),
+        np.array([position.hand], np.int8),
+    )
+
+
+def position_of(pieces: Board, hand: int) -> Position:
+    return from_plies(((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), hand)
+
+
+def transform_of(position: Position, rules: Rules) -> Transform:
+    return Transform(*(int(field) for field in transforms(*arrays(position), symmetries(rules))[0]))
+
+
+# The group
+
+
+def test_group_sizes_of_the_presets() -> None:
+    known = ORACLES["symmetries"]
+    sizes = {name: len(cell_symmetries(rules)) for name, rules in PRESETS.items()}
+    assert sizes == {
+        "classic": known["cells"],
+        "square": known["cells_square_rules"],
+        "torus": known["cells_torus_rules"],
+        "torus_square": 128,
+        "own_piece": known["cells"],
+    }
+    assert known["cells"] * PIECE_SYMMETRIES == known["all"]
+
+
+def test_classic_cells_have_no_symmetry_that_was_missed() -> None:
+    family = {sum(1 << cell for cell in line) for line in lines(CLASSIC)}
+    like_a1 = [cell for cell in range(16) if len(lines_through(cell, CLASSIC)) == len(lines_through(0, CLASSIC))]
+    assert len(cell_symmetries(CLASSIC)) == automorphisms(family, LINE_BY_LINE) * len(like_a1)
+
+
+def test_pieces_have_no_symmetry_beyond_xor_and_exchange_of_attributes() -> None:
+    family = {sum(1 << piece for piece in four) for four in sharing_sets()}
+    changes = {tuple(change_piece(p, xor, order) for p in range(16)) for xor in range(16) for order in ATTRIBUTE_ORDERS}
+    assert len(changes) == PIECE_SYMMETRIES == ORACLES["symmetries"]["pieces"] == 16 * automorphisms(family, range(16))
+    for change in changes:
+        assert {sum(1 << change[piece] for piece in four) for four in sharing_sets()} == family
+
+
+@pytest.mark.parametrize(
+    "rules", OTHER_RULES, ids=lambda rules: f"{rules.rows_and_columns}-{rules.diagonals}-{rules.squares}"
+)
+def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Rules) -> None:
+    group = permutations_of(rules)
+    known = {frozenset(line) for line in lines(rules)}
+    assert group[0] == list(range(16))
+    assert 8 <= len(group) <= LARGEST_GROUP
+    everything = {tuple(cells) for cells in group}
+    assert len(everything) == len(group)
+    for cells in group:
+        assert {frozenset(cells[cell] for cell in line) for line in known} == known
+    for first, second in zip(group, reversed(group), strict=True):
+        assert tuple(first[second[cell]] for cell in range(16)) in everything
+        assert tuple(first[first[cell]] for cell in range(16)) in everything
+
+
+def test_rules_with_more_symmetries_than_fit_use_those_of_the_torus() -> None:
+    assert len(cell_symmetries(Rules("two lines", rows_and_columns=False))) == 16
+    assert len(cell_symmetries(Rules("eight", rows_and_columns=False, diagonals="broken"))) == 128
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("name", "masks"), [("classic", 2494), ("square", 8548), ("torus", 805), ("torus_square", 805), ("own_piece", 2494)]
+)
+def test_canonical_masks_are_numbered_by_count_then_value(name: str, masks: int) -> None:
+    tables = symmetries(PRESETS[name])
+    assert len(tables.masks) == masks
+    assert tables.masks.tolist() == sorted(tables.masks.tolist(), key=lambda mask: (int(mask).bit_count(), mask))
+    assert set(tables.minimal.tolist()) == set(tables.masks.tolist())
+    assert (tables.masks[tables.number] == tables.minimal).all()
+    assert len(tables.attaining) == masks * len(tables.cells)  # Burnside
+
+
+@given(preset_rules, st.integers(0, 0xFFFF))
+def test_the_least_image_of_a_mask_and_who_attains_it(rules: Rules, mask: int) -> None:
+    tables = symmetries(rules)
+    moved = [sum(1 << cells[c] for c in range(16) if mask >> c & 1) for cells in permutations_of(rules)]
+    assert int(tables.minimal[mask]) == min(moved)
+    listed = tables.attaining[tables.first[mask] : tables.first[mask + 1]].tolist()
+    assert listed == [i for i, image in enumerate(moved) if image == min(moved)]
+
+
+# Canonical forms
+
+
+@settings(max_examples=60)
+@given(positions(16), preset_rules)
+def test_the_canonical_form_is_the_least_of_all_images(position: Position, rules: Rules) -> None:
+    form = canonical_position(position, rules)
+    assert (form.occupied, form.lanes) == least_image(board(position), position.hand, permutations_of(rules))
+
+
+@given(positions(16), preset_rules, st.data())
+def test_the_canonical_form_is_the_same_for_every_image(position: Position, rules: Rules, data: st.DataObject) -> None:
+    cells = data.draw(st.sampled_from(permutations_of(rules)))
+    xor = data.draw(st.integers(0, 15))
+    attributes = data.draw(st.sampled_from(ATTRIBUTE_ORDERS))
+    hand = NONE if position.hand == NONE else change_piece(position.hand, xor, attributes)
+    image = position_of(change_board(board(position), cells, xor, attributes), hand)
+    assert canonical_position(image, rules) == canonical_position(position, rules)
+
+
+@given(positions(16), preset_rules)
+def test_the_canonical_form_of_a_canonical_form_is_itself(position: Position, rules: Rules) -> None:
+    form = canonical_position(position, rules)
+    assert canonical_position(form, rules) == form
+
+
+@given(positions(16), preset_rules)
+def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: Position, rules: Rules) -> None:
+    form = canonical_position(position, rules)
+    assert form == position_of(board(form), NONE if position.hand == NONE else 0)._replace(last_cell=NONE)
+    on_board = pieces_on(uint64(form.lanes), form.occupied)
+    assert form.available == ALL_PIECES & ~(int(on_board) | int(form.hand == 0))
+
+
+def test_positions_that_no_symmetry_joins_differ() -> None:
+    corner, edge = (canonical_position(from_plies([(0, cell)]), CLASSIC) for cell in (0, 1))
+    assert corner != edge
+    near, far = (canonical_position(from_plies([(0, 0)], hand), CLASSIC) for hand in (1, 3))
+    assert near != far
+
+
+@given(positions(16), preset_rules)
+def test_the_transform_takes_the_position_to_its_form_and_back(position: Position, rules: Rules) -> None:
+    transform, tables = transform_of(position, rules), symmetries(rules)
+    pieces, form = board(position), board(canonical_position(position, rules))
+    for cell in range(16):
+        mapped = map_cell(cell, transform, tables)
+        assert unmap_cell(mapped, transform, tables) == cell
+        if pieces[cell] == NONE:
+            assert form[mapped] == NONE
+        else:
+            assert form[mapped] == map_piece(pieces[cell], transform)
+    assert [unmap_piece(map_piece(piece, transform), transform) for piece in range(16)] == list(range(16))
+    if position.hand != NONE:
+        assert map_piece(position.hand, transform) == 0
+
+
+@kernel(TRANSFORM_TYPE(types.uint64, types.int64, types.int64, SYMMETRIES_TYPE))
+def typed_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
+    return canonical_transform(lanes, occupied, hand, tables)
+
+
+def test_the_published_kernel_types_are_those_of_the_values() -> None:
+    position = from_plies([(3, 7), (9, 2)], 4)
+    found = typed_transform(uint64(position.lanes), position.occupied, position.hand, symmetries(CLASSIC))
+    assert found == transform_of(position, CLASSIC)
+
+
+# Keys and orbits
+
+
+@given(positions(LARGEST_KEY_BOARD), preset_rules)
+def test_keys_give_the_board_back_and_fit_their_bits(position: Position, rules: Rules) -> None:
+    form, tables = canonical_position(position, rules), symmetries(rules)
+    key = board_key(uint64(form.lanes), form.occupied, tables)
+    assert board_of_key(uint64(key), tables) == (form.lanes, form.occupied)
+    assert 0 <= int(key) < 1 << (14 + 4 * form.occupied.bit_count())
+
+
+@pytest.mark.parametrize("full", range(16))
+def test_keys_of_full_lanes_use_all_their_bits(full: int) -> None:
+    tables = symmetries(CLASSIC)
+    occupied = int(tables.masks[np.bitwise_count(tables.masks) == LARGEST_KEY_BOARD][-1])
+    lanes = sum(occupied << 16 * lane for lane in range(4) if full >> lane & 1)
+    key = board_key(uint64(lanes), occupied, tables)
+    assert int(key) >> 14 == sum(0xFFF << 12 * lane for lane in range(4) if full >> lane & 1)
+    assert board_of_key(uint64(key), tables) == (lanes, occupied)
+
+
+@settings(max_examples=12, deadline=None)
+@given(positions(16))
+def test_orbit_size_is_the_number_of_different_images(position: Position) -> None:
+    square = PRESETS["square"]
+    orbit = orbit_size(uint64(position.lanes), position.occupied, position.hand, symmetries(square))
+    different = {
+        (tuple(image), hand) for image, hand in images(board(position), position.hand, permutations_of(square))
+    }
+    assert orbit == len(different)
+
+
+@pytest.mark.parametrize(("hand", "expected"), [(NONE, 1), (5, 16)])
+def test_orbit_of_the_empty_board(hand: int, expected: int) -> None:
+    assert orbit_size(uint64(EMPTY.lanes), 0, hand, symmetries(CLASSIC)) == expected
+
+
+def test_orbit_of_a_board_with_equal_lanes_is_the_number_of_different_images() -> None:
+    position = from_plies([(0, 5), (15, 10), (3, 0)])  # coloured equals high, solid equals square
+    orbit = orbit_size(uint64(position.lanes), position.occupied, NONE, symmetries(CLASSIC))
+    assert orbit == len({tuple(image) for image, _ in images(board(position), NONE, permutations_of(CLASSIC))})
+
+
+# Counts
+
+
+def children(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> tuple[Any, Any]:
+    """Every piece that is left on every empty cell of every board."""
+    all_lanes, all_occupied = [np.empty(0, np.uint64)], [np.empty(0, np.uint16)]
+    for cell, piece in product(range(16), range(16)):
+        spread_piece = np.uint64(lanes_of([NONE] * cell + [piece]))
+        column = np.uint64(lanes_of([NONE] * cell + [15]))
+        used = np.zeros(len(lanes), bool)
+        for other in range(16):
+            here = (lanes >> np.uint64(other)) & np.uint64(lanes_of([15])) == np.uint64(lanes_of([piece]))
+            used |= here & (occupied >> np.uint16(other) & 1 == 1)
+        possible = ~used & (occupied >> np.uint16(cell) & 1 == 0)
+        all_lanes.append(lanes[possible] & ~column | spread_piece)
+        all_occupied.append(occupied[possible] | np.uint16(1 << cell))
+    return np.concatenate(all_lanes), np.concatenate(all_occupied)
+
+
+def distinct(lanes: Any, occupied: Any, hand: Any) -> tuple[Any, Any]:
+    """The different canonical forms of positions or boards under classic rules."""
+    forms = np.stack([part.astype(np.uint64) for part in canonical_forms(lanes, occupied, hand, symmetries(CLASSIC))])
+    different = np.unique(forms, axis=1)
+    return different[0], different[1].astype(np.uint16)
+
+
+def test_canonical_boards_with_and_without_a_hand_are_as_many_as_known() -> None:
+    lanes, occupied = np.zeros(1, np.uint64), np.zeros(1, np.uint16)
+    for k in range(5):
+        if k:
+            lanes, occupied = children(lanes, occupied)
+        lanes, occupied = distinct(lanes, occupied, np.full(len(lanes), NONE, np.int8))
+        assert len(lanes) == ORACLES["canonical_boards_with_k_pieces_including_won"][k]
+        taken = np.array([pieces_on(board_lanes, int(mask)) for board_lanes, mask in zip(lanes, occupied, strict=True)])
+        rows, hands = np.nonzero((taken[:, None] >> np.arange(16)) & 1 == 0)
+        with_hand = len(distinct(lanes[rows], occupied[rows], hands.astype(np.int8))[0])
+        assert with_hand == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][k]
+
+
+def test_orbits_of_the_canonical_boards_add_up_to_all_boards() -> None:
+    tables = symmetries(CLASSIC)
+    lanes, occupied = np.zeros(1, np.uint64), np.zeros(1, np.uint16)
+    for k in range(4):
+        if k:
+            lanes, occupied = children(lanes, occupied)
+        lanes, occupied = distinct(lanes, occupied, np.full(len(lanes), NONE, np.int8))
+        boards = list(zip(lanes, occupied, strict=True))
+        assert (
+            sum(orbit_size(one, int(mask), NONE, tables) for one, mask in boards) == ORACLES["boards_with_k_pieces"][k]
+        )
+
+
+def test_the_least_of_all_images_of_every_board_of_one_piece_is_one_of_two() -> None:
+    group = permutations_of(CLASSIC)
+    boards = [[NONE] * cell + [piece] + [NONE] * (15 - cell) for cell in range(16) for piece in range(16)]
+    assert len({least_image(one, NONE, group) for one in boards}) == 2
+    assert {occupied_of(one).bit_count() for one in boards} == {1}

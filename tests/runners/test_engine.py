@@ -1,0 +1,273 @@
+"""The batch engine is the naive game, whatever the agents, the rules, the batches, the threads and the order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from agents.base import Agent
+from agents.dumb import Dumb
+from agents.lift import lift
+from agents.random import Random
+from agents.rule_based import RuleBased
+from agents.semi_random import SemiRandom
+from quarto.batch import ENDINGS, Batch
+from quarto.position import Position
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, Rules
+from runners.engine import Engine, Order
+from tests import naive
+from tests.naive import NONE, PRESETS, Outcome, View
+from tests.positions import view_of
+
+SEED = 77
+FACTS = json.loads((Path(__file__).parent.parent / "oracles.json").read_text())
+
+BUILT_IN: list[tuple[str, Agent, naive.Player]] = [
+    ("random", Random(), naive.Random()),
+    ("dumb", Dumb(), naive.Dumb()),
+    ("semi_random", SemiRandom(), naive.SemiRandom()),
+    ("rule_based", RuleBased(), naive.RuleBased()),
+    ("rule_based(faithful=true)", RuleBased(faithful=True), naive.RuleBased(faithful=True)),
+]
+
+Key = tuple[int, int, int]  # pairing, pair, game
+
+
+def engine(rules: Rules, agents: Sequence[Agent], opening_plies: int = 0, seed: int = SEED) -> Engine:
+    """An engine in which every agent meets every agent, itself included."""
+    seats = [(first, second) for first in range(len(agents)) for second in range(len(agents))]
+    labels = [f"agent {i}" for i in range(len(agents))]
+    return Engine(rules, agents, labels, seats, seed, opening_plies)
+
+
+def play(engine: Engine, orders: Sequence[Order], threads: int = 1) -> dict[Key, Outcome]:
+    """The games of some orders, each once."""
+    outcomes: dict[Key, Outcome] = {}
+    for played in engine.play(orders, threads):
+        block = played.block
+        for i in range(2 * block.pairs):
+            key = block.pairing, block.first_pair + i // 2, i % 2
+            plies = int(block.games.plies[i])
+            pieces, cells = block.games.pieces[:plies, i].tolist(), block.games.cells[:plies, i].tolist()
+            assert key not in outcomes
+            outcomes[key] = Outcome(pieces, cells, int(block.games.winner[i]), ENDINGS[block.games.ending[i]])
+    return outcomes
+
+
+def every_pairing(engine: Engine, pairs: int, first_pair: int = 0) -> list[Order]:
+    return [Order(pairing, first_pair, pairs) for pairing in range(len(engine.pairings))]
+
+
+def check_against_twins(engine: Engine, twins: Sequence[naive.Player], pairs: int) -> list[Outcome]:
+    """Play some pairs of every pairing and compare each game with the naive one."""
+    outcomes = play(engine, every_pairing(engine, pairs, first_pair=1000))
+    assert len(outcomes) == 2 * pairs * len(engine.pairings)
+    for (pairing, pair, game), outcome in outcomes.items():
+        first, second = engine.pairings[pairing]
+        expected = naive.play_game(
+            engine.rules,
+            (twins[first], twins[second]),
+            SEED,
+            pair,
+            game,
+            pairing=pairing,
+            opening_plies=engine.opening_plies,
+        )
+        assert outcome == expected, (engine.rules.name, pairing, pair, game)
+    return list(outcomes.values())
+
+
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS.keys())
+@pytest.mark.parametrize("opening_plies", [0, 1, 6])
+def test_every_pairing_of_built_in_agents_plays_the_naive_games(rules: Rules, opening_plies: int) -> None:
+    playing = [(agent, twin) for _, agent, twin in BUILT_IN if rules.chooser in getattr(agent, "choosers", ())]
+    assert len(playing) >= 3
+    arena = engine(rules, [agent for agent, _ in playing], opening_plies)
+    check_against_twins(arena, [twin for _, twin in playing], pairs=4)
+
+
+def test_long_openings_never_hold_a_line() -> None:
+    for outcome in check_against_twins(engine(CLASSIC, [Random()], 15), [naive.Random()], pairs=20):
+        assert outcome.plies == 16
+
+
+class Batched:
+    """A jitted agent behind the seam for batches, which draws far more words than it needs."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.player = lift(agent, CLASSIC, "inner")
+
+    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        for index in range(1, 20):
+            rng.draw(index)
+        turns = self.player.play(batch, rng)
+        return turns.cells, turns.gifts
+
+
+class OneByOne:
+    """A naive player behind the seam for single positions; only for players that draw nothing."""
+
+    def __init__(self, twin: naive.Player) -> None:
+        self.twin = twin
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        return self.twin.turn(view_of(position, CLASSIC), 0)
+
+
+def test_the_three_seams_play_the_same_games() -> None:
+    agents: list[Agent] = [SemiRandom(), Batched(SemiRandom()), Dumb(), OneByOne(naive.Dumb())]
+    twins: list[naive.Player] = [naive.SemiRandom(), naive.SemiRandom(), naive.Dumb(), naive.Dumb()]
+    check_against_twins(engine(CLASSIC, agents, opening_plies=2), twins, pairs=8)
+
+
+@pytest.mark.parametrize("agents", [[Random(), SemiRandom()], [Random(), Batched(Random())]], ids=["jitted", "mixed"])
+def test_games_depend_on_neither_threads_nor_blocks_nor_order(agents: list[Agent]) -> None:
+    arena = engine(CLASSIC, agents, opening_plies=2)
+    whole = play(arena, every_pairing(arena, 60))
+    parts = ((40, 20), (0, 1), (1, 39))
+    pieces = [Order(order.pairing, *part) for order in every_pairing(arena, 60) for part in parts]
+    singles = [Order(order.pairing, pair, 1) for order in every_pairing(arena, 60) for pair in range(60)]
+    assert play(arena, pieces, threads=2) == whole
+    assert play(arena, pieces[::-1], threads=1) == whole
+    assert play(engine(CLASSIC, agents, opening_plies=2), singles, threads=2) == whole
+    assert play(engine(CLASSIC, agents, opening_plies=2, seed=SEED + 1), pieces) != whole
+
+
+def test_pairs_share_openings_and_so_do_pairings() -> None:
+    arena = engine(CLASSIC, [Random(), SemiRandom()], opening_plies=5)
+    openings: dict[int, set[str]] = {}
+    for (_, pair, _), outcome in play(arena, every_pairing(arena, 30)).items():
+        openings.setdefault(pair, set()).add(str((outcome.pieces[:5], outcome.cells[:5])))
+    assert all(len(seen) == 1 for seen in openings.values())
+    assert len(set.union(*openings.values())) == 30
+
+
+class Answer(NamedTuple):
+    """What a saboteur does: raise, or answer something, possibly out of all bounds."""
+
+    cell: int = 0
+    gift: int = 0
+    raises: bool = False
+
+
+class Saboteur:
+    """Plays like ``dumb`` until ``plies`` are on the board; then misbehaves where the last cell tempts it."""
+
+    before: naive.Player = naive.Dumb()
+
+    def __init__(self, plies: int, answer: Answer) -> None:
+        self.plies = plies
+        self.answer = answer
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        if sum(piece != NONE for piece in view.board) < self.plies or view.last_cell % 3 == 1:
+            return self.before.turn(view, seed)
+        if self.answer.raises:
+            raise RuntimeError("sabotage")
+        return self.answer.cell, self.answer.gift
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        return self.turn(view_of(position, CLASSIC), 0)
+
+
+class BatchSaboteur(Saboteur):
+    """The same over batches, and like ``random`` before: games that share a batch must keep their own randomness."""
+
+    before = naive.Random()
+
+    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        turns = [self.turn(view_of(batch.position(i), CLASSIC), seed) for i, seed in enumerate(rng.seeds.tolist())]
+        cells, gifts = np.array(turns, np.int64).T
+        return cells, gifts
+
+
+ANSWERS = {
+    "taken cell or any": Answer(cell=5, gift=15),
+    "no such cell": Answer(cell=16, gift=15),
+    "cell that wraps in a byte": Answer(cell=256 + 7, gift=15),
+    "cell that reads as an error": Answer(cell=-2, gift=15),
+    "used piece": Answer(cell=7, gift=0),
+    "no such piece": Answer(cell=7, gift=16),
+    "no piece": Answer(cell=7, gift=NONE),
+    "exception": Answer(raises=True),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("kind", [Saboteur, BatchSaboteur])
+@pytest.mark.parametrize(("rules", "opening_plies"), [(CLASSIC, 0), (CLASSIC, 3), (PRESETS["own_piece"], 1)])
+def test_misbehaviour_forfeits_its_own_game_only_and_keeps_its_legal_plies(
+    answer: Answer, kind: type[Saboteur], rules: Rules, opening_plies: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    endings: Counter[str] = Counter()
+    for plies in (0, 5, 9):
+        saboteur = kind(plies, answer)
+        arena = engine(rules, [Random(), saboteur], opening_plies)
+        endings.update(game.ending for game in check_against_twins(arena, [naive.Random(), saboteur], pairs=4))
+    expected = "forfeit_error" if answer.raises else "forfeit_illegal"
+    assert endings[expected] > 0
+    assert endings["line"] > 0
+    assert ("sabotage" in caplog.text) is answer.raises
+
+
+def test_a_wrongly_shaped_answer_is_an_error_of_its_agent() -> None:
+    class Shapeless:
+        def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+            return np.zeros(len(batch.lanes) + 1, np.int8), np.zeros(len(batch.lanes), np.int8)
+
+    arena = engine(CLASSIC, [Shapeless(), Dumb()])
+    outcomes = play(arena, [Order(1, 0, 3)])  # pairing 1: the shapeless one against dumb
+    assert {outcome.ending for outcome in outcomes.values()} == {"forfeit_error"}
+    assert {(key[2], outcome.winner) for key, outcome in outcomes.items()} == {(0, 1), (1, 0)}
+
+
+def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
+    """How many of random games were won at placement 0..16, and how many were drawn."""
+    orders = [Order(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
+    won, drawn = np.zeros(17, np.int64), 0
+    for played in engine(rules, [Random()], seed=5).play(orders, threads=2):
+        decided = played.block.games.winner != NONE
+        won += np.bincount(played.block.games.plies[decided], minlength=17)
+        drawn += int((~decided).sum())
+    return won, drawn
+
+
+def test_ten_million_random_games_have_the_exact_probabilities() -> None:
+    games, facts = 10_000_000, FACTS["random_play"]
+    won, drawn = histogram(CLASSIC, games)
+    assert won.sum() + drawn == games
+    seat_1_wins, all_games = facts["seat_1_wins"]
+    expected = dict(zip(range(4, 17), FACTS["games_won_at_ply_k"][4:], strict=True))
+    for plies, ways in expected.items():
+        prefixes = np.prod([float((16 - ply) ** 2) for ply in range(plies)])
+        assert_likely(int(won[plies]), games, ways / prefixes)
+    assert_likely(int(won[1::2].sum()), games, seat_1_wins / all_games)
+    assert_likely(drawn, games, facts["draw"][0] / facts["draw"][1])
+    assert int(won[:4].sum()) == 0
+
+
+@pytest.mark.parametrize("name", ["square", "torus"])
+def test_random_games_under_other_rules_agree_with_independent_ones(name: str) -> None:
+    games, facts = 2_000_000, FACTS["random_play_other_rules_monte_carlo_1e7"][name]
+    won, drawn = histogram(PRESETS[name], games)
+    assert_likely(int(won[1::2].sum()), games, facts["seat_1_wins"], rounding=5e-5)
+    assert_likely(drawn, games, facts["draw"], rounding=5e-6)
+    plies = np.arange(17)
+    mean = (float((won * plies).sum()) + 16 * drawn) / games
+    assert mean == pytest.approx(facts["mean_placements"], abs=4 * 2.5 * (1 / games + 1e-7) ** 0.5 + 5e-4)
+
+
+def assert_likely(count: int, games: int, probability: float, rounding: float = 0.0) -> None:
+    """Within four standard errors, and what the probability itself was rounded by and sampled from (10^7 games)."""
+    sampled = 1e-7 if rounding else 0.0
+    error = (probability * (1 - probability) * (1 / games + sampled)) ** 0.5
+    assert abs(count / games - probability) <= 4 * error + rounding, (count / games, probability, error)

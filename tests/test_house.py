@@ -1,0 +1,96 @@
+"""The house is in order: what is installed, packaged, imported and said about the project agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
+LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
+SHIPPED = {".py", ".yaml", ".sql", ".c"}
+
+
+def locked(name: str) -> dict[str, str]:
+    """Version by distribution in a lock file."""
+    text = (ROOT / name).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==([^ ;\\\n]+)", text, re.MULTILINE))
+
+
+def distribution(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9-]", requirement)[0].lower()
+
+
+def imports(path: Path) -> set[str]:
+    """The top-level modules that a file imports, wherever in it."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add((node.module or "").split(".")[0])
+    return modules
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_pins_and_hashes_everything_and_names_no_place(name: str) -> None:
+    text = (ROOT / name).read_text()
+    requirements = re.sub(r" *#.*", "", text).replace("\\\n", "").split("\n")
+    for requirement in filter(str.strip, requirements):
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [^#]+?)?( +--hash=sha256:[0-9a-f]{64})+ *", requirement)
+    assert not re.search(r"https?:|file:|--(extra-)?index-url|--find-links|/\w+/\w+", text)
+
+
+def test_the_locks_hold_every_declared_dependency_and_agree() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    runtime, development = locked("requirements.lock"), locked("requirements-dev.lock")
+    assert {distribution(line) for line in PROJECT["project"]["dependencies"]} <= runtime.keys()
+    assert {distribution(line) for lines in extras.values() for line in lines} - {"quarto-arena"} <= development.keys()
+    assert runtime.items() <= development.items()
+    assert {distribution(line) for line in PROJECT["build-system"]["requires"]} == {*locked("requirements-build.lock")}
+    assert "pyarrow" not in development
+
+
+def test_the_core_imports_numpy_numba_and_the_standard_library_only() -> None:
+    allowed = {"numpy", "numba", "llvmlite", "quarto"} | set(sys.stdlib_module_names)
+    found = {path: imports(path) - allowed for path in (ROOT / "quarto").rglob("*.py")}
+    assert {path: modules for path, modules in found.items() if modules} == {}
+
+
+def test_nothing_unpickles_or_evaluates() -> None:
+    for path in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        assert not imports(path) & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}, path
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        assert not {call.id for call in calls if isinstance(call, ast.Name)} & {"eval", "exec"}, path
+
+
+def test_ci_runs_what_the_makefile_calls_test() -> None:
+    assert (ROOT / ".ci/run").read_text().split()[-2:] == ["make", "test"]
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111
+    rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {"install", "run", "test", "test-all", "lint", "bench", "lock", "clean"} <= rules
+
+
+def test_a_wheel_holds_all_code_configuration_and_sql(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(source)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    kept = {path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in SHIPPED}
+    assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
+    assert {"conf/__init__.py", "quarto/rules.py"} <= packed
