@@ -62,7 +62,7 @@ def archive_with(content: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    "make, create, complaint",
+    ("make", "create", "complaint"),
     [
         (lambda root: None, False, "there is no archive at"),
         (lambda root: root.mkdir(), False, "is not an archive (it has no archive.json)"),
@@ -289,7 +289,7 @@ def test_a_commit_cannot_name_a_file_elsewhere(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    "code, cause",
+    ("code", "cause"),
     [(errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EIO, "I")],
 )
 @pytest.mark.parametrize("failing", ["fsync", "link"])
@@ -365,7 +365,9 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
     )
     before = snapshot(archive.root)
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # the limit would also hit the cache of compiled code
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     assert "limit on the size of files" in done.stdout
     assert done.stdout.count("\n") == 1

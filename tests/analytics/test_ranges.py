@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,7 @@ def numbers(ranges: list[Range]) -> set[int]:
 def test_merged_ranges_hold_the_same_numbers_and_never_touch(ranges: list[Range]) -> None:
     result = merged(ranges)
     assert numbers(result) == numbers(ranges)
-    assert all(before[1] < after[0] for before, after in zip(result, result[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(result))
 
 
 @given(ranges=RANGES, first=st.integers(0, 45), size=st.integers(1, 8))

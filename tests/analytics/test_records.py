@@ -9,7 +9,7 @@ from analytics.tally import Tally
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record
 
-FILE = {"file": f"part-000000-{'0' * 32}.parquet", "rows": 1, "bytes": 2, "sha256": "0" * 64}
+FILE: dict[str, Any] = {"file": f"part-000000-{'0' * 32}.parquet", "rows": 1, "bytes": 2, "sha256": "0" * 64}
 ONE_PAIR = Tally(pairs=((0, 0, 0), (0, 1, 0), (0, 0, 0)))
 COMMIT = Commit(0, StoredFile(**FILE), StoredFile(**FILE), (Slice(0, 5, 1, ONE_PAIR),), "2026-11-21T05:07:00+00:00")
 

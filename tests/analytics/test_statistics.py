@@ -18,7 +18,7 @@ def elo(mean: float) -> float:
     return -400 * math.log10(1 / mean - 1)
 
 
-@pytest.mark.parametrize("successes, n, low, high", NEWCOMBE)
+@pytest.mark.parametrize(("successes", "n", "low", "high"), NEWCOMBE)
 def test_wilson_intervals_of_newcombe(successes: int, n: int, low: float, high: float) -> None:
     assert wilson(successes, n) == pytest.approx((low, high), abs=5e-5)
     assert wilson(n - successes, n) == pytest.approx((1 - high, 1 - low), abs=5e-5)
@@ -28,7 +28,7 @@ def test_wilson_without_games_knows_nothing() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("counts, difference, reach", PENTANOMIAL)
+@pytest.mark.parametrize(("counts", "difference", "reach"), PENTANOMIAL)
 def test_pentanomial_intervals_of_engine_tests(counts: tuple[int, ...], difference: float, reach: float) -> None:
     mean, low, high = mean_score(counts)
     assert elo(mean) == pytest.approx(difference, abs=1e-4)
@@ -41,7 +41,7 @@ def test_quantile_is_that_of_the_tables() -> None:
 
 
 def test_pairs_that_agree_halve_the_games() -> None:
-    """Both games of each pair end alike: the second tells nothing, so the design effect is 2 (Kish: 1 + (2 - 1) rho)."""
+    """Both games of each pair end alike: the second tells nothing. Kish: 1 + (2 - 1) rho = 2."""
     same = Tally(pairs=((5000, 0, 0), (0, 0, 0), (0, 0, 5000)))
     assert design_effect(same) == pytest.approx(2, rel=1e-3)
     assert effective_games(same) == pytest.approx(10_000, rel=1e-3)
@@ -69,7 +69,7 @@ def test_too_few_pairs_have_no_design_effect(counts: Tally) -> None:
 
 
 def test_intervals_by_pairs_cover_what_they_claim() -> None:
-    """Pairs whose opening decides both games in 3 of 10 cases: 95% of the intervals should hold the true rate of 0.5."""
+    """Openings that decide both games in 3 of 10 cases: 95% of the intervals should hold the true rate of 0.5."""
     dice = random.Random(11)
     held = {True: 0, False: 0}
     for _ in range(400):

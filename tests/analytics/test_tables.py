@@ -66,4 +66,4 @@ def test_a_stored_ply_costs_little_disk(tmp_path: Path) -> None:
     games, plies = tables(blocks, PAIRINGS)
     size = sum(write_table(frame, tmp_path / f"{i}").bytes for i, frame in enumerate((games, plies)))
     assert size / len(plies) < 3.2
-    assert ROW_GROUP_ROWS > len(plies)  # that is: also in a small shard, where headers weigh most
+    assert len(plies) < ROW_GROUP_ROWS  # that is: also in a small shard, where headers weigh most

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from analytics.tally import Tally, tally
 from quarto.batch import Block
-from tests.analytics.naive_games import block_of, random_block
+from tests.analytics.naive_games import Game, block_of, random_block
 
 COUNT = st.integers(0, 10**6)
 ROW = st.tuples(COUNT, COUNT, COUNT)
@@ -44,7 +44,7 @@ def test_blocks_of_a_pairing_add_up() -> None:
 
 
 def test_seats_and_sums_by_hand() -> None:
-    won, lost, drawn = ({"plies": [], "winner": winner, "ending": 0} for winner in (0, 1, -1))
+    won, lost, drawn = (Game(plies=[], winner=winner, ending=0) for winner in (0, 1, -1))
     # The first agent holds seat 0 in the games at even places, seat 1 in the others.
     counts = tally([block_of([won, lost, won, won, drawn, drawn, won, drawn])])[0]
     assert (counts.losses, counts.draws, counts.wins) == (1, 3, 4)

@@ -1,0 +1,71 @@
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from analytics.archive import Archive
+from analytics.leftovers import GRACE_SECONDS, leftovers, remove
+from analytics.records import SweepJob
+from analytics.verify import verify
+from quarto.errors import FailureError
+from tests.analytics.naive_games import RUN_ID
+
+
+def litter(archive: Archive, old: bool = True) -> tuple[list[Path], list[Path]]:
+    """What crashes leave, and what somebody else put there."""
+    part = f"part-000009-{'a' * 32}.parquet"
+    ours = [archive.folder(table, RUN_ID) / name for table in ("games", "plies") for name in (part, f".tmp-{'b' * 32}")]
+    ours += [archive.folder("commits", RUN_ID) / f".tmp-{'c' * 32}", archive.root / "runs" / f".tmp-{'d' * 32}"]
+    ours += [archive.root / f".tmp-{'e' * 32}"]
+    foreign = [archive.root / "notes.txt", archive.folder("games", RUN_ID) / "part-1.parquet"]
+    foreign += [
+        archive.folder("commits", RUN_ID) / part,
+        archive.root / "games" / part,
+        archive.root / "runs" / "x.json",
+    ]
+    for path in [*ours, *foreign]:
+        path.write_bytes(b"12345")
+        if old:
+            os.utime(path, (time.time() - GRACE_SECONDS - 60,) * 2)
+    return sorted(ours), sorted(foreign)
+
+
+def test_what_no_commit_names_is_found_and_only_ours_removed(archive: Archive) -> None:
+    archive.save_sweep_job(SweepJob("s", 0))
+    ours, foreign = litter(archive)
+    found = leftovers(archive)
+    assert [leftover.path for leftover in found] == sorted([*ours, *foreign])
+    assert [leftover.path for leftover in found if leftover.ours] == ours
+    assert all(leftover.bytes == 5 and leftover.age_seconds > GRACE_SECONDS for leftover in found)
+    assert sorted(leftover.path for leftover in remove(found)) == ours
+    assert [leftover.path for leftover in leftovers(archive)] == foreign
+    assert not verify(archive).problems
+
+
+def test_young_files_may_belong_to_a_writer(archive: Archive) -> None:
+    ours, _ = litter(archive, old=False)
+    assert remove(leftovers(archive)) == []
+    assert all(path.exists() for path in ours)
+    assert len(remove(leftovers(archive), older_than_seconds=-1)) == len(ours)
+
+
+def test_files_of_a_missing_commit_are_leftovers(archive: Archive) -> None:
+    games, plies = archive.committed_files("games")[1], archive.committed_files("plies")[1]
+    (archive.folder("commits", RUN_ID) / "000001.json").unlink()
+    assert sorted(leftover.path for leftover in leftovers(archive)) == [games, plies]
+
+
+def test_with_a_damaged_commit_nothing_is_called_a_leftover(archive: Archive) -> None:
+    path = archive.folder("commits", RUN_ID) / "000001.json"
+    path.write_text("{")
+    with pytest.raises(FailureError, match=re.escape(str(path))):
+        leftovers(archive)
+
+
+def test_other_parts_of_the_archive_are_left_alone(archive: Archive) -> None:
+    policy = archive.root / "policies" / "p1"
+    policy.mkdir(parents=True)
+    (policy / "table.parquet").write_bytes(b"x")
+    assert leftovers(archive) == []

@@ -1,0 +1,285 @@
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analytics.archive import Archive
+from analytics.verify import NAMED_GAMES, Verification, verify
+from quarto.batch import Block
+from quarto.rules import CLASSIC, Rules
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, Game, block_of, naive_rows, random_block, random_game, record
+
+VARIANTS = [
+    CLASSIC,
+    Rules("square", squares="plain"),
+    Rules("torus", diagonals="broken"),
+    Rules("torus_square", diagonals="broken", squares="wrapped"),
+    Rules("own_piece", chooser="mover"),
+]
+DIAGONAL = Rules("diagonal", rows_and_columns=False)
+
+
+def only_problem(archive: Archive) -> str:
+    problems = verify(archive).problems
+    assert len(problems) == 1, problems
+    return str(problems[0])
+
+
+def rewrite(archive: Archive, table: str, change: Callable[[pl.DataFrame], pl.DataFrame], shard: int = 0) -> Path:
+    """Change the rows of a committed table and forge the commit, so that only the rows themselves can tell."""
+    commit = archive.folder("commits", RUN_ID) / f"{shard:06d}.json"
+    mapping = json.loads(commit.read_text())
+    path: Path = archive.folder(table, RUN_ID) / mapping[table]["file"]
+    frame = change(pl.read_parquet(path))
+    frame.write_parquet(path)
+    content = path.read_bytes()
+    mapping[table] |= {
+        "rows": len(frame),
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    commit.write_text(json.dumps(mapping))
+    return path
+
+
+def changed(column: str, row: int, value: int) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda frame: frame.with_columns(
+        pl.when(pl.int_range(pl.len()) == row)
+        .then(value)
+        .otherwise(pl.col(column))
+        .cast(frame.schema[column])
+        .alias(column)
+    )
+
+
+def test_a_sound_archive_has_no_problems_and_is_counted(archive: Archive) -> None:
+    blocks = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
+    games, plies = naive_rows(blocks, PAIRINGS)
+    assert verify(archive) == Verification(runs=1, shards=2, games=len(games), plies=len(plies), problems=[])
+
+
+def test_an_empty_archive_has_no_problems(tmp_path: Path) -> None:
+    assert verify(Archive.open(tmp_path / "a", create=True)) == Verification()
+
+
+@pytest.mark.parametrize("rules", [*VARIANTS, DIAGONAL], ids=lambda rules: rules.name)
+def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules) -> None:
+    archive = Archive.open(tmp_path / "archive", create=True)
+    archive.save_run(record(rules=rules))
+    archive.commit(RUN_ID, [random_block(3, pairs=60, rules=rules)], PAIRINGS)
+    assert not verify(archive).problems
+    archive.save_run(record(rules=DIAGONAL if rules != DIAGONAL else CLASSIC))
+    assert verify(archive).problems
+
+
+# Files.
+
+
+@pytest.mark.parametrize("table", ["games", "plies"])
+@pytest.mark.parametrize("at", [0, 0.3, 0.6, 0.99])
+def test_any_changed_byte_is_found(archive: Archive, table: str, at: float) -> None:
+    path = archive.committed_files(table)[0]
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= 1
+    path.write_bytes(content)
+    assert only_problem(archive).startswith(f"{path}: its SHA-256 is not that of its commit")
+
+
+@pytest.mark.parametrize("keep", [0, 3, 500])
+def test_a_truncated_file_is_found(archive: Archive, keep: int) -> None:
+    path = archive.committed_files("plies")[1]
+    path.write_bytes(path.read_bytes()[:keep])
+    assert only_problem(archive).startswith(f"{path}: has {keep} bytes, its commit says")
+
+
+def test_a_lost_file_is_found(archive: Archive) -> None:
+    path = archive.committed_files("games")[1]
+    path.unlink()
+    assert only_problem(archive) == f"{path}: cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", b"PAR1" * 9], ids=repr)
+def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_checksum(archive: Archive, content: bytes) -> None:
+    commit = archive.folder("commits", RUN_ID) / "000000.json"
+    mapping = json.loads(commit.read_text())
+    path = archive.committed_files("plies")[0]
+    path.write_bytes(content)
+    mapping["plies"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    commit.write_text(json.dumps(mapping))
+    assert only_problem(archive).startswith(f"{path}: is not a readable Parquet file")
+
+
+def test_a_damaged_commit_is_found_and_the_rest_still_checked(archive: Archive) -> None:
+    path = archive.folder("commits", RUN_ID) / "000000.json"
+    path.write_text("{")
+    assert str(path) in only_problem(archive)
+    assert verify(archive).shards == 1
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_lost_or_damaged_run_record_is_found(archive: Archive, content: str | None) -> None:
+    path = archive.root / "runs" / f"{RUN_ID}.json"
+    path.unlink()
+    if content:
+        path.write_text(content)
+    assert str(path) in only_problem(archive)
+
+
+def test_a_commit_under_another_number_is_found(archive: Archive) -> None:
+    folder = archive.folder("commits", RUN_ID)
+    (folder / "000001.json").rename(folder / "000005.json")
+    assert only_problem(archive) == f"{folder / '000005.json'}: it says shard 1"
+
+
+def test_pairs_that_two_commits_hold_are_found(archive: Archive) -> None:
+    folder = archive.folder("commits", RUN_ID)
+    shutil.copy(folder / "000000.json", folder / "000002.json")
+    problems = [str(problem) for problem in verify(archive).problems]
+    assert f"{folder / '000002.json'}: pairs 0 to 7 of pairing 1 are, in part, also in an earlier commit" in problems
+
+
+def test_a_wrong_tally_is_found(archive: Archive) -> None:
+    path = archive.folder("commits", RUN_ID) / "000001.json"
+    mapping = json.loads(path.read_text())
+    mapping["slices"][1]["tally"]["plies"] += 1
+    path.write_text(json.dumps(mapping))
+    assert only_problem(archive) == f"{path}: the tally of pairing 2 from pair 0 on is not that of its games"
+
+
+# Tables.
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "complaint"),
+    [
+        ("plies", lambda frame: frame.head(-1), "plies"),
+        ("plies", lambda frame: frame.reverse(), "not 0 to plies - 1"),
+        ("plies", lambda frame: frame.sort("game_id", "ply"), "not 0 to plies - 1"),
+        ("plies", lambda frame: frame.with_columns(pl.col("ply").cast(pl.Int32)), "has columns"),
+        ("plies", lambda frame: frame.drop("outcome"), "has columns"),
+        ("plies", lambda frame: frame.with_columns(pl.lit(None, pl.Int8).alias("cell")), "holds nulls"),
+        ("games", lambda frame: frame.head(-1), "not, in order, those of the commit's slices"),
+        ("games", lambda frame: pl.concat([frame, frame.tail(1)]), "not, in order, those of the commit's slices"),
+        ("games", lambda frame: frame.reverse(), "not, in order, those of the commit's slices"),
+        (
+            "games",
+            lambda frame: frame.with_columns(pl.col("game_id") + 2),
+            "not, in order, those of the commit's slices",
+        ),
+        ("games", lambda frame: frame.with_columns(pl.col("pair_id") + 1), "pair_id or pairing does not follow"),
+        ("games", lambda frame: frame.with_columns(pl.col("pairing") + 1), "pair_id or pairing does not follow"),
+        ("games", lambda frame: frame.with_columns(agent_0="agent_1", agent_1="agent_0"), "are not those of pairing 0"),
+        ("games", lambda frame: frame.with_columns(pl.lit(17, pl.Int8).alias("plies")), "plies is not 0 to 16"),
+        ("games", lambda frame: frame.with_columns(pl.lit(-2, pl.Int8).alias("winner")), "winner not -1, 0 or 1"),
+    ],
+)
+def test_tables_that_are_not_the_commits_are_found(
+    archive: Archive, table: str, change: Callable[[pl.DataFrame], pl.DataFrame], complaint: str
+) -> None:
+    path = rewrite(archive, table, change)
+    problems = [str(problem) for problem in verify(archive).problems]
+    assert any(problem.startswith(str(path)) and complaint in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "complaint"),
+    [
+        ("seat", 5, 0, "game 5: the column seat is not (ply + 1) % 2"),
+        ("pairing", 3, 2, "game 3: the column pairing of 'plies' is not that of the game"),
+        ("piece", 7, 16, "game 7: a piece is out of range"),
+        ("piece", 7, -1, "game 7: a piece is out of range"),
+        ("cell", 2, 16, "game 2: a cell is out of range"),
+        ("cell", 2, -1, "game 2: a cell is out of range"),
+        ("game_id", 1, 0, "game 1: its plies in 'plies' are not 0 to plies - 1"),
+        ("ply", 4, 1, "game 4: its plies in 'plies' are not 0 to plies - 1"),
+    ],
+)
+def test_a_wrong_value_names_its_game(archive: Archive, column: str, row: int, value: int, complaint: str) -> None:
+    path = rewrite(archive, "plies", changed(column, row, value))
+    assert f"{path}: {complaint}" in only_problem(archive)
+
+
+def test_every_changed_outcome_is_found(archive: Archive) -> None:
+    path = rewrite(archive, "plies", lambda frame: frame.with_columns((pl.col("outcome") + 1).alias("outcome")))
+    problems = [str(problem) for problem in verify(archive).problems]
+    assert problems[0].startswith(f"{path}: game 0: the column outcome contradicts the winner")
+    assert len(problems) == NAMED_GAMES + 1
+    assert "more games that are wrong" in problems[-1]
+
+
+# Games.
+
+
+def complete_game(ending: int, seed: int = 0) -> Game:
+    """A random game that ended in this way, with at least eight plies."""
+    dice = random.Random(seed)
+    while True:
+        game = random_game(dice, forfeits=0.3)
+        if game["ending"] == ending and len(game["plies"]) >= 8:
+            return game
+
+
+def cheat(how: int, **change: Any) -> Block:
+    """Two sound games and, between them, at place 1, one that lies."""
+    sound = complete_game(0, seed=1)
+    game = complete_game(how)
+    return block_of([sound, game | change, sound, sound])
+
+
+def with_plies(how: int, change: Callable[[list[tuple[int, int]]], list[tuple[int, int]]]) -> Block:
+    return cheat(how, plies=change(list(complete_game(how)["plies"])))
+
+
+WON = complete_game(0)
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        (
+            with_plies(0, lambda plies: [plies[0], (plies[0][0], plies[1][1]), *plies[2:]]),
+            "a piece is out of range or was",
+        ),
+        (
+            with_plies(0, lambda plies: [plies[0], (plies[1][0], plies[0][1]), *plies[2:]]),
+            "a cell is out of range or is not",
+        ),
+        (with_plies(0, lambda plies: plies[:-1]), "ends by 'line' and its last ply finishes none"),
+        (cheat(0, winner=1 - WON["winner"]), "its winner is not the seat that finished the line"),
+        (cheat(0, winner=-1), "its winner is not the seat that finished the line"),
+        (cheat(0, ending=2), "it has a finished line and another ending"),
+        (cheat(0, ending=1, winner=-1), "it has a finished line and another ending"),
+        (with_plies(1, lambda plies: plies[:-1]), "it ends by 'full_board' before the board is full"),
+        (cheat(1, winner=0), "it ends by 'full_board' before the board is full, or has a winner"),
+        (cheat(1, ending=0, winner=0), "ends by 'line' and its last ply finishes none"),
+        (cheat(1, ending=3, winner=0), "it is a forfeit without a winner or on a full board"),
+        (cheat(2, winner=-1), "it is a forfeit without a winner or on a full board"),
+    ],
+)
+def test_a_game_that_breaks_the_rules_is_named(archive: Archive, block: Block, complaint: str) -> None:
+    archive.commit(RUN_ID, [block._replace(first_pair=50)], PAIRINGS)
+    path = archive.committed_files("plies")[2]
+    problem = only_problem(archive)
+    assert problem.startswith(f"{path}: game 101: ")
+    assert complaint in problem
+
+
+def test_a_game_that_goes_on_after_a_line_is_named(archive: Archive) -> None:
+    pieces, cells = zip(*WON["plies"], strict=True)
+    more = (min(set(range(16)) - set(pieces)), min(set(range(16)) - set(cells)))
+    archive.commit(RUN_ID, [cheat(0, plies=[*WON["plies"], more])._replace(first_pair=50)], PAIRINGS)
+    assert "game 101: it goes on after a finished line" in only_problem(archive)
+
+
+def test_an_opening_longer_than_the_game_is_named(archive: Archive) -> None:
+    shortest = min(len(complete_game(0, seed)["plies"]) for seed in (0, 1))
+    archive.commit(RUN_ID, [cheat(0)._replace(first_pair=50, opening=shortest)], PAIRINGS)
+    assert not verify(archive).problems
+    archive.commit(RUN_ID, [cheat(0)._replace(first_pair=60, opening=16)], PAIRINGS)
+    assert "its opening is longer than the game" in str(verify(archive).problems[0])
