@@ -6,8 +6,9 @@ An agent is any object with one of these, looked for in this order:
 ``play``    ``play(batch, rng) -> (cells, gifts)`` over a whole batch of positions: NumPy, PyTorch, anything.
 ``choose``  ``choose(position, rng) -> (cell, gift)`` for one position: plain Python.
 
-A position without a piece in hand asks, when the opponent chooses pieces, for a gift alone: the returned cell is ignored.
-Under ``chooser='mover'`` the hand is always empty and the turn is (cell, piece to place there). An agent may also have
+A position without a piece in hand asks, when the opponent chooses pieces, for a gift alone: the returned cell is
+ignored. Under ``chooser='mover'`` the hand is always empty and the turn is (cell, piece to place there). An agent may
+also have
 
 ``choosers``            who may choose the pieces in the rules it plays; default ``('opponent', 'mover')``
 ``prepare(rules)``      called once before the first turn, for set-up that depends on the rules (not for kernels)
@@ -25,7 +26,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from quarto.batch import Batch
-from quarto.kernel import array_pointer, inlined, kernel
+from quarto.kernel import array_pointer, inlined, int64, kernel
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
 from quarto.rules import RULE_TABLES, Rules
@@ -68,8 +69,8 @@ def turn(function: TurnKernel) -> TurnKernel:
 
 @inlined
 def encode_turn(cell: int, gift: int) -> int:
-    """A turn as one integer; either part may be NONE."""
-    return np.int64((cell & 0xFF) | ((gift & 0xFF) << 8))
+    """A turn as one integer; either part may be NONE, and what is no cell or piece at all stays none."""
+    return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
 
 
 @inlined

@@ -24,7 +24,7 @@ from agents.base import (
 )
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
-from quarto.kernel import inlined, kernel
+from quarto.kernel import inlined, int64, kernel, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -34,15 +34,17 @@ TURNS_TYPE = numba.typeof(Turns.empty(1))
 
 
 @inlined
-def decide(turn: TurnKernel, own: Any, rules: Any, batch: Batch, streams: Any, offset: int, size: int, turns: Any) -> None:
+def decide(
+    turn: TurnKernel, own: Any, rules: Any, batch: Batch, streams: Any, offset: int, size: int, turns: Any
+) -> None:
     """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
     for i in range(size):
         position = Position(
             batch.lanes[i],
-            np.int64(batch.occupied[i]),
-            np.int64(batch.available[i]),
-            np.int64(batch.hand[i]),
-            np.int64(batch.last_cell[i]),
+            int64(batch.occupied[i]),
+            int64(batch.available[i]),
+            int64(batch.hand[i]),
+            int64(batch.last_cell[i]),
         )
         encoded = turn(position, streams[i] + offset, rules, own)
         turns.cells[i] = np.int8(encoded)
@@ -52,7 +54,7 @@ def decide(turn: TurnKernel, own: Any, rules: Any, batch: Batch, streams: Any, o
 @kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], TURNS_TYPE))
 def decide_all(turn: TurnKernel, own: Any, rules: Any, batch: Batch, seeds: Any, turns: Turns) -> None:
     """``decide``, as Python calls it."""
-    decide(turn, own, rules, batch, seeds, np.uint64(0), seeds.shape[0], turns)
+    decide(turn, own, rules, batch, seeds, uint64(0), seeds.shape[0], turns)
 
 
 class KernelPlayer:
@@ -102,10 +104,8 @@ class PythonPlayer:
             if isinstance(self._agent, BatchAgent):
                 cells, gifts = self._agent.play(batch, rng)
             else:
-                turns = [
-                    self._agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))
-                ]
-                cells, gifts = zip(*turns, strict=True)
+                turns = [self._agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
+                cells, gifts = np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
         return Turns(_checked("cells", cells, len(batch.lanes)), _checked("gifts", gifts, len(batch.lanes)))
 
 
@@ -116,7 +116,7 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
         raise ValueError(f"{name} has shape {array.shape}, not ({size},)")
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {array.dtype}, not an integer one")
-    return np.where((array >= -1) & (array < 16), array, -128).astype(np.int8)  # noqa: PLR2004  (cells, pieces)
+    return np.where((array >= -1) & (array < 16), array, -128).astype(np.int8)
 
 
 Player = KernelPlayer | PythonPlayer

@@ -8,7 +8,7 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, lowest_bit, popcount
+from quarto.kernel import inlined, int64, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, spread
@@ -20,11 +20,11 @@ FEW_SAFE_GIFTS = 2  # up to this many, the first of them is given; the study ign
 @inlined
 def farthest_cell(empty: int, origin: int) -> int:
     """The cell of a non-empty 16-bit mask with the largest Manhattan distance to ``origin``, first on ties."""
-    best, best_distance = np.int64(NONE), np.int64(-1)
+    best, best_distance = int64(NONE), int64(-1)
     for cell in range(CELLS):
         distance = abs(cell // SIDE - origin // SIDE) + abs(cell % SIDE - origin % SIDE)
         if (empty >> cell) & 1 and distance > best_distance:
-            best, best_distance = np.int64(cell), np.int64(distance)
+            best, best_distance = int64(cell), int64(distance)
     return best
 
 
@@ -40,11 +40,11 @@ def mirror_cell(empty: int, last_cell: int, faithful: bool) -> int:
 @inlined
 def mirror_piece(available: int, placed: int) -> int:
     """The available piece that differs from ``placed`` in most attributes, first on ties; NONE if there is none."""
-    best, most = np.int64(NONE), np.int64(-1)
+    best, most = int64(NONE), int64(-1)
     for piece in range(PIECES):
-        different = popcount(np.int64(piece ^ placed))
+        different = popcount(int64(piece ^ placed))
         if (available >> piece) & 1 and different > most:
-            best, most = np.int64(piece), different
+            best, most = int64(piece), different
     return best
 
 
@@ -61,8 +61,8 @@ def rule_based_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         cell = random_cell(word, empty)
     else:
         cell = mirror_cell(empty, position.last_cell, params(own)[0] != 0.0)
-    lanes = position.lanes | (spread(position.hand) << np.uint64(cell))
-    safe = position.available & safe_pieces(lanes, position.occupied | (np.int64(1) << cell), rules)
+    lanes = position.lanes | (spread(position.hand) << uint64(cell))
+    safe = position.available & safe_pieces(lanes, position.occupied | (int64(1) << cell), rules)
     few = safe != 0 and popcount(safe) <= FEW_SAFE_GIFTS
     return encode_turn(cell, lowest_bit(safe) if few else mirror_piece(position.available, position.hand))
 
@@ -70,8 +70,9 @@ def rule_based_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class RuleBased(KernelAgent):
     """Study A's ``rule_based`` (``lorenzobellino/quarto-player``).
 
-    With ``faithful`` it follows the study's code where that departs from its text: the cell that replaces a taken mirror
-    cell is the first empty one, not the farthest, because the code looks at a stale set of cells and a constant distance.
+    With ``faithful`` it follows the study's code where that departs from its text: the cell that replaces a taken
+    mirror cell is the first empty one, not the farthest, because the code looks at a stale set of cells and a constant
+    distance.
     """
 
     kernel = rule_based_turn

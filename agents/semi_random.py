@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from agents.base import KernelAgent, encode_turn, turn
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, lowest_bit
+from quarto.kernel import inlined, int64, lowest_bit, uint64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import NONE, PIECES, spread
@@ -27,12 +25,12 @@ def winning_piece(position: Position, rules: Any) -> int:
 @inlined
 def gift_turn(position: Position, word: int, rules: Any) -> int:
     """Where the opponent chooses: place what is in hand, then give a safe piece if any is left."""
-    cell, lanes, occupied = np.int64(NONE), position.lanes, position.occupied
+    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
         wins = winning_cells(lanes, occupied, position.hand, rules)
         cell = lowest_bit(wins) if wins != 0 else random_cell(word, ~occupied & ALL_CELLS)
-        lanes |= spread(position.hand) << np.uint64(cell)
-        occupied |= np.int64(1) << cell
+        lanes |= spread(position.hand) << uint64(cell)
+        occupied |= int64(1) << cell
     safe = position.available & safe_pieces(lanes, occupied, rules)
     return encode_turn(cell, random_piece(word, safe if safe != 0 else position.available))
 
@@ -42,9 +40,7 @@ def mover_turn(position: Position, word: int, rules: Any) -> int:
     """Where the mover chooses: a piece and cell that win, else any."""
     piece = winning_piece(position, rules)
     if piece == NONE:
-        return encode_turn(
-            random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available)
-        )
+        return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
     return encode_turn(lowest_bit(winning_cells(position.lanes, position.occupied, piece, rules)), piece)
 
 

@@ -75,7 +75,7 @@ def _fill(games: Games, game_id: int, pairing: int, first_row: NDArray[np.int64]
             columns.piece[row] = games.pieces[ply, game]
             columns.cell[row] = games.cells[ply, game]
             columns.outcome[row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
-            row += np.int64(ply <= games.plies[game])
+            row += np.int64(ply < games.plies[game])
             game += 1
         first_row[ply] = row
 

@@ -47,15 +47,10 @@ class Batch(NamedTuple):
         """The ``i``-th position as Python integers."""
         return Position(*(int(field[i]) for field in self))
 
-    def head(self, size: int) -> Batch:
-        """The first ``size`` positions, as views."""
-        return Batch(
-            self.lanes[:size],
-            self.occupied[:size],
-            self.available[:size],
-            self.hand[:size],
-            self.last_cell[:size],
-        )
+    def part(self, start: int, end: int) -> Batch:
+        """The positions from ``start`` to before ``end``, as views."""
+        of = slice(start, end)
+        return Batch(self.lanes[of], self.occupied[of], self.available[of], self.hand[of], self.last_cell[of])
 
 
 class Turns(NamedTuple):

@@ -143,5 +143,4 @@ def nth_bit(mask: int, n: int) -> int:
     shift = upper << uint64(3)
     byte = (uint64(mask) >> shift) & uint64(0xFF)
     position = BIT_POSITIONS[(byte << uint64(3)) + uint64(n) - low * upper]
-    return np.int64(uint64(position) + shift)
-
+    return int64(uint64(position) + shift)

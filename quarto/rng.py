@@ -1,9 +1,9 @@
 """Randomness: one counter-based stream per (run seed, pair, game), of which each seat has every other turn.
 
 A stream is a 64-bit word. The words of a turn are SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
-number generators", OOPSLA 2014) evaluated at counters that only the turn and the draw's index choose. Turn ``t`` is seat
-``t mod 2``'s, so no seat touches the other's words, and a game depends on nothing but its own stream: not on block size,
-thread, shard or machine, nor on what the other seat consumed.
+number generators", OOPSLA 2014) evaluated at counters that only the turn and the draw's index choose. Turn ``t`` is
+seat ``t mod 2``'s, so no seat touches the other's words, and a game depends on nothing but its own stream: not on block
+size, thread, shard or machine, nor on what the other seat consumed.
 """
 
 from __future__ import annotations

@@ -34,7 +34,11 @@ CHOOSERS = ("opponent", "mover")
 RULE_TABLES = np.dtype(
     [
         ("completes", np.uint16, 1 << CELLS),  # by a mask of cells that share a value: cells that finish a line of it
-        ("through", np.uint64, (CELLS, MAX_LINES_THROUGH_A_CELL)),  # lines through a cell, in all four lanes; then NO_LINE
+        (
+            "through",
+            np.uint64,
+            (CELLS, MAX_LINES_THROUGH_A_CELL),
+        ),  # lines through a cell, in all four lanes; then NO_LINE
         ("lines_through", np.int64),  # how many of those a cell has at most
         ("mover_chooses", np.int64),  # 1 under chooser='mover', else 0
     ],
@@ -105,7 +109,7 @@ class Rules:
                 completes[(masks & whole) == rest] |= np.uint16(1 << cell)
                 through[cell].append(whole * 0x0001_0001_0001_0001)
         for cell, lines in enumerate(through):
-            # Padded with what no piece can complete, so that kernels look at the same number of lines for each cell: one
+            # Padded with what no piece can complete, so that kernels look at as many lines for each cell: a number
             # that varied from cell to cell would be mispredicted.
             tables["through"][0, cell] = (lines + [NO_LINE] * MAX_LINES_THROUGH_A_CELL)[:MAX_LINES_THROUGH_A_CELL]
         tables["completes"][0] = completes

@@ -5,7 +5,7 @@ The task functions live here, at module level, because launchers that use other 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import hashlib
 import logging
 import os
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
@@ -30,8 +31,8 @@ from analytics.archive import Archive
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
 from runners import display, sweep
 from runners.config import ArchiveConfig, Request, RunConfig, agent_settings, request_of
-from runners.spec import NOT_PARAMETERS
 from runners.experiment import Outcome, engine_of, execute, interruptible
+from runners.spec import NOT_PARAMETERS
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -48,24 +49,24 @@ class OneLine(logging.Formatter):
 class Refused(SystemExit):
     """Leaves Hydra at once: it turns a callback's exceptions into warnings, and adds to what a job raises."""
 
-    def __init__(self, error: ArenaError) -> None:
-        super().__init__(error.exit_code)
+    def __init__(self, error: Exception) -> None:
+        super().__init__(1)
         self.error = error
 
 
-class Checks(Callback):  # type: ignore[misc]  # hydra has no types
+class Checks(Callback):
     """Refuses a wrong request before Hydra has made any folder, and remembers where a sweep's jobs put theirs."""
 
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+    def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
             request = _request(config, config.hydra)
             engine_of(request.spec)
             Archive.open(request.root, create=True)
-        except ArenaError as error:
+        except Exception as error:
             raise Refused(error) from error
 
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        sweep.folders.append(Path(config.hydra.sweep.dir))
+    def on_multirun_start(self, config: DictConfig, **_kwargs: Any) -> None:
+        sweep.begin(Path(config.hydra.sweep.dir))
 
 
 def launch(arguments: Sequence[str], command: Sequence[str], multirun: bool = False) -> int:
@@ -81,7 +82,9 @@ def launch(arguments: Sequence[str], command: Sequence[str], multirun: bool = Fa
         arguments = ["--multirun", *arguments, f"sweep.id={_sweep_id(arguments)}"]
     with _argv([" ".join(command[:2]), *arguments]), _explained(arguments):
         try:
-            hydra.main(version_base="1.3", config_path="pkg://conf", config_name="run")(_sweep_task if multirun else _run_task)()
+            hydra.main(version_base="1.3", config_path="pkg://conf", config_name="run")(
+                _sweep_task if multirun else _run_task
+            )()
         except Refused as refused:
             raise refused.error from None
         except SystemExit:
@@ -90,6 +93,7 @@ def launch(arguments: Sequence[str], command: Sequence[str], multirun: bool = Fa
             raise
         except Exception:
             if not sweep.finished():  # else: jobs failed, each is told of below
+                sweep.withdraw()
                 raise
     return sweep.report() if sweep.folders else 0
 
@@ -132,7 +136,7 @@ def _execute(cfg: DictConfig) -> Outcome:
         return execute(request, os.environ.get(COMMAND, "qarena run"), stop, progress)
 
 
-def _request(cfg: DictConfig, hydra_cfg: DictConfig) -> Request:
+def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
     return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
@@ -147,7 +151,7 @@ def _say_how_to_resume() -> int:
 
 def _folders(arguments: Sequence[str]) -> Iterator[str]:
     """Overrides that give this launch folders of its own: two in the same second must not share one."""
-    now = datetime.datetime.now(datetime.UTC).astimezone()
+    now = dt.datetime.now(dt.UTC).astimezone()
     unique = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     for key, root in (("hydra.run.dir", "outputs"), ("hydra.sweep.dir", "multirun")):
         if not any(argument.startswith(f"{key}=") for argument in arguments):
@@ -155,7 +159,7 @@ def _folders(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _sweep_id(arguments: Sequence[str]) -> str:
-    """The same for the same sweep, whatever the order of its overrides, wherever Hydra's folders and the archive are."""
+    """The same for the same sweep, whatever the order of its overrides and wherever folders and archive are."""
     kept = sorted(a for a in arguments if not re.match(r"\+*(hydra\.|archive\.|threads=|progress=)", a))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
 
@@ -177,7 +181,13 @@ def _explained(arguments: Sequence[str]) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(_one_line(error, arguments)) from error
+    except ValueError as error:
+        if not _raised_by_hydra(error):
+            raise
+        raise RequestError(" ".join(str(error).split())) from error
     except OSError as error:
+        if error.filename is None:
+            raise
         raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
@@ -192,15 +202,43 @@ def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
         return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"
-    if value := re.search(r"Value '(.*?)' of type '\w+' could not be converted to (\w+)", text):
-        key = next((a for a in arguments if a.endswith(f"={value[1]}")), value[1])
-        return f"{key}: {value[1]!r} is not {_KINDS.get(value[2], value[2])}"
+    if setting := re.fullmatch(r"Error merging override (.*)", str(error)):
+        return f"{setting[1]}: {_reason(setting[1], text)}"
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {' '.join(str(error).split())}; quote brackets for the shell"
+        return f"{error.override!r} cannot be read: {_advice(error.override, ' '.join(str(error).split()))}"
     return " ".join(str(error).split()).split(" See https")[0]
 
 
-_KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+def _reason(setting: str, text: str) -> str:
+    """Why a value does not fit its key, from what OmegaConf says."""
+    key, _, value = setting.lstrip("+").partition("=")
+    if kind := re.search(r"(?:could not be converted to|is not a valid) (\w+)", text):
+        return f"{value!r} is not {_KINDS.get(kind[1], kind[1])}"
+    if "ListConfig" in text:
+        return f"{value!r} is not a list, {key}=[…,…]"
+    if "not Optional" in text:
+        return "it must have a value"
+    return text
+
+
+_KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+
+
+def _advice(override: str, text: str) -> str:
+    """What to do about an override that Hydra's grammar rejects."""
+    if function := re.search(r"Unknown function '([^']+)'", text):
+        return f"""write {function[1]}(…) in quotes of its own: agents='[random,"{function[1]}(parameter=value)"]'"""
+    if "=" not in override:
+        return "it is not key=value"
+    return text.partition(" See https")[0] + "; quote brackets and spaces for the shell"
+
+
+def _raised_by_hydra(error: BaseException) -> bool:
+    """Whether Hydra itself raised it, for arguments that it does not understand."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("hydra.")
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:

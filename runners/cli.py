@@ -15,12 +15,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-FLAGS_WITH_VALUES = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--cfg", "-c", "--package", "-p")
+FLAGS_WITH_VALUES = (
+    "--config-dir",
+    "-cd",
+    "--config-name",
+    "-cn",
+    "--config-path",
+    "-cp",
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+)
+INFO = ("--info", "-i")
+INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 ARCHIVE = Path("data/archive")
 
 app = typer.Typer(
     name="qarena",
-    help="Quarto: agents meet in batches of millions of games, every ply lands in a Parquet archive, questions are SQL.",
+    help="Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL.",
     epilog="--debug anywhere shows the traceback of an error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -48,9 +61,21 @@ def overrides(incomplete: str) -> list[str]:
     group = key.lstrip("+").split("@")[0]
     groups = ("agent", "rules", "experiment")
     if equals and group in groups:
-        options = [entry.name[:-5] for entry in (resources.files("conf") / group).iterdir() if entry.name.endswith(".yaml")]
+        options = [
+            entry.name[:-5] for entry in (resources.files("conf") / group).iterdir() if entry.name.endswith(".yaml")
+        ]
         return [f"{key}={option}" for option in sorted(options) if option.startswith(value)]
-    keys = ["agent@a=", "agent@b=", "rules=", "experiment=", "games=", "seed=", "opening_plies=", "threads=", "archive.root="]
+    keys = [
+        "agent@a=",
+        "agent@b=",
+        "rules=",
+        "experiment=",
+        "games=",
+        "seed=",
+        "opening_plies=",
+        "threads=",
+        "archive.root=",
+    ]
     return [each for each in [*keys, "agents="] if each.startswith(incomplete)]
 
 
@@ -60,7 +85,9 @@ Overrides = Annotated[
 ]
 
 
-@app.command(context_settings=HYDRA_ARGUMENTS, help="Play a match or a tournament (`qarena run --help` lists what can be set).")
+@app.command(
+    context_settings=HYDRA_ARGUMENTS, help="Play a match or a tournament (`qarena run --help` lists what can be set)."
+)
 def run(context: typer.Context, arguments: Overrides = None) -> None:
     """Play one experiment."""
     _hydra("run", [*(arguments or []), *context.args])
@@ -85,17 +112,20 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Flags with their values, and all else: Hydra stumbles over flags that come after overrides."""
     flags, rest, waiting = [], [], False
     for argument in arguments:
-        if waiting or argument.startswith("-"):
+        topic = flags and flags[-1] in INFO and argument in INFO_TOPICS
+        if waiting or topic or argument.startswith("-"):
             flags.append(argument)
             waiting = not waiting and argument in FLAGS_WITH_VALUES
         else:
             rest.append(argument)
-    return flags, rest
+    return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest
 
 
 @app.command()
 def sql(
-    question: Annotated[str, typer.Argument(help="One SELECT over the views runs, games, plies, sweeps; - reads stdin.")],
+    question: Annotated[
+        str, typer.Argument(help="One SELECT over the views runs, games, plies, sweeps; - reads stdin.")
+    ],
     archive: ArchiveOption = ARCHIVE,
     format: Annotated[Format, typer.Option("--format", help="How to print the answer.")] = Format.table,  # noqa: A002
     output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
@@ -153,7 +183,11 @@ def archive_gc(
         fate = "foreign" if not leftover.ours else "young" if leftover.age_seconds < least_age else "leftover"
         typer.echo(f"{'removed' if leftover in removed else fate}  {leftover.bytes:,} bytes  {leftover.path}")
     able = sum(leftover.ours and leftover.age_seconds >= least_age for leftover in found)
-    typer.echo(f"{len(removed)} of {len(found)} files removed" if remove else f"{len(found)} files, {able} to remove with --remove")
+    typer.echo(
+        f"{len(removed)} of {len(found)} files removed"
+        if remove
+        else f"{len(found)} files, {able} to remove with --remove"
+    )
 
 
 @app.command()
@@ -210,7 +244,7 @@ def _print(table: Table) -> None:
 
 
 def main() -> None:
-    """The console script: exit 2 for a wrong request, 1 for a failure, 130 when interrupted; tracebacks with --debug only."""
+    """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from analytics.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
@@ -84,6 +86,8 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
 
     Raises ``RequestError`` for the first value that makes no sense.
     """
+    _complete(cfg, RunConfig)
+    _complete(cfg.archive, ArchiveConfig, "archive.")
     _within("games", cfg.games, 1, 2 * MAX_PAIRS)
     _within("seed", cfg.seed, 0, MAX_SEED)
     _within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
@@ -92,7 +96,7 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     _within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
     _among("schedule", cfg.schedule, SCHEDULES)
     _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
-    rules = rules_of(OmegaConf.to_container(cfg.rules, resolve=True))
+    rules = rules_of(_plain(cfg.rules))
     agents = _tournament(cfg.agents, overrides) if cfg.agents is not None else _match(cfg, choices)
     spec = RunSpec(
         rules=rules,
@@ -111,7 +115,8 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         shard_seconds=cfg.archive.shard_seconds,
         other_code=cfg.archive.other_code,
         progress=cfg.progress,
-        notes=(f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",) * odd,
+        notes=(f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",)
+        * odd,
     )
 
 
@@ -126,6 +131,9 @@ def rules_of(mapping: Any) -> Rules:
     for key in mapping:
         if key not in known:
             raise RequestError(f"rules have no key {key!r}{nearest(str(key), known)}")
+    for key, kind, meaning in (("name", str, "a text"), ("rows_and_columns", bool, "true or false")):
+        if not isinstance(mapping.get(key, kind()), kind):
+            raise RequestError(f"rules.{key}={mapping[key]!r} is not {meaning}")
     try:
         return Rules(**mapping)
     except (TypeError, ValueError) as error:
@@ -147,7 +155,14 @@ def agent_named(text: str) -> AgentSpec:
     found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
     if not found:
         raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
-    return load_agent(found[1], [part.strip() for part in _split(found[2] or "")])
+    parts = [part.strip() for part in _split(found[2] or "")]
+    own = agent_settings(found[1])
+    for part in parts:
+        key, equals, _ = part.partition("=")
+        if not equals:
+            raise RequestError(f"agent {text!r}: {part!r} is not parameter=value")
+        _check_parameter(found[1], key, _params(own))
+    return load_agent(found[1], parts)
 
 
 def agent_settings(name: str) -> dict[str, Any]:
@@ -182,8 +197,17 @@ def _load(group: str, name: str, overrides: Sequence[str]) -> dict[str, Any]:
     if name not in valid:
         raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
     with _hydra():
-        loaded = compose(f"{group}/{name}", overrides=[f"{group}.{override}" for override in overrides])
-    return dict(OmegaConf.to_container(loaded[group], resolve=True))
+        try:
+            loaded = compose(f"{group}/{name}", overrides=[f"{group}.{override}" for override in overrides])
+        except (OverrideParseException, OmegaConfBaseException) as error:
+            reason = " ".join(str(error).split()).partition(" See https")[0]
+            raise RequestError(f"{group} '{name}' with {', '.join(overrides)} cannot be read: {reason}") from error
+    return _plain(loaded[group])
+
+
+def _plain(node: DictConfig) -> dict[str, Any]:
+    """A node as plain values, interpolations resolved."""
+    return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
 
 
 def _agent(name: str, settings: Mapping[str, Any]) -> AgentSpec:
@@ -204,20 +228,20 @@ def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _match(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[AgentSpec, ...]:
     """The two agents of a match."""
-    found = []
     for seat in ("a", "b"):
-        settings = OmegaConf.to_container(cfg[seat], resolve=True)
-        assert isinstance(settings, dict)  # noqa: S101  (the schema says so)
-        found.append(_agent(choices[f"agent@{seat}"], {str(key): value for key, value in settings.items()}))
-    return tuple(found)
+        if not OmegaConf.is_dict(cfg[seat]):
+            raise RequestError(f"{seat}={cfg[seat]} is not an agent: choose one with agent@{seat}=NAME")
+    return tuple(_agent(choices[f"agent@{seat}"], _plain(cfg[seat])) for seat in ("a", "b"))
 
 
 def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[AgentSpec, ...]:
     """The agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
-            raise RequestError(f"{override} has no effect: agents=[…] names all players; leave out the one or the other")
-    found = [_entry(entry) for entry in OmegaConf.to_container(entries, resolve=True)]
+            raise RequestError(
+                f"{override} has no effect: agents=[…] names all players; leave out the one or the other"
+            )
+    found = [_entry(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e) for e in entries]
     if len(found) < 2:
         raise RequestError(f"agents has {len(found)} player(s): a tournament needs two or more")
     labels = [agent.label for agent in found]
@@ -237,10 +261,26 @@ def _entry(entry: Any) -> AgentSpec:
         settings = {str(key): value for key, value in entry.items() if key != "agent"}
         own = _load("agent", entry["agent"], ())
         for key in settings:
-            if key not in (*own, *NOT_PARAMETERS):
-                raise RequestError(f"agent '{entry['agent']}' has no parameter {key!r}{nearest(key, own)}")
+            if key not in NOT_PARAMETERS:
+                _check_parameter(entry["agent"], key, _params(own))
         return _agent(entry["agent"], own | settings)
     raise RequestError(f"agents: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+
+
+def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
+    if key not in valid:
+        raise RequestError(f"agent '{agent}' has no parameter {key!r}{nearest(key, valid)}")
+
+
+def _complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
+    """Hydra's ``+key=`` and ``~key`` get past the schema."""
+    known = [each.name for each in fields(schema)]
+    for key in node:
+        if key not in (*known, "hydra"):
+            raise RequestError(f"key '{prefix}{key}' does not exist{nearest(str(key), known)}")
+    for key in known:
+        if key not in node:
+            raise RequestError(f"~{prefix}{key} takes away what every run needs: leave it out")
 
 
 def _within(key: str, value: float, least: float, most: float) -> None:

@@ -8,9 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as RichProgress
-from rich.progress import Task
 from rich.table import Table
 from rich.text import Text
 
@@ -22,14 +29,14 @@ from runners.experiment import Outcome, Progress
 DEFAULT_ROOT = Path("data/archive")
 
 QUESTIONS = (
-    "SELECT agent_0, agent_1, count(*) AS games, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
+    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
     "SELECT cell, avg(outcome) AS mean_outcome, count(*) AS games FROM plies WHERE ply = 0 GROUP BY cell ORDER BY cell",
     "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL",
 )
 
 
 def out() -> Console:
-    """Where results go. Piped, a table is as wide as it needs to be: nothing is folded for a terminal that is not there."""
+    """Where results go. Piped, a table is as wide as it needs: nothing is folded for a terminal that is not there."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=max(console.width, 160))
 
@@ -100,7 +107,8 @@ def _what_it_took(outcome: Outcome) -> str:
     if outcome.played == 0:
         return f"Nothing to play: {where}."
     speed = outcome.played / outcome.seconds
-    return f"{outcome.played:,} games in {outcome.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk; {where}."
+    took = f"{outcome.played:,} games in {outcome.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
+    return f"{took}; {where}."
 
 
 def sql_command(question: str, root: Path) -> str:
@@ -116,7 +124,7 @@ def percent(share: float) -> str:
 
 def interval(estimate: Estimate) -> str:
     """An interval of shares as percentages."""
-    return f"{100 * estimate.low:.2f}–{100 * estimate.high:.2f}"
+    return f"{100 * estimate.low:.2f}–{100 * estimate.high:.2f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
 def crosstable_of(standings: Crosstable) -> Table:
@@ -129,7 +137,13 @@ def crosstable_of(standings: Crosstable) -> Table:
     if any(standing.forfeits for standing in standings.standings):
         table.add_column("forfeits", justify="right", no_wrap=True, style="red")
     for place, standing in enumerate(standings.standings, 1):
-        row = [str(place), standing.agent, percent(standing.score.mean), interval(standing.score), f"{standing.games:,}"]
+        row = [
+            str(place),
+            standing.agent,
+            percent(standing.score.mean),
+            interval(standing.score),
+            f"{standing.games:,}",
+        ]
         row += [percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)]
         row += [percent(standing.against[agent]) if agent in standing.against else "·" for agent in standings.agents]
         row += [f"{standing.forfeits:,}"] if any(each.forfeits for each in standings.standings) else []
@@ -148,7 +162,13 @@ def pairings_of(pairing_results: Sequence[PairingResult]) -> Table:
         table.add_column("forfeits", justify="right", no_wrap=True, style="red")
     for result in pairing_results:
         seats = [result.in_seat(seat) for seat in (0, 1)]
-        row = [result.first, result.second, f"{result.games:,}", percent(result.win_rate.mean), interval(result.win_rate)]
+        row = [
+            result.first,
+            result.second,
+            f"{result.games:,}",
+            percent(result.win_rate.mean),
+            interval(result.win_rate),
+        ]
         row += [percent(count / result.games) for count in (result.draws, result.losses)]
         row += [percent(wins / max(1, sum(seat))) for seat in seats for wins in (seat[2],)]
         row += [f"{result.mean_plies:.2f}"]

@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from agents.base import ERROR, Agent
 from agents.lift import KernelPlayer, Player, lift
 from quarto.batch import Batch, Block, Games, Turns
+from quarto.kernel import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, NONE, Rules
 from runners.lockstep import Deal, Lockstep, advance, begin, draw_openings, first_gift, play_out, settle
 
 logger = logging.getLogger(__name__)
 
-MAX_PAIRS = 8192  # pairs in a block at most: 8,192 games in lockstep are 250 KB of state, which a core's own cache holds
+MAX_PAIRS = (
+    8192  # pairs in a block at most: 8,192 games in lockstep are 250 KB of state, which a core's own cache holds
+)
 TRACEBACKS_LOGGED = 10  # of one agent in one run; an agent that always raises would fill the disk
 
 
@@ -64,7 +67,7 @@ class Contestant:
             if size > 1:
                 turns = Turns.empty(size)
                 for i in range(size):
-                    one = self.ask(player, Batch(*(array[i : i + 1] for array in batch)), Streams(rng.seeds[i : i + 1]))
+                    one = self.ask(player, batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]))
                     turns.cells[i], turns.gifts[i] = one.cells[0], one.gifts[0]
                 return turns
             self._log(error)
@@ -81,11 +84,11 @@ class Contestant:
 class Engine:
     """Plays the pairings of one run.
 
-    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Everything that affects the games
-    is given here, so a block depends on its ``Order`` alone.
+    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Everything that affects the
+    games is given here, so a block depends on its ``Order`` alone.
     """
 
-    def __init__(  # noqa: PLR0913  (the arguments are the run)
+    def __init__(
         self,
         rules: Rules,
         agents: Sequence[Agent],
@@ -96,7 +99,7 @@ class Engine:
     ) -> None:
         self.rules = rules
         self.pairings = tuple(pairings)
-        self.seed = np.uint64(seed)
+        self.seed = uint64(seed)  # a machine word: kernels are called with it
         self.opening_plies = opening_plies
         self._contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
@@ -104,8 +107,8 @@ class Engine:
     def play(self, orders: Iterable[Order], threads: int) -> Iterator[Played]:
         """Play ``orders`` on ``threads`` threads and yield them as they are finished, not always in order.
 
-        An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what to
-        play next; once the iterable ends, what is in flight is still played and yielded.
+        An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what
+        to play next; once the iterable ends, what is in flight is still played and yielded.
         """
         pending: set[Future[Played]] = set()
         source = iter(orders)
@@ -141,7 +144,7 @@ class Engine:
         openings = self.openings(order.first_pair, order.pairs)
         state = self._state(order.pairs)
         for game, seats in enumerate((self.pairings[order.pairing], self.pairings[order.pairing][::-1])):
-            deal = Deal(self.seed, np.int64(order.pairing), np.int64(order.first_pair), np.int64(game))
+            deal = Deal(self.seed, order.pairing, order.first_pair, game)
             begin(deal, openings, state, games)
             players = [self._player(agent) for agent in seats]
             if not self._play_compiled(players, order.pairs, state, games):
@@ -171,7 +174,7 @@ class Engine:
                 return
             rng = Streams(state.streams[:size] + turn_offset_of(turn))
             seat = turn & 1
-            turns = self._contestants[seats[seat]].ask(players[seat], state.batch.head(size), rng)
+            turns = self._contestants[seats[seat]].ask(players[seat], state.batch.part(0, size), rng)
             state.turns.cells[:size], state.turns.gifts[:size] = turns
             if turn == opening and not mover_chooses:
                 size = first_gift(state, games, opening, size)

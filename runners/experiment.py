@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, Self
 
 from analytics.archive import Archive
 from analytics.records import Commit, RunRecord
@@ -23,6 +23,7 @@ from runners.config import Request
 from runners.engine import Engine, Order
 from runners.schedule import Pace, missing, orders
 from runners.spec import RunSpec, code_of
+
 
 class Progress(Protocol):
     """Somebody who wants to know how far it is."""
@@ -50,7 +51,7 @@ class Outcome:
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets; a second Ctrl-C is a ``KeyboardInterrupt``. Elsewhere than in the main thread, no handler."""
+    """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C is a ``KeyboardInterrupt``."""
     stop = threading.Event()
 
     def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
@@ -83,7 +84,7 @@ class ShardWriter:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._writing: Future[Commit | None] | None = None
 
-    def __enter__(self) -> ShardWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -135,7 +136,7 @@ def execute(request: Request, command: str, stop: threading.Event, progress: Pro
 
 
 def engine_of(spec: RunSpec) -> Engine:
-    """The engine that plays a run. Raises ``RequestError`` for an agent that cannot be made or does not play these rules."""
+    """The engine of a run. Raises ``RequestError`` for an agent that cannot be made or does not play these rules."""
     return Engine(
         spec.rules,
         [agent.build() for agent in spec.agents],
@@ -150,8 +151,7 @@ def left_to_play(archive: Archive, request: Request, run_id: str) -> dict[int, l
     """The pairs of each pairing that the archive lacks."""
     covered = archive.covered(run_id)
     return {
-        pairing: missing(request.games // 2, covered.get(pairing, []))
-        for pairing in range(len(request.spec.pairings))
+        pairing: missing(request.games // 2, covered.get(pairing, [])) for pairing in range(len(request.spec.pairings))
     }
 
 
@@ -175,7 +175,7 @@ def _record(archive: Archive, request: Request, command: str) -> tuple[Request, 
     other = known.code.get("fingerprint") != code["fingerprint"]
     if other and request.other_code == "refuse" and games_in(left_to_play(archive, request, run_id)):
         raise RequestError(
-            f"run {run_id} was begun by other code (version {known.code.get('version')}, {known.code.get('fingerprint')}; "
+            f"run {run_id} was begun by other code ({known.code.get('version')}, {known.code.get('fingerprint')}; "
             f"this is {code['version']}, {code['fingerprint']}): archive.other_code=extend adds to it all the same, "
             "archive.other_code=new plays it anew beside it"
         )
@@ -185,7 +185,12 @@ def _record(archive: Archive, request: Request, command: str) -> tuple[Request, 
 
 
 def _play(
-    engine: Engine, archive: Archive, request: Request, record: RunRecord, stop: threading.Event, progress: Progress | None
+    engine: Engine,
+    archive: Archive,
+    request: Request,
+    record: RunRecord,
+    stop: threading.Event,
+    progress: Progress | None,
 ) -> tuple[int, bool]:
     """Play and commit what is missing; returns the number of games and whether ``stop`` cut it short."""
     left = left_to_play(archive, request, record.run_id)

@@ -1,7 +1,7 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
-Two jitted agents play a whole batch inside one kernel (``play_out``); as soon as one is written in Python the same steps
-(``deal``, ``advance``) are taken one by one from Python, with its turns in between.
+Two jitted agents play a whole batch inside one kernel (``play_out``); as soon as one is written in Python the same
+steps (``deal``, ``advance``) are taken one by one from Python, with its turns in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from agents.base import ERROR, OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.lift import decide
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Batch, Games, Turns
-from quarto.kernel import inlined, kernel, nth_bit, uint64
+from quarto.kernel import inlined, int64, kernel, nth_bit, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING, below, below_again, draw, stream, turn_offset
 from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line, spread
@@ -44,15 +44,15 @@ class Lockstep(NamedTuple):
 class Deal(NamedTuple):
     """Which games of which pairs a batch plays."""
 
-    seed: np.uint64  # of the run
-    pairing: np.int64
-    first_pair: np.int64
-    game: np.int64  # 0 or 1 within each pair
+    seed: int  # uint64: of the run
+    pairing: int  # this and the others: int64
+    first_pair: int
+    game: int  # 0 or 1 within each pair
 
 
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
 GAMES_TYPE = numba.typeof(Games.zeros(1))
-DEAL_TYPE = numba.typeof(Deal(uint64(0), np.int64(0), np.int64(0), np.int64(0)))
+DEAL_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64), Deal)
 OPENINGS_TYPE = types.int8[:, :, ::1]
 SPAN_TYPE = types.UniTuple(types.int64, 2)
 
@@ -60,14 +60,14 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 @inlined
 def attempt_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
     """Draw one opening into ``opening[:, :, pair]``; false as soon as it finishes a line."""
-    lanes, occupied, available = uint64(0), np.int64(0), np.int64(ALL_PIECES)
+    lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
         word = draw(source, attempt * PIECES + ply)
         piece = nth_bit(available, below_again(word, PIECES - ply))
         cell = nth_bit(~occupied & ALL_CELLS, below(word, CELLS - ply))
         lanes |= spread(piece) << uint64(cell)
-        occupied |= np.int64(1) << cell
-        available &= ~(np.int64(1) << piece)
+        occupied |= int64(1) << cell
+        available &= ~(int64(1) << piece)
         if finishes_line(lanes, occupied, piece, cell, rules):
             return False
         opening[0, ply, pair] = piece
@@ -79,8 +79,8 @@ def attempt_opening(opening: Any, pair: int, source: int, attempt: int, rules: A
 def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None:
     """Draw the imposed plies of consecutive pairs: ``openings`` [2, K, pairs] int8, pieces then cells.
 
-    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn anew. The stream
-    is that of the pair's number alone, so every pairing of a run sees the same openings.
+    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn anew. The
+    stream is that of the pair's number alone, so every pairing of a run sees the same openings.
     """
     for pair in range(openings.shape[2]):
         source = stream(seed, first_pair + pair, OPENING)
@@ -89,8 +89,8 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
             attempt += 1
 
 
-# What a game's last ply came to, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending, the
-# winner and the number of plies from it: one byte without a branch every ply, the real answers once a game.
+# What a game's last ply came to, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending,
+# the winner and the number of plies from it: one byte without a branch every ply, the real answers once a game.
 WON, LEGAL = 1, 2
 
 
@@ -100,19 +100,19 @@ def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
         slot = 2 * i + deal.game
-        lanes, occupied, available, last_cell = uint64(0), np.int64(0), np.int64(ALL_PIECES), np.int64(NONE)
+        lanes, occupied, available, last_cell = uint64(0), int64(0), int64(ALL_PIECES), int64(NONE)
         for ply in range(plies):
-            piece, cell = np.int64(openings[0, ply, i]), np.int64(openings[1, ply, i])
+            piece, cell = int64(openings[0, ply, i]), int64(openings[1, ply, i])
             games.pieces[ply, slot], games.cells[ply, slot] = piece, cell
             lanes |= spread(piece) << uint64(cell)
-            occupied |= np.int64(1) << cell
-            available &= ~(np.int64(1) << piece)
+            occupied |= int64(1) << cell
+            available &= ~(int64(1) << piece)
             last_cell = cell
         batch.lanes[i], batch.occupied[i], batch.available[i] = lanes, occupied, available
         batch.hand[i], batch.last_cell[i] = NONE, last_cell
         state.slot[i] = slot
         state.streams[i] = stream(deal.seed, (deal.pairing << 31) | (deal.first_pair + i), deal.game)
-    return np.int64(pairs)
+    return int64(pairs)
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, types.int64, types.int64))
@@ -123,51 +123,51 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):
-        slot, available = state.slot[i], np.int64(batch.available[i])
-        cell, gift = state.turns.cells[i], np.int64(state.turns.gifts[i])
+        slot, available = state.slot[i], int64(batch.available[i])
+        cell, gift = state.turns.cells[i], int64(state.turns.gifts[i])
         piece = gift & 15
         legal = (gift == piece) & (((available >> piece) & 1) == 1) & (cell != ERROR)
         games.cells[opening, slot] = cell
         games.ending[slot] = (opening - 1) * 4 + LEGAL
         batch.lanes[kept], batch.occupied[kept] = batch.lanes[i], batch.occupied[i]
-        batch.available[kept] = available & ~(np.int64(1) << piece)
+        batch.available[kept] = available & ~(int64(1) << piece)
         batch.hand[kept], batch.last_cell[kept] = piece, batch.last_cell[i]
         state.slot[kept], state.streams[kept] = slot, state.streams[i]
         kept += uint64(legal)
-    return np.int64(kept)
+    return int64(kept)
 
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
 def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
-    Without a branch on what a game does: whether one ends is unpredictable, so each is written to the next free place and
-    only the place's number moves on.
+    Without a branch on what a game does: whether one ends is unpredictable, so each is written to the next free place
+    and only the place's number moves on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0
     can_win, can_go_on = ply >= SIDE - 1, ply < CELLS - 1
     for i in range(size):
-        slot, available, occupied = state.slot[i], np.int64(batch.available[i]), np.int64(batch.occupied[i])
-        cell, gift = np.int64(state.turns.cells[i]) & 15, np.int64(state.turns.gifts[i]) & 15
+        slot, available, occupied = state.slot[i], int64(batch.available[i]), int64(batch.occupied[i])
+        cell, gift = int64(state.turns.cells[i]) & 15, int64(state.turns.gifts[i]) & 15
         gift_legal = (gift == state.turns.gifts[i]) & (((available >> gift) & 1) == 1)
         legal = (cell == state.turns.cells[i]) & (((occupied >> cell) & 1) == 0)
-        piece = np.int64(batch.hand[i])
+        piece = int64(batch.hand[i])
         if mover_chooses:
             legal &= gift_legal
             piece = gift
         lanes = batch.lanes[i] | (spread(piece) << uint64(cell))
-        occupied |= np.int64(1) << cell
+        occupied |= int64(1) << cell
         won = legal & finishes_line(lanes, occupied, piece, cell, rules) if can_win else False
         games.pieces[ply, slot], games.cells[ply, slot] = piece, state.turns.cells[i]
-        games.ending[slot] = ply * 4 + LEGAL * np.int64(legal) + WON * np.int64(won)
+        games.ending[slot] = ply * 4 + LEGAL * int64(legal) + WON * int64(won)
         batch.lanes[kept], batch.occupied[kept] = lanes, occupied
-        batch.available[kept] = available & ~(np.int64(1) << gift)
+        batch.available[kept] = available & ~(int64(1) << gift)
         batch.hand[kept] = NONE if mover_chooses else gift
         batch.last_cell[kept] = cell
         state.slot[kept], state.streams[kept] = slot, state.streams[i]
         kept += uint64(legal & gift_legal & (not won) & can_go_on)
-    return np.int64(kept)
+    return int64(kept)
 
 
 @kernel(types.void(GAMES_TYPE, types.int64))
@@ -176,7 +176,7 @@ def settle(games: Games, game: int) -> None:
     for slot in range(game, games.plies.shape[0], 2):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         legal = (last & LEGAL) != 0
-        plies, placer = ply + np.int64(legal), (ply + 1) & 1
+        plies, placer = ply + int64(legal), (ply + 1) & 1
         games.plies[slot] = plies
         if (last & WON) != 0:
             games.ending[slot], games.winner[slot] = LINE, placer
@@ -194,7 +194,7 @@ def play_out(
 ) -> None:
     """Play games that ``begin`` set up to their ends; ``span`` is (imposed plies, number of games)."""
     opening, size = span
-    for turn in range(opening + np.int64(rules.mover_chooses != 0), CELLS + 1):
+    for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)
         if (turn & 1) == 0:
             decide(turn_0, own_0, rules, state.batch, state.streams, offset, size, state.turns)

@@ -33,7 +33,7 @@ def missing(pairs: int, covered: Sequence[Range]) -> list[Range]:
 
 
 class Pace:
-    """How many pairs of a pairing make a block of a fraction of a second. It affects when rows are written, never which."""
+    """How many pairs of a pairing play for a fraction of a second. It affects when rows are written, never which."""
 
     SECONDS = 0.25  # long against the overhead of a block, short for somebody who presses Ctrl-C
     GROWTH = 16

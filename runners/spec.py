@@ -44,15 +44,16 @@ class AgentSpec:
                 raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
         try:
             agent: Agent = target(**self.params)
-        except (TypeError, ValueError) as error:
-            raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {error}") from error
+        except Exception as error:  # an agent may raise anything
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {reason}") from error
         return agent
 
     def _class(self) -> type[Any]:
         module_name, _, class_name = self.target.rpartition(".")
         try:
             found = getattr(importlib.import_module(module_name), class_name)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # and so may its module
             raise RequestError(
                 f"agent '{self.label}': _target_ {self.target!r} cannot be imported ({error}); it names a class, "
                 "'package.module.Class', of a module on PYTHONPATH"

@@ -1,17 +1,19 @@
 """Sweeps: what each job of a Hydra multirun came to, told at once, and all of it in one table at the end.
 
-A job may run in another process or on another machine. It therefore leaves its record twice: in the archive, for the view
-``sweeps``, and in the folder that Hydra gave it, where the process that started the sweep finds it.
+A job may run in another process or on another machine. It therefore leaves its record twice: in the archive, for the
+view ``sweeps``, and in the folder that Hydra gave it, where the process that started the sweep finds it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hydra.conf import HydraConf
 from omegaconf import DictConfig
 from rich.table import Table
 
@@ -25,6 +27,7 @@ from runners.experiment import Outcome
 RECORD = "job.json"
 
 folders: list[Path] = []  # of the sweeps that this process started
+_made: list[Path] = []  # those and their parents that Hydra had to make, inner ones first
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,22 @@ class Job:
     root: Path
 
 
-def job_of(cfg: DictConfig, hydra_cfg: DictConfig) -> Job:
+def begin(folder: Path) -> None:
+    """Hydra is about to start a sweep in ``folder``."""
+    folders.append(folder)
+    _made.extend(path for path in (folder, *folder.parents) if not path.exists())
+
+
+def withdraw() -> None:
+    """Hydra has refused a sweep before any job of it: leave nothing behind."""
+    for folder in folders:
+        (folder / "multirun.yaml").unlink(missing_ok=True)
+    for path in _made:
+        with suppress(OSError):  # somebody else has put something there
+            path.rmdir()
+
+
+def job_of(cfg: DictConfig, hydra_cfg: HydraConf) -> Job:
     """The job that Hydra is about to run."""
     overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
     overrides.pop("sweep.id", None)
@@ -100,7 +118,7 @@ def report() -> int:
     if outcomes:
         display.out().print(_table([record for record, _ in records], outcomes))
         roots = {root for record, root in records if record.run_id}
-        question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0][0].sweep_id}'"
+        question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0][0].sweep_id}'"  # noqa: S608  (shown, not run)
         for root in sorted(roots):
             display.out().print(f"  {display.sql_command(question, root)}", markup=False, soft_wrap=True)
     for record in failures:

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from quarto.errors import FailureError
 from runners import display
-from runners.config import NOT_PARAMETERS, agent_settings, names
+from runners.config import agent_settings, names
+from runners.spec import NOT_PARAMETERS
 
 RUNS = """
 SELECT run_id, status, rules, array_to_string(agents, ', ') AS agents, seed, opening_plies, games, games_asked, shards,

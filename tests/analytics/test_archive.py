@@ -372,3 +372,64 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
     assert "limit on the size of files" in done.stdout
     assert done.stdout.count("\n") == 1
     assert snapshot(archive.root) == before
+
+
+FILL_DISK = """
+from pathlib import Path
+from analytics.archive import Archive
+from quarto.errors import FailureError
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+archive = Archive.open(Path("archive"), create=True)
+archive.save_run(record())
+block = random_block(1, pairs=1000)
+try:
+    for i in range(100):
+        archive.commit(RUN_ID, [block._replace(first_pair=1000 * i)], PAIRINGS)
+except FailureError as error:
+    print(error)
+from analytics.leftovers import leftovers
+from analytics.verify import verify
+found = verify(archive)
+print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, found.problems, leftovers(archive))
+"""
+
+
+def test_a_full_disk_is_explained_and_harmless(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = f"mount -t tmpfs -o size=600k tmpfs {small} && cd {small} &&"
+    private = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    probe = [*private, f"{mount} true"]
+    if not shutil.which("unshare") or subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let us mount a small disk")
+    command = f"{mount} exec {sys.executable} -c '{FILL_DISK}'"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*private, command], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    message, verdict = done.stdout.splitlines()
+    assert message.startswith("cannot write to archive: the disk is full: free some space")
+    assert verdict == "True True [] []"
+
+
+def test_a_writer_that_is_killed_loses_no_more_than_the_shard_in_flight(archive: Archive) -> None:
+    script = f"""
+from pathlib import Path
+from analytics.archive import Archive
+from tests.analytics.naive_games import PAIRINGS, random_block
+archive = Archive.open(Path({str(archive.root)!r}))
+block = random_block(1, pairs=50)
+for i in range(10**6):
+    archive.commit("aaaaaaaaaaaa", [block._replace(first_pair=50 * i)], PAIRINGS)
+    print(i, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for _ in range(20):
+            told = int(writer.stdout.readline())
+        writer.kill()
+    archive.save_run(record("aaaaaaaaaaaa"))
+    shards = len(archive.commits("aaaaaaaaaaaa"))
+    assert shards > told
+    assert archive.covered("aaaaaaaaaaaa") == {0: [(0, 50 * shards)]}
+    assert not verify(archive).problems
+    assert all(leftover.ours for leftover in leftovers(archive))

@@ -15,7 +15,7 @@ def test_a_batch_holds_the_positions_it_was_made_of(wanted: list[Position]) -> N
     batch = Batch.of(wanted)
     assert [batch.position(i) for i in range(len(wanted))] == wanted
     assert [str(field.dtype) for field in batch] == TYPES
-    head = batch.head(2)
+    head = batch.part(0, 2)
     assert [head.position(i) for i in range(len(head.hand))] == wanted[:2]
 
 

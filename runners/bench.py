@@ -1,0 +1,222 @@
+"""`qarena bench`: how fast everything is, measured so that the ratios mean something.
+
+Machines are shared and noisy. What is compared is therefore measured in turns within one run, several times, and the
+best time of each counts: noise only ever adds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+
+from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
+from quarto.batch import Block
+from quarto.errors import FailureError
+from runners.config import available_cores, load_agent, load_rules, names
+from runners.engine import MAX_PAIRS, Engine, Order
+from runners.experiment import engine_of
+from runners.spec import RunSpec
+from runners.warm import play, warm
+
+Figures = dict[str, Any]
+
+SHARD_GAMES = 1 << 18
+ROUNDS = 3
+MEBIBYTE = 1 << 20
+
+
+def bench(quick: bool = False) -> Figures:
+    """All figures, nested as they are printed; ``quick`` plays a tenth of the games."""
+    scale = 10 if quick else 1
+    threads = available_cores()
+    for _ in warm():  # compiling is not what is measured
+        pass
+    random_spec, rule_based_spec = _spec("random"), _spec("rule_based")
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder, _yardstick(Path(folder)) as yardstick:
+        figures: Figures = {"threads": threads}
+        figures |= _throughput(random_spec, 5_000_000 // scale, threads, Path(folder), yardstick)
+        figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, threads, Path(folder), None)
+        figures["agents"] = {name: _agent(name, 500_000 // scale, threads) for name in names("agent")}
+        figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
+        figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
+        figures["startup"] = _startup(Path(folder))
+    return figures
+
+
+def _spec(agent: str, seed: int = 0) -> RunSpec:
+    return RunSpec(load_rules("classic"), (load_agent(agent), load_agent("random")), ((0, 1),), seed, 0)
+
+
+def _orders(games: int) -> Iterator[Order]:
+    for first in range(0, games // 2, MAX_PAIRS):
+        yield Order(0, first, min(MAX_PAIRS, games // 2 - first))
+
+
+def _simulate(engine: Engine, games: int, threads: int) -> float:
+    """Seconds to play ``games`` and forget them."""
+    started = time.perf_counter()
+    for _ in engine.play(_orders(games), threads):
+        pass
+    return time.perf_counter() - started
+
+
+def _write_only(frames: Sequence[pl.DataFrame], folder: Path) -> float:
+    """Seconds that Polars takes to write frames from memory, with the archive's settings."""
+    started = time.perf_counter()
+    for number, frame in enumerate(frames):
+        frame.write_parquet(
+            folder / f"{number}.parquet",
+            compression="zstd",
+            compression_level=COMPRESSION_LEVEL,
+            row_group_size=ROW_GROUP_ROWS,
+        )
+    return time.perf_counter() - started
+
+
+def _throughput(
+    spec: RunSpec, games: int, threads: int, folder: Path, yardstick: Callable[[int, int], float] | None
+) -> Figures:
+    """Simulating, writing, and both at once, in turns."""
+    engine = engine_of(spec)
+    blocks = [played.block for played in engine.play(_orders(SHARD_GAMES), threads)]
+    frames = tables(blocks, spec.labels)
+    shards = max(1, games // SHARD_GAMES)
+    best: dict[str, float] = {}
+    size: dict[str, float] = {}
+
+    def keep(name: str, seconds: float, count: int) -> None:
+        best[name] = max(best.get(name, 0.0), count / seconds)
+
+    for number in range(ROUNDS):
+        keep("simulate", _simulate(engine, 4 * games, threads), 4 * games)
+        if yardstick:
+            keep("yardstick", yardstick(4 * games, threads), 4 * games)
+        keep("write_only", _write_only(frames * shards, folder), SHARD_GAMES * shards)
+        root = folder / f"archive-{number}"
+        keep("end_to_end", play(spec, root, games, threads), games)
+        size = _sizes(root)
+        shutil.rmtree(root)
+    slower = min(best["simulate"], best["write_only"])
+    figures: Figures = {name: {"games_per_second": best[name]} for name in ("simulate", "write_only", "end_to_end")}
+    if yardstick:
+        figures["simulate"] |= {
+            "yardstick_games_per_second": best["yardstick"],
+            "ratio_to_yardstick": best["simulate"] / best["yardstick"],
+        }
+    figures["write_only"]["ply_rows_per_second"] = best["write_only"] * _plies_a_game(blocks)
+    figures["end_to_end"] |= {"ratio_to_slower": best["end_to_end"] / slower, **size}
+    return figures
+
+
+def _plies_a_game(blocks: Sequence[Block]) -> float:
+    games = sum(len(block.games.plies) for block in blocks)
+    return sum(int(block.games.plies.sum()) for block in blocks) / games
+
+
+def _sizes(root: Path) -> dict[str, float]:
+    """Bytes on disk for a ply row, the games table's share included."""
+    stored = {table: list(root.glob(f"{table}/*/*.parquet")) for table in ("games", "plies")}
+    size = sum(path.stat().st_size for paths in stored.values() for path in paths)
+    rows = pl.scan_parquet(stored["plies"]).select(pl.len()).collect().item()
+    return {"bytes_per_ply_row": size / rows}
+
+
+def _agent(name: str, games: int, threads: int) -> Figures:
+    """An agent against random, not written: games and turns of both a second."""
+    engine = engine_of(_spec(name))
+    return {"games_per_second": games / min(_simulate(engine, games, threads) for _ in range(ROUNDS))}
+
+
+def _scaling(spec: RunSpec, games: int) -> Figures:
+    """From one thread to two."""
+    engine = engine_of(spec)
+    seconds: dict[int, float] = {}
+    for _ in range(ROUNDS):
+        for threads in (1, 2):
+            seconds[threads] = min(seconds.get(threads, float("inf")), _simulate(engine, games, threads))
+    return {
+        "one_thread_games_per_second": games / seconds[1],
+        "two_threads_games_per_second": games / seconds[2],
+        "speedup": seconds[1] / seconds[2],
+    }
+
+
+def _growth(sizes: Sequence[int], folder: Path) -> Figures:
+    """Whole runs in processes of their own: games a second and peak memory by number of games."""
+    figures: Figures = {}
+    for games in sizes:
+        root = folder / "growth"
+        seconds, peak = _process(
+            ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"], folder
+        )
+        figures[f"{games}"] = {"games_per_second": games / seconds, "peak_memory_mib": peak / MEBIBYTE}
+        shutil.rmtree(root)
+    least, most = (figures[f"{games}"]["peak_memory_mib"] for games in sizes[-2:])
+    figures["peak_memory_ratio_of_last_two"] = most / least
+    return figures
+
+
+def _startup(folder: Path) -> Figures:
+    """What a person waits for: the help page, and the first games of a process whose kernels are cached."""
+    help_seconds = min(_process(["--help"], folder)[0] for _ in range(ROUNDS))
+    match = ["run", "agent@a=random", "agent@b=random", "games=2"]
+    run_seconds = min(
+        _process([*match, f"archive.root={folder / f'start-{number}'}"], folder)[0] for number in range(ROUNDS)
+    )
+    return {"help_seconds": help_seconds, "run_of_two_games_seconds": run_seconds}
+
+
+# A process begins with the peak memory of the one that forked it, which has a gigabyte of benchmarks behind it: so a
+# small one goes between, forks, waits and reports seconds, peak and exit code.
+_BETWEEN = """
+import os, sys, time
+started = time.perf_counter()
+silence = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[silence])
+_, status, usage = os.wait4(child, 0)
+print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+"""
+
+
+def _process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
+    """Run the command line in a process of its own; returns its wall seconds and peak memory in bytes."""
+    command = [sys.executable, "-c", "from runners.cli import main; main()", *arguments]
+    between = [sys.executable, "-S", "-c", _BETWEEN, *command]
+    ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
+    seconds, peak, code = ended.stdout.split()
+    if code != "0":
+        raise FailureError(f"'qarena {' '.join(arguments)}' failed with exit code {code}: {ended.stderr.strip()}")
+    return float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs
+
+
+class _yardstick:  # noqa: N801  (used as a function)
+    """The plain C program beside this file, compiled if a C compiler is there; None otherwise."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program = folder / "yardstick"
+
+    def __enter__(self) -> Callable[[int, int], float] | None:
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            return None
+        with as_file(files("runners") / "yardstick.c") as source:
+            flags = ["-O3", "-march=native", "-pthread", "-o", str(self._program), str(source)]
+            subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603
+        return self._seconds
+
+    def __exit__(self, *_: object) -> None:
+        self._program.unlink(missing_ok=True)
+
+    def _seconds(self, games: int, threads: int) -> float:
+        """Seconds that C takes for ``games`` random games."""
+        command = [str(self._program), str(games), str(threads)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603

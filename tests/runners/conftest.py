@@ -1,0 +1,49 @@
+"""The command line in this process, quick and isolated: what a test types, and what a user would see."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from runners import cli, sweep
+
+
+class Result(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+Qarena = Callable[..., Result]
+
+
+@pytest.fixture
+def qarena(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Qarena]:
+    """Runs ``qarena …`` in an empty folder, as often as a test likes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+
+    def run(*arguments: str) -> Result:
+        monkeypatch.setattr("sys.argv", ["qarena", *arguments])
+        monkeypatch.setattr(sweep, "folders", [])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        for handler in set(root.handlers) - set(before[1]):
+            handler.close()
+        root.handlers[:] = before[1]
+        root.setLevel(before[0])
+        return Result(int(left.value.code or 0), *capsys.readouterr())
+
+    yield run
