@@ -181,14 +181,14 @@ def _explained(arguments: Sequence[str]) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(_one_line(error, arguments)) from error
-    except ValueError as error:
-        if not _raised_by_hydra(error):
-            raise
-        raise RequestError(" ".join(str(error).split())) from error
     except OSError as error:
         if error.filename is None:
             raise
         raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
+    except Exception as error:
+        if not _raised_in_reading(error):
+            raise
+        raise RequestError(" ".join(str(error).split())) from error
 
 
 def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
@@ -218,7 +218,7 @@ def _reason(setting: str, text: str) -> str:
         return f"{value!r} is not a list, {key}=[…,…]"
     if "not Optional" in text:
         return "it must have a value"
-    return text
+    return text.partition(" full_key")[0].removeprefix(f"Error merging override {setting} ")
 
 
 _KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
@@ -233,12 +233,12 @@ def _advice(override: str, text: str) -> str:
     return text.partition(" See https")[0] + "; quote brackets and spaces for the shell"
 
 
-def _raised_by_hydra(error: BaseException) -> bool:
-    """Whether Hydra itself raised it, for arguments that it does not understand."""
+def _raised_in_reading(error: BaseException) -> bool:
+    """Whether Hydra or YAML raised it themselves, for arguments or files that they do not understand."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("hydra.")
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(("hydra.", "yaml."))
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:

@@ -110,9 +110,11 @@ def _hydra(command: str, arguments: Sequence[str]) -> None:
 
 def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Flags with their values, and all else: Hydra stumbles over flags that come after overrides."""
-    flags, rest, waiting = [], [], False
+    flags: list[str] = []
+    rest: list[str] = []
+    waiting = False
     for argument in arguments:
-        topic = flags and flags[-1] in INFO and argument in INFO_TOPICS
+        topic = bool(flags) and flags[-1] in INFO and argument in INFO_TOPICS
         if waiting or topic or argument.startswith("-"):
             flags.append(argument)
             waiting = not waiting and argument in FLAGS_WITH_VALUES

@@ -275,9 +275,9 @@ def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
 def _complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Hydra's ``+key=`` and ``~key`` get past the schema."""
     known = [each.name for each in fields(schema)]
-    for key in node:
+    for key in map(str, node):
         if key not in (*known, "hydra"):
-            raise RequestError(f"key '{prefix}{key}' does not exist{nearest(str(key), known)}")
+            raise RequestError(f"key '{prefix}{key}' does not exist{nearest(key, known)}")
     for key in known:
         if key not in node:
             raise RequestError(f"~{prefix}{key} takes away what every run needs: leave it out")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from agents.base import ERROR, Agent
 from agents.lift import KernelPlayer, Player, lift
 from quarto.batch import Batch, Block, Games, Turns
+from quarto.errors import ArenaError, RequestError
 from quarto.kernel import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, NONE, Rules
@@ -48,7 +49,13 @@ class Contestant:
 
     def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
         self.label = label
-        self._player = lift(agent, rules, label)
+        try:
+            self._player = lift(agent, rules, label)
+        except ArenaError:
+            raise
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
         self._tracebacks = 0
 
     def player(self) -> Player:

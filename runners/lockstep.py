@@ -175,13 +175,13 @@ def settle(games: Games, game: int) -> None:
     """Once all are over: how long each ``game`` (0 or 1) of the pairs was, how it ended and who won it."""
     for slot in range(game, games.plies.shape[0], 2):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
-        legal = (last & LEGAL) != 0
+        won, legal = (last & WON) != 0, (last & LEGAL) != 0
         plies, placer = ply + int64(legal), (ply + 1) & 1
         games.plies[slot] = plies
-        if (last & WON) != 0:
-            games.ending[slot], games.winner[slot] = LINE, placer
-        elif legal and plies == CELLS:
-            games.ending[slot], games.winner[slot] = FULL_BOARD, NONE
+        if won | (legal & (plies == CELLS)):
+            win = int64(won)  # arithmetic, since which of the two is unpredictable
+            games.ending[slot] = LINE * win + FULL_BOARD * (1 - win)
+            games.winner[slot] = placer * win + NONE * (1 - win)
         else:  # no legal placement, or one without a legal gift: either way it was the placer's turn
             raised = plies < CELLS and games.cells[plies, slot] == ERROR
             games.ending[slot] = FORFEIT_ERROR if raised else FORFEIT_ILLEGAL
