@@ -64,7 +64,7 @@ class RunRecord:
     created: str  # ISO 8601, UTC
     status: str = "running"  # running, interrupted, complete
     command: str = ""  # as it was typed
-    seconds: float = 0.0  # spent playing, all sessions together
+    seconds: float = 0.0  # spent playing, resumed runs included
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from analytics.archive import Archive
@@ -241,12 +242,22 @@ def _raised_in_reading(error: BaseException) -> bool:
     return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(("hydra.", "yaml."))
 
 
+def _own_settings(agent: str, arguments: Sequence[str]) -> list[str]:
+    """The keys of an agent in a ``--config-dir``, which Hydra has closed by the time that its error is explained."""
+    for flag, value in pairwise([*chain(*(argument.split("=", 1) for argument in arguments))]):
+        path = Path(value) / f"agent/{agent}.yaml"
+        if flag in ("--config-dir", "-cd") and path.is_file():
+            return [str(key) for key in OmegaConf.load(path)]
+    return []
+
+
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
     """What could have been meant by an unknown key: the keys of an agent, or what can be set or chosen."""
     seat, _, _ = unknown.partition(".")
     if seat in ("a", "b"):
         chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]
         agent = chosen[-1] if chosen else {"a": "rule_based", "b": "random"}[seat]
-        return [f"{seat}.name", *(f"{seat}.{key}" for key in agent_settings(agent) if key not in NOT_PARAMETERS)]
+        settings = _own_settings(agent, arguments) or agent_settings(agent)
+        return [f"{seat}.name", *(f"{seat}.{key}" for key in settings if key not in NOT_PARAMETERS)]
     keys = [each.name for each in fields(RunConfig)] + [f"archive.{each.name}" for each in fields(ArchiveConfig)]
     return [key for key in keys if key not in ("a", "b", "sweep", "archive")] + ["agent@a", "agent@b", "experiment"]

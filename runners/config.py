@@ -155,14 +155,15 @@ def agent_named(text: str) -> AgentSpec:
     found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
     if not found:
         raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
-    parts = [part.strip() for part in _split(found[2] or "")]
     own = agent_settings(found[1])
-    for part in parts:
-        key, equals, _ = part.partition("=")
+    settings = []
+    for part in _split(found[2] or ""):
+        key, equals, value = (each.strip() for each in part.partition("="))
         if not equals:
             raise RequestError(f"agent {text!r}: {part!r} is not parameter=value")
         _check_parameter(found[1], key, _params(own))
-    return load_agent(found[1], parts)
+        settings.append(f"{key}={value}")
+    return load_agent(found[1], settings)
 
 
 def agent_settings(name: str) -> dict[str, Any]:

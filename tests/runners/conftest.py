@@ -24,9 +24,7 @@ Qarena = Callable[..., Result]
 
 
 @pytest.fixture
-def qarena(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Qarena]:
+def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Qarena]:
     """Runs ``qarena …`` in an empty folder, as often as a test likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test

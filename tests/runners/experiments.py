@@ -1,0 +1,91 @@
+"""What the tests of experiments share: requests as the command line makes them, players in Python, the rows at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from hydra import compose, initialize_config_module
+from numpy.typing import NDArray
+from polars.testing import assert_frame_equal
+
+from analytics import open_archive
+from quarto.batch import Batch
+from quarto.position import Position
+from quarto.rng import Streams
+from runners.config import Request, request_of
+from runners.experiment import Outcome, execute
+
+
+def request(*overrides: str) -> Request:
+    """What ``qarena run`` with these overrides asks for."""
+    with initialize_config_module("conf", version_base="1.3"):
+        composed = compose("run", overrides=list(overrides), return_hydra_config=True)
+        return request_of(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
+
+
+def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> Outcome:
+    """Carry out such a request."""
+    asked = request(*overrides, f"archive.root={root}")
+    return execute(asked, "qarena run", stop or threading.Event())
+
+
+def rows(root: Path) -> dict[str, pl.DataFrame]:
+    """Everything in an archive, in an order that does not depend on how it got there."""
+    with open_archive(root) as archive:
+        games = archive.games().cast({pl.Categorical: pl.String}).sort("run_id", "game_id").collect()
+        plies = archive.plies().sort("run_id", "game_id", "ply").collect()
+    return {"games": games, "plies": plies}
+
+
+def assert_same_rows(found: Mapping[str, pl.DataFrame], expected: Mapping[str, pl.DataFrame]) -> None:
+    for table in ("games", "plies"):
+        assert_frame_equal(found[table], expected[table])
+
+
+def first_of(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
+
+
+class OneByOne:
+    """``dumb`` for single positions: the first empty cell, the first unused piece."""
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        return first_of(~position.occupied & 0xFFFF), first_of(position.available)
+
+
+class Batched:
+    """``dumb`` for batches."""
+
+    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        bits = np.arange(16)
+        empty = (~batch.occupied[:, None] >> bits & 1).argmax(axis=1)
+        unused = batch.available[:, None] >> bits & 1
+        return empty, np.where(unused.any(axis=1), unused.argmax(axis=1), -1)
+
+
+class Dice:
+    """``random`` for single positions, from generators of its own stream."""
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
+        unused = [piece for piece in range(16) if position.available >> piece & 1]
+        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
+
+
+class Misbehaving(OneByOne):
+    """Does ``what`` (``raise`` or ``cheat``) as soon as ``plies`` are on the board."""
+
+    def __init__(self, what: str, plies: int = 2) -> None:
+        self.what = what
+        self.plies = plies
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        if position.occupied.bit_count() < self.plies:
+            return super().choose(position, rng)
+        if self.what == "raise":
+            raise RuntimeError("lost my nerve")
+        return first_of(position.occupied), first_of(position.available)

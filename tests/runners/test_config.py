@@ -1,0 +1,349 @@
+"""What can be configured can be played, and what makes no sense is refused in one line before anything is written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agents.dumb import Dumb
+from quarto.errors import RequestError
+from runners.config import Request, agent_named, load_agent, load_rules, names
+from runners.experiment import engine_of
+from tests.naive import PRESETS
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import assert_same_rows, play, request, rows
+
+ROOT = Path(__file__).parent.parent.parent
+CONF = ROOT / "conf"
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+# What the project configures.
+
+
+@pytest.mark.parametrize("group", ["agent", "rules", "experiment"])
+def test_every_yaml_is_an_option_of_its_group(group: str) -> None:
+    assert sorted(names(group)) == options(group) != []
+
+
+@pytest.mark.parametrize("name", options("agent"))
+def test_every_agent_can_be_made(name: str) -> None:
+    spec = load_agent(name)
+    assert spec.label == name
+    assert f"{type(spec.build()).__module__}.{type(spec.build()).__qualname__}" == spec.target
+
+
+@pytest.mark.parametrize("name", options("rules"))
+def test_every_rule_set_is_what_its_name_says(name: str) -> None:
+    assert load_rules(name) == PRESETS[name]
+
+
+@pytest.mark.parametrize("name", options("experiment"))
+def test_every_experiment_is_a_versioned_recipe_whose_commands_work(name: str, qarena: Qarena) -> None:
+    header = [line for line in (CONF / f"experiment/{name}.yaml").read_text().splitlines() if line.startswith("#")]
+    assert any(re.match(r"# Version \d+\. ", line) for line in header)
+    commands = [shlex.split(line.removeprefix("#")) for line in header if line.startswith("#   qarena ")]
+    assert commands
+    for program, *arguments in commands:
+        assert program == "qarena"
+        assert f"experiment={name}" in arguments
+        assert qarena(*arguments, "games=2").code == 0
+
+
+def test_values_of_the_command_line_reach_the_request() -> None:
+    asked = request(
+        "agent@a=semi_random",
+        "agent@b=rule_based",
+        "b.faithful=true",
+        "rules=square",
+        "games=1_001",
+        "seed=9",
+        "opening_plies=3",
+        "threads=5",
+        "archive.root=some/where",
+        "archive.shard_games=10",
+        "archive.shard_seconds=2.5",
+        "archive.other_code=new",
+        "progress=false",
+    )
+    assert asked.spec.rules == PRESETS["square"]
+    assert [agent.label for agent in asked.spec.agents] == ["semi_random", "rule_based(faithful=true)"]
+    assert asked.spec.agents[1].params == {"faithful": True}
+    assert (asked.spec.pairings, asked.spec.seed, asked.spec.opening_plies) == (((0, 1),), 9, 3)
+    assert asked == Request(
+        spec=asked.spec,
+        games=1002,
+        threads=5,
+        root=Path("some/where"),
+        shard_games=10,
+        shard_seconds=2.5,
+        other_code="new",
+        progress=False,
+        notes=("games=1001 is odd; games come in pairs with the seats swapped, so 1002 it is",),
+    )
+
+
+def test_threads_are_the_cores_that_may_be_used_unless_said() -> None:
+    assert request().threads == len(os.sched_getaffinity(0))
+
+
+# How agents are named.
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "params"),
+    [
+        ("random", "random", {}),
+        (" rule_based ", "rule_based", {"faithful": False}),
+        ("rule_based()", "rule_based", {"faithful": False}),
+        ("rule_based(faithful=true)", "rule_based(faithful=true)", {"faithful": True}),
+        ("rule_based( faithful = false )", "rule_based", {"faithful": False}),
+    ],
+)
+def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[str, object]) -> None:
+    spec = agent_named(text)
+    assert (spec.label, spec.params) == (label, params)
+    assert agent_named(spec.label) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "neither a name nor name(parameter=value,…)"),
+        ("rule_based(", "neither a name nor name(parameter=value,…)"),
+        ("rule_based(faithful=true) twice", "neither a name nor name(parameter=value,…)"),
+        ("rulebased", "agent 'rulebased' does not exist; did you mean 'rule_based'?"),
+        ("rule_based(faithfull=true)", "no parameter 'faithfull'; did you mean 'faithful'?"),
+        ("rule_based(_target_=agents.dumb.Dumb)", "no parameter '_target_'"),
+        ("rule_based(faithful)", "'faithful' is not parameter=value"),
+        ("rule_based(faithful=[1)", "cannot be read"),
+    ],
+)
+def test_a_label_that_names_no_agent_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        agent_named(text)
+    assert expected in str(refused.value)
+
+
+def test_a_tournament_takes_names_labels_and_mappings() -> None:
+    spec = request(
+        "agents=[random,'rule_based(faithful=true)',{agent:rule_based},{agent:rule_based,faithful:true,name:other},"
+        "{agent:dumb,name:'the first (1)'}]",
+        "schedule=gauntlet",
+    ).spec
+    labels = ["random", "rule_based(faithful=true)", "rule_based", "other", "the first (1)"]
+    assert [agent.label for agent in spec.agents] == labels
+    assert [agent.params.get("faithful") for agent in spec.agents] == [None, True, False, True, None]
+    assert isinstance(spec.agents[4].build(), Dumb)
+    assert spec.labels == tuple(("random", label) for label in labels[1:])
+
+
+def test_a_match_takes_parameters_and_names_for_each_seat() -> None:
+    spec = request("agent@a=rule_based", "a.faithful=true", "agent@b=rule_based", "b.name=plain").spec
+    assert spec.labels == (("rule_based(faithful=true)", "plain"),)
+
+
+# What is refused, by Hydra or its grammar and schema, and by what only the project knows.
+
+REFUSED_BY_HYDRA = {
+    "games=ten": "games=ten: 'ten' is not a whole number",
+    "games=2.5": "games=2.5: '2.5' is not a whole number",
+    "games=true": "games=true: 'true' is not a whole number",
+    "games=": "games=: '' is not a whole number",
+    "games=1,2": "To sweep over it, add --multirun",
+    "games=[1": "'games=[1' cannot be read",
+    "games": "'games' cannot be read: it is not key=value",
+    "seed=null": "seed=null: it must have a value",
+    "progress=maybe": "progress=maybe: 'maybe' is not true or false",
+    "gamse=4": "key 'gamse' does not exist; did you mean 'games'?",
+    "archive.rot=x": "key 'archive.rot' does not exist; did you mean 'archive.root'?",
+    "rules=clasic": "rules 'clasic' does not exist; did you mean 'classic'?",
+    "rules=null": "Config group override must be a string",
+    "agent@a=rulebased": "agent 'rulebased' does not exist; did you mean 'rule_based'?",
+    "agent@c=random": "key 'agent@c' does not exist; did you mean 'agent@",
+    "a.faithfull=true": "key 'a.faithfull' does not exist; did you mean 'a.faithful'?",
+    "agents=random": "agents=random: 'random' is not a list",
+    "agents=[random,rule_based(faithful=true)]": "write rule_based(…) in quotes of its own",
+    "experiment=round_robbin": "experiment 'round_robbin' does not exist; did you mean 'round_robin'?",
+    "hydra/launcher=jobib": "hydra/launcher 'jobib' does not exist; did you mean 'joblib'?",
+    "--config-dir nowhere": "nowhere' not found",
+    "--resolve": "The --resolve flag can only be used in conjunction",
+}
+REFUSED = {
+    "games=0": "games=0 is out of range: it must be at least 1",
+    "games=-4": "games=-4 is out of range: it must be at least 1",
+    "games=9999999999999": "games=9999999999999 is out of range: it must be at most 4294967296",
+    "~games": "~games takes away what every run needs",
+    "seed=-1": "seed=-1 is out of range: it must be at least 0",
+    "seed=9223372036854775808": "is out of range: it must be at most 9223372036854775807",
+    "opening_plies=16": "opening_plies=16 is out of range: it must be at most 15",
+    "threads=0": "threads=0 is out of range: it must be at least 1",
+    "archive.shard_games=1": "archive.shard_games=1 is out of range: it must be at least 2",
+    "archive.shard_seconds=nan": "archive.shard_seconds=nan is out of range",
+    "archive.other_code=x": "archive.other_code=x does not exist; valid: extend, new, refuse",
+    "schedule=gauntlett": "schedule=gauntlett does not exist; did you mean 'gauntlet'?",
+    "+gamse=4": "key 'gamse' does not exist; did you mean 'games'?",
+    "+archive.rot=x": "key 'archive.rot' does not exist; did you mean 'root'?",
+    "rules.name=null": "rules.name=None is not a text",
+    "rules.rows_and_columns=yess": "rules.rows_and_columns='yess' is not true or false",
+    "rules.squares=round": "rules 'classic': squares='round' is not one of none, plain, wrapped",
+    "+rules.wrapped=true": "rules have no key 'wrapped'",
+    "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
+    "a=random": "a=random is not an agent: choose one with agent@a=NAME",
+    "+a.depth=3": "has no parameter 'depth'; valid: faithful",
+    "a.faithful=[1]": "agent 'rule_based(faithful=[1])' cannot be set up for rules 'classic': TypeError",
+    "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
+    "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
+    "a._target_=null": "agent 'rule_based': its yaml names no class",
+    "agents=[random]": "agents has 1 player(s): a tournament needs two or more",
+    "agents=[random,random]": "agents has 'random' 2 times: give one another label",
+    "agents=[random,3]": "agents: 3 is neither a name",
+    "agents=[random,dump]": "agent 'dump' does not exist; did you mean 'dumb'?",
+    "agents=[random,{agent:rule_based,faithfull:true}]": "no parameter 'faithfull'; did you mean 'faithful'?",
+    "agents=[random,dumb] agent@a=dumb": "agent@a=dumb has no effect",
+    "agents=[random,dumb] a.name=me": "a.name=me has no effect",
+}
+REFUSED_BY_THE_ARCHIVE = {
+    "archive.root=file": "archive file is a file: name a folder",
+    "archive.root=folder": "folder is not an archive (it has no archive.json) but has other files in it",
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), REFUSED.items(), ids=REFUSED.keys())
+def test_a_request_that_makes_no_sense_is_refused(arguments: str, expected: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        engine_of(request(*arguments.split(" ")).spec)
+    assert expected in str(refused.value)
+
+
+BY_COMMAND = (
+    REFUSED_BY_HYDRA
+    | REFUSED_BY_THE_ARCHIVE
+    | {each: REFUSED[each] for each in ("games=0", "~games", "rules=own_piece", "a.faithful=[1]")}
+)
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BY_COMMAND.items(), ids=BY_COMMAND.keys())
+def test_a_refusal_is_one_line_and_nothing_is_written(
+    arguments: str, expected: str, qarena: Qarena, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/letter").touch()
+    (tmp_path / "file").touch()
+    before = set(tmp_path.rglob("*"))
+    found = qarena("run", *arguments.split(" "))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert expected in found.err
+    assert found.err.count("\n") == 1
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_a_flag_that_does_not_exist_is_refused(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", "--confg", "job")
+    assert found.code == 2
+    assert "unrecognized arguments: --confg" in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+# A user's own agents.
+
+PLAYERS = """
+import numpy as np
+
+def first_of(mask):
+    return (mask & -mask).bit_length() - 1
+
+class ByGame:
+    def __init__(self, luck=0):
+        self.luck = luck
+
+    def choose(self, position, rng):
+        return first_of(~position.occupied & 0xFFFF), first_of(position.available)
+
+class ByBatch:
+    def play(self, batch, rng):
+        bits = np.arange(16)
+        empty = (~batch.occupied[:, None] >> bits & 1).argmax(axis=1)
+        unused = batch.available[:, None] >> bits & 1
+        return empty, np.where(unused.any(axis=1), unused.argmax(axis=1), -1)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A user's folder: two players in Python with their yamls, some of them wrong, and an experiment."""
+    files = {
+        "own_players.py": PLAYERS,
+        "settings/agent/by_game.yaml": "_target_: own_players.ByGame\nluck: 3\n",
+        "settings/agent/by_batch.yaml": "_target_: own_players.ByBatch\n",
+        "settings/agent/no_class.yaml": "luck: 3\n",
+        "settings/agent/no_yaml.yaml": "luck: [3\n_target_: }\n",
+        "settings/agent/no_seam.yaml": "_target_: pathlib.Path\n",
+        "settings/experiment/mine.yaml": "# @package _global_\nagents: [by_game, random, by_batch]\ngames: 20\nseed: 3\n",
+        "settings/experiment/loop.yaml": "# @package _global_\ngames: ${seed}\nseed: ${games}\n",
+        "settings/experiment/other.yaml": "# @package _global_\ngamse: 20\n",
+    }
+    for name, text in files.items():
+        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own" / name).write_text(text)
+    return tmp_path / "own"
+
+
+def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(own: Path, tmp_path: Path) -> None:
+    qarena = Path(sys.executable).with_name("qarena")
+    command = [
+        qarena,
+        "run",
+        "experiment=mine",
+        "--config-dir",
+        own / "settings",
+        f"archive.root={tmp_path / 'own games'}",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(own)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "by_game" in done.stdout
+    play(tmp_path / "games", "agents=[dumb,random,{agent:dumb,name:twin}]", "games=20", "seed=3")
+
+    found, twins = rows(tmp_path / "own games"), rows(tmp_path / "games")
+    labels = {"dumb": "by_game", "twin": "by_batch", "random": "random"}
+    renamed = twins["games"].with_columns(pl.col("agent_0", "agent_1").replace_strict(labels))
+    ids = pl.lit(found["games"]["run_id"][0]).alias("run_id")
+    assert_same_rows(found, {"games": renamed.with_columns(ids), "plies": twins["plies"].with_columns(ids)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("agent@a=by_gam", "agent 'by_gam' does not exist; did you mean 'by_game'?"),
+        ("agent@a=by_game a.look=3", "key 'a.look' does not exist; did you mean 'a.luck'?"),
+        ("agents=[dumb,{agent:by_game,look:3}]", "no parameter 'look'; did you mean 'luck'?"),
+        ("agent@a=by_game", "cannot be imported (No module named 'own_players'); it names a class"),
+        ("agent@a=no_class", "agent 'no_class': its yaml names no class under _target_"),
+        ("agent@a=no_yaml", "no_yaml.yaml"),
+        ("agent@a=no_seam", "agent 'no_seam' (pathlib.PosixPath) has neither a kernel, nor play"),
+        ("experiment=mien", "experiment 'mien' does not exist; did you mean 'mine'?"),
+        ("experiment=loop", "Recursive interpolation"),
+        ("experiment=other", "gamse"),
+    ],
+)
+def test_what_is_wrong_in_a_users_own_folder_is_one_line(
+    arguments: str, expected: str, qarena: Qarena, own: Path
+) -> None:
+    found = qarena("run", "--config-dir", str(own / "settings"), *arguments.split(" "))
+    assert found.code == 2
+    assert expected in found.err
+    assert found.err.count("\n") == 1
+    assert [path.name for path in own.parent.iterdir()] == ["own"]

@@ -1,0 +1,176 @@
+"""A run's id names everything that affects its games; its code is everything that decides them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.rule_based import RuleBased
+from quarto.errors import RequestError
+from quarto.rules import CLASSIC, Rules
+from runners.spec import AgentSpec, RunSpec, code_of, label_of, version
+from tests.runners.experiments import request
+
+RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False})
+RANDOM = AgentSpec("random", "agents.random.Random", {})
+SPEC = RunSpec(CLASSIC, (RULE_BASED, RANDOM), ((0, 1),), seed=7, opening_plies=2)
+
+# The same by hand: runs in archives carry this id, so what it is made of must never change by accident.
+SPELT_OUT = (
+    '{"agents":[{"label":"rule_based","params":{"faithful":false},"target":"agents.rule_based.RuleBased"},'
+    '{"label":"random","params":{},"target":"agents.random.Random"}],"opening_plies":2,"pairings":[[0,1]],'
+    '"rules":{"chooser":"opponent","diagonals":"main","name":"classic","rows_and_columns":true,"squares":"none"},'
+    '"seed":7}'
+)
+
+
+def test_a_run_id_is_the_hash_of_its_spelt_out_spec() -> None:
+    assert SPEC.run_id == hashlib.sha256(SPELT_OUT.encode()).hexdigest()[:12] == "129a7e067a81"
+
+
+OTHERS = {
+    "rules' name": replace(SPEC, rules=replace(CLASSIC, name="other")),
+    "rows and columns": replace(SPEC, rules=replace(CLASSIC, rows_and_columns=False)),
+    "diagonals": replace(SPEC, rules=replace(CLASSIC, diagonals="broken")),
+    "squares": replace(SPEC, rules=replace(CLASSIC, squares="plain")),
+    "chooser": replace(SPEC, rules=replace(CLASSIC, chooser="mover")),
+    "label": replace(SPEC, agents=(replace(RULE_BASED, label="mine"), RANDOM)),
+    "target": replace(SPEC, agents=(replace(RULE_BASED, target="agents.dumb.Dumb"), RANDOM)),
+    "parameter": replace(SPEC, agents=(replace(RULE_BASED, params={"faithful": True}), RANDOM)),
+    "one more agent": replace(SPEC, agents=(RULE_BASED, RANDOM, RANDOM)),
+    "seats": replace(SPEC, pairings=((1, 0),)),
+    "one more pairing": replace(SPEC, pairings=((0, 1), (0, 0))),
+    "seed": replace(SPEC, seed=8),
+    "opening": replace(SPEC, opening_plies=3),
+    "salt": replace(SPEC, salt="0123456789abcdef"),
+}
+
+
+def test_whatever_affects_games_changes_the_run_id() -> None:
+    assert len({spec.run_id for spec in [SPEC, *OTHERS.values()]}) == 1 + len(OTHERS)
+
+
+def test_every_field_of_a_spec_is_varied_above() -> None:
+    for spec in (SPEC, CLASSIC, RULE_BASED):
+        kind = type(spec)
+        others = [
+            other if kind is RunSpec else other.rules if kind is Rules else other.agents[0] for other in OTHERS.values()
+        ]
+        for field in kind.__dataclass_fields__:
+            assert any(getattr(other, field) != getattr(spec, field) for other in others), f"{kind.__name__}.{field}"
+
+
+def test_what_does_not_affect_games_leaves_the_run_id_alone() -> None:
+    asked = ("agent@a=rule_based", "agent@b=random", "seed=7", "opening_plies=2")
+    others = ("games=2", "threads=1", "archive.root=x", "archive.shard_games=4", "archive.shard_seconds=1")
+    found = {request(*asked, other).spec.run_id for other in (*others, "progress=false", "archive.other_code=extend")}
+    assert found == {SPEC.run_id}
+
+
+@pytest.mark.parametrize(
+    ("params", "defaults", "expected"),
+    [
+        ({}, {}, "ga_minimax"),
+        ({"depth": 2, "eager": False}, {"depth": 2, "eager": False}, "ga_minimax"),
+        ({"depth": 3, "eager": False}, {"depth": 2, "eager": False}, "ga_minimax(depth=3)"),
+        ({"eager": True, "depth": 3}, {"depth": 2, "eager": False}, "ga_minimax(depth=3,eager=true)"),
+        ({"depth": None}, {"depth": 2}, "ga_minimax(depth=null)"),
+        ({"depth": None}, {}, "ga_minimax(depth=null)"),
+        ({"weights": [1, 0.5]}, {"weights": [1, 1]}, "ga_minimax(weights=[1,0.5])"),
+        ({"table": "a.parquet"}, {"table": ""}, "ga_minimax(table=a.parquet)"),
+    ],
+)
+def test_a_label_names_what_differs_from_the_yaml(
+    params: Mapping[str, Any], defaults: Mapping[str, Any], expected: str
+) -> None:
+    assert label_of("ga_minimax", params, defaults) == expected
+
+
+def test_labels_follow_the_pairings() -> None:
+    assert replace(SPEC, pairings=((1, 0), (0, 0))).labels == (("random", "rule_based"), ("rule_based", "rule_based"))
+
+
+def test_an_agent_is_built_with_its_parameters() -> None:
+    built = AgentSpec("mine", "agents.rule_based.RuleBased", {"faithful": True}).build()
+    assert isinstance(built, RuleBased)
+    assert built.faithful
+
+
+PLAYER = """
+class Player:
+    def __init__(self, depth, **others):
+        if depth < 0:
+            raise FileNotFoundError(2, "no table")
+        self.depth, self.others = depth, others
+    def choose(self, position, rng):
+        return 0, 0
+instance = Player(1)
+"""
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a user's own modules."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "outside_player.py").write_text(PLAYER)
+    (folder / "outside_broken.py").write_text("import outside_nowhere")
+    (folder / "outside_garbled.py").write_text("class Player:\n    def")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "outside_player", raising=False)
+    return folder
+
+
+def test_a_constructor_may_take_anything(outside: Path) -> None:
+    built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}).build()
+    assert (built.depth, built.others) == (2, {"width": 3})
+
+
+@pytest.mark.parametrize(
+    ("target", "params", "expected"),
+    [
+        ("agents.rule_based.RuleBased", {"faithfull": True}, "no parameter 'faithfull'; did you mean 'faithful'?"),
+        ("agents.rule_based.RuleBase", {}, "'agents.rule_based.RuleBase' cannot be imported"),
+        ("agents.rulebased.RuleBased", {}, "No module named 'agents.rulebased'"),
+        ("RuleBased", {}, "'RuleBased' cannot be imported"),
+        ("agents.rule_based.rule_based_turn", {}, "is not a class"),
+        ("outside_player.instance", {}, "is not a class"),
+        ("outside_player.Player", {}, "missing 1 required positional argument: 'depth'"),
+        ("outside_player.Player", {"depth": "x"}, "'<' not supported"),
+        ("outside_player.Player", {"depth": -1}, "no table"),
+        ("outside_broken.Player", {}, "No module named 'outside_nowhere'"),
+        ("outside_garbled.Player", {}, "cannot be imported (invalid syntax"),
+    ],
+)
+def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
+    target: str, params: Mapping[str, Any], expected: str, outside: Path
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        AgentSpec("mine", target, params).build()
+    message = str(refused.value)
+    assert expected in message
+    assert message.startswith("agent 'mine'")
+    assert "\n" not in message
+
+
+def test_the_code_of_a_run_is_the_projects_and_that_of_modules_outside(outside: Path) -> None:
+    mine = replace(SPEC, agents=(AgentSpec("mine", "outside_player.Player", {"depth": 1}), RANDOM))
+    own, before = code_of(SPEC), code_of(mine)
+    assert own["fingerprint"] != before["fingerprint"]
+    assert before == code_of(mine)
+    (outside / "outside_player.py").write_text(PLAYER + "# edited\n")
+    assert code_of(mine)["fingerprint"] != before["fingerprint"]
+    assert code_of(SPEC) == own
+    assert set(own) == {"version", "fingerprint", "python", "numba", "numpy"}
+
+
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
+    assert version() == project["project"]["version"]
