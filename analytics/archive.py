@@ -21,7 +21,7 @@ import polars as pl
 
 from analytics.durable import TEMPORARY, create, explained, replace, sync_folder, temporary_beside
 from analytics.ranges import Range, merged, overlaps
-from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, to_json
+from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined, to_json
 from analytics.schema import SCHEMA_VERSION, TABLES
 from analytics.tables import in_order, tables, write_table
 from analytics.tally import Tally, tally_of
@@ -198,6 +198,7 @@ class Archive:
         slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block.games)) for block in blocks)
         if any(a.pairing == b.pairing and a.end_pair > b.first_pair for a, b in pairwise(slices)):
             raise ValueError("two blocks of a shard hold the same pair")
+        slices = joined(slices)
         ledger = self._ledgers.setdefault(run_id, _Ledger(self.folder("commits", run_id)))
         with ledger.lock:
             ledger.refresh()

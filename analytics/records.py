@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -142,6 +142,18 @@ class Slice:
     @property
     def end_pair(self) -> int:
         return self.first_pair + self.pairs
+
+
+def joined(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+    """Slices in order, those that touch made one: a shard of many small blocks needs few."""
+    found: list[Slice] = []
+    for part in slices:
+        last = found[-1] if found else None
+        if last and last.pairing == part.pairing and last.end_pair == part.first_pair:
+            found[-1] = Slice(part.pairing, last.first_pair, last.pairs + part.pairs, last.tally + part.tally)
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

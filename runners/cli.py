@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -178,7 +179,7 @@ def archive_gc(
     from analytics import leftovers
     from analytics.archive import Archive
 
-    least_age = 0.0 if everything else leftovers.GRACE_SECONDS
+    least_age = -math.inf if everything else leftovers.GRACE_SECONDS  # clocks differ: a file may be from the future
     found = leftovers.leftovers(Archive.open(archive))
     removed = leftovers.remove(found, least_age) if remove else []
     for leftover in found:

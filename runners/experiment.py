@@ -72,12 +72,11 @@ def interruptible() -> Iterator[threading.Event]:
 class ShardWriter:
     """Gathers blocks into shards and commits each while the next one is being played: at most two are in memory."""
 
-    def __init__(self, archive: Archive, run_id: str, spec: RunSpec, shard_games: int, shard_seconds: float) -> None:
+    def __init__(self, archive: Archive, run_id: str, request: Request) -> None:
+        self.committed = 0  # games
         self._archive = archive
         self._run_id = run_id
-        self._pairings = spec.labels
-        self._shard_games = shard_games
-        self._shard_seconds = shard_seconds
+        self._request = request
         self._blocks: list[Block] = []
         self._games = 0
         self._since = time.monotonic()
@@ -97,8 +96,9 @@ class ShardWriter:
     def add(self, block: Block) -> None:
         """Take a block; commits a shard when there are enough games, or enough time has passed."""
         self._blocks.append(block)
-        self._games += len(block.games.plies)
-        if self._games >= self._shard_games or time.monotonic() - self._since >= self._shard_seconds:
+        self._games += 2 * block.pairs
+        waited = time.monotonic() - self._since
+        if self._games >= self._request.shard_games or waited >= self._request.shard_seconds:
             self._submit()
 
     def flush(self) -> None:
@@ -110,12 +110,14 @@ class ShardWriter:
     def _submit(self) -> None:
         self._settle()
         blocks, self._blocks, self._games, self._since = self._blocks, [], 0, time.monotonic()
-        self._writing = self._pool.submit(self._archive.commit, self._run_id, blocks, self._pairings)
+        self._writing = self._pool.submit(self._archive.commit, self._run_id, blocks, self._request.spec.labels)
 
     def _settle(self) -> None:
         if self._writing is not None:
             writing, self._writing = self._writing, None
-            writing.result()
+            commit = writing.result()
+            if commit is not None:
+                self.committed += 2 * sum(part.pairs for part in commit.slices)
 
 
 def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
@@ -127,12 +129,13 @@ def execute(request: Request, command: str, stop: threading.Event, progress: Pro
     archive = Archive.open(request.root, create=True)
     request, record = _record(archive, request, command)
     started = time.perf_counter()
-    played, interrupted = _play(engine, archive, request, record, stop, progress)
+    committed = _play(engine, archive, request, record, stop, progress)
     seconds = time.perf_counter() - started
+    interrupted = games_in(left_to_play(archive, request, record.run_id)) > 0
     status = "interrupted" if interrupted else "complete"
-    if played or record.status != status:
+    if committed or record.status != status:
         archive.save_run(replace(record, status=status, seconds=record.seconds + seconds))
-    return Outcome(record.run_id, results(archive, record.run_id), played, seconds, interrupted, request.root)
+    return Outcome(record.run_id, results(archive, record.run_id), committed, seconds, interrupted, request.root)
 
 
 def engine_of(spec: RunSpec) -> Engine:
@@ -191,27 +194,31 @@ def _play(
     record: RunRecord,
     stop: threading.Event,
     progress: Progress | None,
-) -> tuple[int, bool]:
-    """Play and commit what is missing; returns the number of games and whether ``stop`` cut it short."""
+) -> int:
+    """Play and commit until nothing is missing or ``stop`` is set; returns the number of games committed here."""
     left = left_to_play(archive, request, record.run_id)
-    total, played, pace = games_in(left), 0, Pace()
-    if total == 0:
-        return 0, False
+    if not games_in(left):
+        return 0
     archive.save_run(replace(record, status="running"))
     if progress:
-        progress.start(total)
+        progress.start(games_in(left))
+    committed, pace = 0, Pace()
+    # More than once only if another process was faster with some games: our shards that hold any of those are dropped.
+    while games_in(left) and not stop.is_set():
+        with ShardWriter(archive, record.run_id, request) as writer:
+            for block, seconds in engine.play(_until(stop, orders(left, pace)), request.threads):
+                pace.took(block.pairing, block.pairs, seconds)
+                writer.add(block)
+                if progress:
+                    progress.advance(2 * block.pairs)
+        committed += writer.committed
+        left = left_to_play(archive, request, record.run_id)
+    return committed
 
-    def until_stopped() -> Iterator[Order]:
-        for order in orders(left, pace):
-            if stop.is_set():
-                return
-            yield order
 
-    with ShardWriter(archive, record.run_id, request.spec, request.shard_games, request.shard_seconds) as writer:
-        for block, seconds in engine.play(until_stopped(), request.threads):
-            pace.took(block.pairing, block.pairs, seconds)
-            writer.add(block)
-            played += 2 * block.pairs
-            if progress:
-                progress.advance(2 * block.pairs)
-    return played, played < total
+def _until(stop: threading.Event, source: Iterator[Order]) -> Iterator[Order]:
+    """``source`` as long as nobody has asked to stop."""
+    for order in source:
+        if stop.is_set():
+            return
+        yield order

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from analytics.archive import Archive
+from analytics.verify import verify
 from quarto.rules import Rules
 from runners.config import Request, load_agent, load_rules, names
 from runners.experiment import execute
@@ -15,7 +17,7 @@ from runners.spec import AgentSpec, RunSpec
 
 
 def warm() -> Iterator[tuple[str, float]]:
-    """Play every agent, from an opening, into an archive that is thrown away; yields what each took."""
+    """Play every agent, from an opening, into an archive that is verified and thrown away; yields what each took."""
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         for number, name in enumerate(names("agent")):
             started = time.perf_counter()
@@ -23,6 +25,9 @@ def warm() -> Iterator[tuple[str, float]]:
             rules = _rules_it_plays(agent)
             play(RunSpec(rules, (agent, agent), ((0, 1),), number, 2), Path(folder))
             yield name, time.perf_counter() - started
+        started = time.perf_counter()
+        verify(Archive.open(Path(folder)))
+        yield "verify", time.perf_counter() - started
 
 
 def play(spec: RunSpec, root: Path, games: int = 64, threads: int = 1) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ Qarena = Callable[..., Result]
 
 
 @pytest.fixture
-def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Qarena]:
+def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Qarena:
     """Runs ``qarena …`` in an empty folder, as often as a test likes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
@@ -44,4 +44,4 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         root.setLevel(before[0])
         return Result(int(left.value.code or 0), *capsys.readouterr())
 
-    yield run
+    return run

@@ -1,4 +1,4 @@
-"""What the tests of experiments share: requests as the command line makes them, players in Python, the rows at the end."""
+"""What tests of experiments share: requests as the command line makes them, players in Python, the rows at the end."""
 
 from __future__ import annotations
 

@@ -1,0 +1,350 @@
+"""The rows of an experiment depend on what was asked for, never on how it was carried out."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.records import Commit
+from analytics.verify import verify
+from quarto.batch import Block
+from quarto.errors import FailureError, RequestError
+from runners import experiment
+from runners.experiment import ShardWriter, execute, interruptible
+from runners.schedule import Pace
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import assert_same_rows, play, request, rows
+
+PLAYERS = "tests.runners.experiments"
+
+# Jitted players and ones in Python, so that both ways through the engine are taken, from imposed openings.
+TOURNAMENT = (
+    f"agents=[random,semi_random,{{agent:random,_target_:{PLAYERS}.Dice,name:dice}},"
+    f"{{agent:dumb,_target_:{PLAYERS}.Batched,name:batched}}]",
+    "games=120",
+    "opening_plies=3",
+    "seed=5",
+)
+RESULT = dict[str, pl.DataFrame]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
+    """The rows of the tournament, played on one thread into one shard."""
+    root = tmp_path_factory.mktemp("expected")
+    outcome = play(root, *TOURNAMENT, "threads=1")
+    assert (outcome.played, outcome.interrupted) == (720, False)
+    assert len(Archive.open(root).commits(outcome.run_id)) == 1
+    found = rows(root)
+    assert len(found["games"]) == 720
+    return found
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("threads=2",),
+        ("threads=5", "archive.shard_games=2"),
+        ("threads=1", "archive.shard_games=50"),
+        ("threads=2", "archive.shard_games=333"),
+        ("threads=2", "archive.shard_seconds=0"),
+    ],
+    ids=" ".join,
+)
+def test_rows_depend_on_neither_threads_nor_shards(how: Sequence[str], tmp_path: Path, expected: RESULT) -> None:
+    outcome = play(tmp_path, *TOURNAMENT, *how)
+    assert len(Archive.open(tmp_path).commits(outcome.run_id)) > ("threads=2" not in how)
+    assert_same_rows(rows(tmp_path), expected)
+    assert verify(Archive.open(tmp_path)).problems == []
+
+
+@pytest.mark.parametrize("most", [1, 7, 1000])
+def test_rows_do_not_depend_on_blocks(
+    most: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "Pace", partial(Pace, most))
+    monkeypatch.setattr(Pace, "FIRST", 1000)
+    play(tmp_path, *TOURNAMENT, "threads=2", "archive.shard_games=100")
+    assert_same_rows(rows(tmp_path), expected)
+
+
+def test_asking_for_more_extends_a_run(tmp_path: Path, expected: RESULT) -> None:
+    first = play(tmp_path, *TOURNAMENT, "games=40")
+    second = play(tmp_path, *TOURNAMENT, "games=90")
+    last = play(tmp_path, *TOURNAMENT)
+    assert [outcome.played for outcome in (first, second, last)] == [240, 300, 180]
+    assert {outcome.run_id for outcome in (first, second, last)} == set(expected["games"]["run_id"])
+    assert_same_rows(rows(tmp_path), expected)
+
+
+def test_asking_for_what_is_there_plays_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    play(tmp_path, "games=20")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    again = play(tmp_path, "games=20")
+    fewer = play(tmp_path, "games=10", "threads=1")
+    assert (again.played, fewer.played) == (0, 0)
+    assert [result.games for result in fewer.results] == [20]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_an_odd_number_of_games_is_rounded_up_to_whole_pairs(tmp_path: Path) -> None:
+    assert play(tmp_path, "games=7").played == 8
+    assert play(tmp_path, "games=8").played == 0
+
+
+def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(tmp_path: Path) -> None:
+    play(tmp_path, *TOURNAMENT)
+    with open_archive(tmp_path) as archive:
+        openings = archive.sql("""
+            SELECT pair_id & 2147483647 AS pair, count(DISTINCT game_id) AS games, count(DISTINCT opening) AS openings,
+                   any_value(opening) AS opening
+            FROM (SELECT game_id, pair_id, string_agg(piece || '@' || cell, ' ' ORDER BY ply) AS opening
+                  FROM plies JOIN games USING (run_id, game_id) WHERE ply < games.opening GROUP BY ALL)
+            GROUP BY ALL ORDER BY pair""")
+        assert openings["pair"].to_list() == list(range(60))
+        assert set(openings["games"]) == {2 * 6}
+        assert set(openings["openings"]) == {1}
+        assert openings["opening"].n_unique() == 60
+        seats = archive.sql("""
+            SELECT pairing, game_id % 2 AS game, agent_0, agent_1, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL
+            """)
+    labels = ["random", "semi_random", "dice", "batched"]
+    pairings = [(first, second) for i, first in enumerate(labels) for second in labels[i + 1 :]]
+    assert seats.rows() == [
+        (number, game, *(pairing if game == 0 else pairing[::-1]), 60)
+        for number, pairing in enumerate(pairings)
+        for game in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("what", ["raise", "cheat"])
+def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(what: str, qarena: Qarena, tmp_path: Path) -> None:
+    agents = f"agents=[{{agent:dumb,_target_:{PLAYERS}.Misbehaving,what:{what},name:bad}},random,dumb]"
+    # What is refused first: a parameter that the yaml does not have.
+    assert "no parameter 'what'" in qarena("run", agents).err
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/bad.yaml").write_text(f"_target_: {PLAYERS}.Misbehaving\nwhat: {what}\nplies: 2\n")
+    found = qarena("run", "--config-dir", "own", "agents=[bad,random,dumb]", "games=30", "archive.root=games")
+    assert found.code == 0
+    ending = {"raise": "forfeit_error", "cheat": "forfeit_illegal"}[what]
+    with open_archive(tmp_path / "games") as archive:
+        endings = archive.sql("""
+            SELECT ending, plies, [agent_0, agent_1][winner + 1] AS winner, [agent_0, agent_1][2 - winner] AS loser,
+                   count(*) AS games
+            FROM games WHERE pairing < 2 GROUP BY ALL""")
+        others = archive.sql("SELECT count(*) FROM games WHERE ending NOT LIKE 'forfeit%' AND pairing = 2").item()
+        rows_of_plies = archive.sql("SELECT count(*) FROM plies WHERE pairing < 2").item()
+    assert set(endings["ending"]) == {ending}
+    assert set(endings["loser"]) == {"bad"}
+    assert Counter(dict(endings.group_by("winner").agg(pl.sum("games")).rows())) == {"random": 30, "dumb": 30}
+    # Seat 1 gives nothing legal after ply 2, or finds two pieces on the board already: its last legal plies are kept.
+    assert set(endings["plies"]) == {2, 3} if what == "raise" else set(endings["plies"]) <= {2, 3}
+    assert others == 30
+    assert rows_of_plies == int((endings["plies"] * endings["games"]).sum())
+    assert "forfeits" in found.out
+    assert "30 : 0" in found.out
+    (log,) = (tmp_path / "outputs").glob("*/*/qarena.log") if what == "raise" else [None]
+    if log is not None:
+        text = log.read_text()
+        assert "Traceback" in text
+        assert "lost my nerve" in text
+        assert 1 <= text.count("Traceback") <= 10
+        assert "further tracebacks are not logged" in text
+        assert "Traceback" not in found.err
+        assert "agent 'bad' raised and forfeits its game: RuntimeError('lost my nerve')" in found.err
+    assert qarena("archive", "verify", "--archive", "games").code == 0
+
+
+# Code that has changed since.
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run of 20 games by this code; from now on the code is another. Its run id."""
+    run_id = play(tmp_path, "games=20").run_id
+    code_of = experiment.code_of
+    monkeypatch.setattr(experiment, "code_of", lambda spec: code_of(spec) | {"fingerprint": "f" * 16, "version": "9.9"})
+    return run_id
+
+
+def counts(root: Path) -> dict[str, int]:
+    """Games by run."""
+    with open_archive(root) as archive:
+        return dict(archive.sql("SELECT run_id, games FROM runs").rows())
+
+
+def test_a_run_begun_by_other_code_is_not_extended_silently(tmp_path: Path, begun: str) -> None:
+    before = rows(tmp_path)
+    with pytest.raises(RequestError, match=rf"run {begun} was begun by other code .*9\.9, f{{16}}.*other_code=extend"):
+        play(tmp_path, "games=22")
+    assert_same_rows(rows(tmp_path), before)
+    record = Archive.open(tmp_path).run(begun)
+    assert record is not None
+    assert (record.games, record.status) == (20, "complete")
+
+
+def test_a_complete_run_of_other_code_may_be_looked_at(tmp_path: Path, begun: str) -> None:
+    outcome = play(tmp_path, "games=20")
+    assert (outcome.run_id, outcome.played, outcome.results[0].games) == (begun, 0, 20)
+
+
+def test_a_run_begun_by_other_code_is_extended_on_demand(tmp_path: Path, begun: str) -> None:
+    assert play(tmp_path, "games=22", "archive.other_code=extend").played == 2
+    assert counts(tmp_path) == {begun: 22}
+
+
+def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begun: str) -> None:
+    anew = play(tmp_path, "games=22", "archive.other_code=new")
+    assert anew.run_id != begun
+    assert anew.played == 22
+    assert counts(tmp_path) == {begun: 20, anew.run_id: 22}
+    assert play(tmp_path, "games=22", "archive.other_code=new").played == 0
+
+
+# What a run says of itself.
+
+
+def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> None:
+    asked = request("games=20", "seed=3", f"archive.root={tmp_path}")
+    execute(asked, "qarena run games=20 seed=3", threading.Event())
+    execute(request("games=30", "seed=3", f"archive.root={tmp_path}"), "qarena run games=30 seed=3", threading.Event())
+    record = Archive.open(tmp_path).run(asked.spec.run_id)
+    assert record is not None
+    assert (record.status, record.games, record.command) == ("complete", 30, "qarena run games=30 seed=3")
+    assert record.seconds > 0
+    assert record.spec == json.loads(json.dumps(asked.spec.as_mapping()))
+    assert record.rules == asked.spec.rules
+
+
+class Counting:
+    """Somebody who watches, and asks to stop after some games."""
+
+    def __init__(self, stop: threading.Event, after: int) -> None:
+        self.stop = stop
+        self.after = after
+        self.total = 0
+        self.played = 0
+
+    def start(self, games: int) -> None:
+        self.total = games
+
+    def advance(self, games: int) -> None:
+        self.played += games
+        if self.played >= self.after:
+            self.stop.set()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
+    threads: int, tmp_path: Path, expected: RESULT
+) -> None:
+    stop = threading.Event()
+    watcher = Counting(stop, after=100)
+    asked = request(*TOURNAMENT, f"threads={threads}", f"archive.root={tmp_path}")
+    outcome = execute(asked, "qarena run", stop, watcher)
+    assert outcome.interrupted
+    assert watcher.total == 720
+    assert 100 <= outcome.played == watcher.played == len(rows(tmp_path)["games"]) < 720
+    record = Archive.open(tmp_path).run(outcome.run_id)
+    assert record is not None
+    assert record.status == "interrupted"
+
+    resumed = play(tmp_path, *TOURNAMENT)
+    assert (resumed.interrupted, resumed.played) == (False, 720 - outcome.played)
+    assert_same_rows(rows(tmp_path), expected)
+
+
+def test_a_disk_that_refuses_ends_the_run_and_keeps_what_was_committed(
+    tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = Archive.commit
+
+    def refuse_the_third(archive: Archive, run_id: str, blocks: Sequence[Block], pairings: Any) -> Commit | None:
+        if len(archive.commits(run_id)) == 2:
+            raise FailureError("the disk is full")
+        return commit(archive, run_id, blocks, pairings)
+
+    with monkeypatch.context() as full, pytest.raises(FailureError, match="the disk is full"):
+        full.setattr(Archive, "commit", refuse_the_third)
+        play(tmp_path, *TOURNAMENT, "archive.shard_games=60")
+    (run_id,) = set(expected["games"]["run_id"])
+    assert len(Archive.open(tmp_path).commits(run_id)) == 2
+    assert verify(Archive.open(tmp_path)).problems == []
+    play(tmp_path, *TOURNAMENT)
+    assert_same_rows(rows(tmp_path), expected)
+
+
+def test_two_who_play_the_same_run_at_once_add_up_to_one(tmp_path: Path, expected: RESULT) -> None:
+    asked = [request(*TOURNAMENT, f"archive.shard_games={size}", f"archive.root={tmp_path}") for size in (30, 50)]
+    Archive.open(tmp_path, create=True)
+    threads = [threading.Thread(target=execute, args=(each, "qarena run", threading.Event())) for each in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert verify(Archive.open(tmp_path)).problems == []
+    play(tmp_path, *TOURNAMENT)  # where the two overlapped in part, neither may have kept all
+    assert_same_rows(rows(tmp_path), expected)
+
+
+def test_a_shard_is_committed_while_the_next_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive.open(tmp_path, create=True)
+    writing, go_on = threading.Event(), threading.Event()
+    committed: list[int] = []
+
+    def slow(_archive: Archive, _run_id: str, blocks: Sequence[Block], _pairings: Any) -> None:
+        writing.set()
+        assert go_on.wait(10)
+        committed.append(sum(block.pairs for block in blocks))
+
+    monkeypatch.setattr(Archive, "commit", slow)
+    asked = request("games=4")
+    engine = experiment.engine_of(asked.spec)
+    blocks = [engine.play_block(order).block for order in experiment.orders({0: [(0, 5)]}, Pace(1))]
+    with ShardWriter(archive, "0" * 12, asked.spec, shard_games=4, shard_seconds=1000) as writer:
+        for block in blocks[:3]:
+            writer.add(block)
+        assert writing.wait(10)
+        assert committed == []
+        go_on.set()
+        for block in blocks[3:]:
+            writer.add(block)
+    assert committed == [2, 2, 1]
+
+
+# Ctrl-C.
+
+
+def test_the_first_interruption_asks_and_the_second_insists() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def work() -> None:
+        with interruptible() as stop:
+            seen.append((stop.is_set(), signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]
