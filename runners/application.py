@@ -35,6 +35,7 @@ from runners.config import ArchiveConfig, Request, RunConfig, agent_settings, re
 from runners.experiment import Outcome, engine_of, execute, interruptible
 from runners.spec import NOT_PARAMETERS
 
+EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # options of Hydra's groups that a package brings, by our extra
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
 COMMAND = "QARENA_COMMAND"  # environment variable: the command as it was typed, for processes that a launcher starts
@@ -200,6 +201,8 @@ def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
     text = " ".join(" ".join(str(each).split()) for each in causes)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
+        if (group, name) in EXTRAS:
+            return f"{group}={name} needs an extra: pip install 'quarto-arena[{EXTRAS[group, name]}]'"
         return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"

@@ -67,18 +67,25 @@ class Contestant:
 
         An exception says nothing about which game of the batch is to blame, so each is then asked for alone.
         """
+        together = self._attempt(player, batch, rng)
+        if together is not None:
+            return together
         size = len(rng.seeds)
+        turns = Turns(np.full(size, ERROR, np.int8), np.full(size, NONE, np.int8))
+        for i in range(size if size > 1 else 0):
+            alone = self._attempt(player, batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]))
+            if alone is not None:
+                turns.cells[i], turns.gifts[i] = alone.cells[0], alone.gifts[0]
+        return turns
+
+    def _attempt(self, player: Player, batch: Batch, rng: Streams) -> Turns | None:
+        """The turns of ``player``; None if it raises, which is logged when there is one game to blame."""
         try:
             return player.play(batch, rng)
         except Exception as error:
-            if size > 1:
-                turns = Turns.empty(size)
-                for i in range(size):
-                    one = self.ask(player, batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]))
-                    turns.cells[i], turns.gifts[i] = one.cells[0], one.gifts[0]
-                return turns
-            self._log(error)
-            return Turns(np.full(1, ERROR, np.int8), np.full(1, NONE, np.int8))
+            if len(rng.seeds) == 1:
+                self._log(error)
+            return None
 
     def _log(self, error: Exception) -> None:
         self._tracebacks += 1

@@ -132,8 +132,10 @@ def execute(request: Request, command: str, stop: threading.Event, progress: Pro
     committed = _play(engine, archive, request, record, stop, progress)
     seconds = time.perf_counter() - started
     interrupted = games_in(left_to_play(archive, request, record.run_id)) > 0
-    status = "interrupted" if interrupted else "complete"
-    if committed or record.status != status:
+    whole = replace(request, games=record.games)  # an earlier request may have been for more
+    status = "interrupted" if games_in(left_to_play(archive, whole, record.run_id)) else "complete"
+    stored = archive.run(record.run_id)
+    if committed or stored is None or stored.status != status:
         archive.save_run(replace(record, status=status, seconds=record.seconds + seconds))
     return Outcome(record.run_id, results(archive, record.run_id), committed, seconds, interrupted, request.root)
 
