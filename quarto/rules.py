@@ -8,7 +8,7 @@ mover chooses the piece as well as the cell). A full board without a line is a d
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -34,11 +34,7 @@ CHOOSERS = ("opponent", "mover")
 RULE_TABLES = np.dtype(
     [
         ("completes", np.uint16, 1 << CELLS),  # by a mask of cells that share a value: cells that finish a line of it
-        (
-            "through",
-            np.uint64,
-            (CELLS, MAX_LINES_THROUGH_A_CELL),
-        ),  # lines through a cell, in all four lanes; then NO_LINE
+        ("through", np.uint64, (CELLS, MAX_LINES_THROUGH_A_CELL)),  # its lines, in all four lanes; then NO_LINE
         ("lines_through", np.int64),  # how many of those a cell has at most
         ("mover_chooses", np.int64),  # 1 under chooser='mover', else 0
     ],
@@ -118,29 +114,20 @@ class Rules:
         record: np.void = tables[0]
         return record
 
-    def as_mapping(self) -> dict[str, Any]:
-        """The fields as plain values; ``Rules(**rules.as_mapping()) == rules``."""
-        return asdict(self)
-
 
 CLASSIC = Rules()
 
 LANE_ONES = uint64(0x0001_0001_0001_0001)
 LANE_TOPS = uint64(0x8000_8000_8000_8000)
 LANE = uint64(0xFFFF)
+SPREAD = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45, whose products do not overlap
 HALF_OF_LINES = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is unrolled; classic rules need no more
 
 
 @inlined
 def spread(piece: int) -> int:
-    """The four lanes of a board that has ``piece`` on cell 0 and nothing else."""
-    bits = uint64(piece)
-    return (
-        (bits & uint64(1))
-        | ((bits & uint64(2)) << uint64(15))
-        | ((bits & uint64(4)) << uint64(30))
-        | ((bits & uint64(8)) << uint64(45))
-    )
+    """The four lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
+    return (uint64(piece) * SPREAD) & LANE_ONES
 
 
 @inlined

@@ -10,7 +10,7 @@ import json
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ class RunSpec:
     def as_mapping(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return {
-            "rules": self.rules.as_mapping(),
+            "rules": asdict(self.rules),
             "agents": [
                 {"label": agent.label, "target": agent.target, "params": dict(agent.params)} for agent in self.agents
             ],

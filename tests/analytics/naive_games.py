@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[
 def record(run_id: str = RUN_ID, rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> RunRecord:
     labels = sorted({label for pairing in pairings for label in pairing})
     spec = {
-        "rules": rules.as_mapping(),
+        "rules": asdict(rules),
         "agents": [{"label": label, "target": f"agents.{label}", "params": {}} for label in labels],
         "pairings": [[labels.index(first), labels.index(second)] for first, second in pairings],
         "seed": 7,

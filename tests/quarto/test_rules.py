@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import combinations, product
 
 import pytest
@@ -64,7 +65,7 @@ def test_wrong_rules_are_refused_by_field_and_value(fields: dict[str, object], m
 
 def test_rules_equal_those_made_from_their_mapping() -> None:
     for rules in naive.PRESETS.values():
-        assert Rules(**rules.as_mapping()) == rules
+        assert Rules(**asdict(rules)) == rules
     assert [Rules(chooser=chooser).mover_chooses for chooser in CHOOSERS] == [False, True]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +21,21 @@ from quarto.position import Position
 from quarto.rng import Streams
 from runners.config import Request, request_of
 from runners.experiment import Outcome, execute
+
+QARENA = str(Path(sys.executable).with_name("qarena"))
+
+
+def command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a user gets who types ``qarena …`` in ``folder``: a process of its own."""
+    return subprocess.run(
+        [QARENA, *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def request(*overrides: str) -> Request:

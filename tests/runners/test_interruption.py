@@ -1,0 +1,167 @@
+"""Ctrl-C and ``kill -9`` at any moment: what was committed stays, and the same command ends up with the same rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from analytics import leftovers, open_archive
+from analytics.archive import Archive
+from analytics.verify import verify
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import QARENA, assert_same_rows, rows
+
+# A player whose speed depends on the environment and whose moves do not.
+PLAYER = """
+import os
+import time
+
+class Sleepy:
+    pause = float(os.environ.get("PAUSE", "0"))
+
+    def choose(self, position, rng):
+        time.sleep(self.pause)
+        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
+        unused = [piece for piece in range(16) if position.available >> piece & 1]
+        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
+"""
+ARGUMENTS = (
+    *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=600"),
+    *("archive.root=games here", "archive.shard_games=20", "archive.shard_seconds=0.2", "threads=2"),
+)
+DEADLINE = 30  # seconds that nothing here takes
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is typed; the player's module and yaml are there."""
+    (tmp_path / "own folder/agent").mkdir(parents=True)
+    (tmp_path / "own folder/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
+    (tmp_path / "own folder/sleepy_player.py").write_text(PLAYER)
+    monkeypatch.syspath_prepend(tmp_path / "own folder")
+    return tmp_path
+
+
+def start(folder: Path, pause: float) -> subprocess.Popen[str]:
+    """The command in a process of its own, slowed down."""
+    environment = os.environ | {"PYTHONPATH": str(folder / "own folder"), "PAUSE": str(pause)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([QARENA, *ARGUMENTS], cwd=folder, env=environment, text=True, **pipes)
+
+
+def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
+    """Until something is so; fails when the process ends first."""
+    deadline = time.monotonic() + DEADLINE
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def commits(folder: Path) -> int:
+    return len(list(folder.glob("games here/commits/*/*.json")))
+
+
+def check_rows(folder: Path, qarena: Qarena) -> None:
+    """The archive holds what an uninterrupted run elsewhere holds."""
+    assert qarena(*ARGUMENTS, "archive.root=reference").code == 0
+    reference = rows(folder / "reference")
+    assert len(reference["games"]) == 600
+    assert_same_rows(rows(folder / "games here"), reference)
+    assert verify(Archive.open(folder / "games here")).problems == []
+
+
+def test_ctrl_c_commits_what_is_in_flight_and_prints_the_command_that_resumes(folder: Path, qarena: Qarena) -> None:
+    with start(folder, pause=0.002) as process:
+        wait_for(process, lambda: commits(folder) >= 2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    assert "Ask the archive" not in out
+    kept = re.search(r"holds ([\d,]+) games", out)
+    assert kept is not None
+    with open_archive(folder / "games here") as archive:
+        assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
+    assert 40 <= int(kept[1]) < 600
+    assert leftovers.leftovers(Archive.open(folder / "games here")) == []
+    assert verify(Archive.open(folder / "games here")).problems == []
+
+    *_, resume = err.splitlines()
+    program, *arguments = shlex.split(resume)
+    assert (program, *arguments) == ("qarena", *ARGUMENTS)
+    done = qarena(*arguments)
+    assert done.code == 0
+    assert f"{600 - int(kept[1])} games in" in done.out
+    check_rows(folder, qarena)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(folder: Path, qarena: Qarena) -> None:
+    with start(folder, pause=0.002) as process:
+        wait_for(process, lambda: commits(folder) >= 1)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130
+    assert verify(Archive.open(folder / "games here")).problems == []
+    qarena(*ARGUMENTS)
+    check_rows(folder, qarena)
+
+
+def test_kill_at_any_moment_loses_at_most_what_was_not_committed(folder: Path, qarena: Qarena) -> None:
+    dice = random.Random(1)
+    for moment in range(4):
+        before = commits(folder)
+        with start(folder, pause=0.001) as process:
+            if moment:
+                wait_for(process, lambda before=before: commits(folder) > before)  # type: ignore[misc]
+            else:
+                wait_for(process, (folder / "games here").exists)
+            time.sleep(dice.random() * 0.3)
+            process.kill()
+            process.communicate(timeout=DEADLINE)
+        assert process.returncode == -signal.SIGKILL
+        assert commits(folder) >= before
+        assert verify(Archive.open(folder / "games here")).problems == []
+        assert qarena("archive", "verify", "--archive", "games here").code == 0
+    assert 0 < len(rows(folder / "games here")["games"]) < 600
+
+    assert qarena(*ARGUMENTS).code == 0
+    check_rows(folder, qarena)
+
+
+def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qarena: Qarena) -> None:
+    """Killed between writing its tables and committing them: the moment that leaves the most."""
+    assert qarena(*ARGUMENTS, "games=40").code == 0
+    archive = Archive.open(folder / "games here")
+    before = rows(archive.root)
+    for table in ("games", "plies"):
+        (part, *_) = archive.committed_files(table)
+        shutil.copy(part, part.with_name(f"part-000007-{uuid4().hex}.parquet"))
+        shutil.copy(part, part.with_name(f".tmp-{uuid4().hex}"))
+    (folder / "games here/plies/notes.txt").write_text("mine")
+    assert_same_rows(rows(archive.root), before)
+    assert verify(archive).problems == []
+
+    listed = qarena("archive", "gc", "--archive", "games here")
+    assert listed.code == 0
+    assert [line.split()[0] for line in listed.out.splitlines()] == ["young"] * 4 + ["foreign"] + ["5"]
+    assert listed.out.endswith("5 files, 0 to remove with --remove\n")
+    assert qarena("archive", "gc", "--remove", "--archive", "games here").out.endswith("0 of 5 files removed\n")
+    removed = qarena("archive", "gc", "--remove", "--all", "--archive", "games here")
+    assert removed.code == 0
+    assert removed.out.endswith("4 of 5 files removed\n")
+    assert [leftover.path.name for leftover in leftovers.leftovers(archive)] == ["notes.txt"]
+    assert_same_rows(rows(archive.root), before)
+    assert verify(archive).problems == []
