@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,9 +42,9 @@ def bench(quick: bool = False) -> Figures:
     for _ in warm():  # compiling is not what is measured
         pass
     random_spec, rule_based_spec = _spec("random"), _spec("rule_based")
-    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder, _yardstick(Path(folder)) as yardstick:
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder, yardstick(Path(folder)) as plain_c:
         figures: Figures = {"threads": threads}
-        figures |= _throughput(random_spec, 5_000_000 // scale, threads, Path(folder), yardstick)
+        figures |= _throughput(random_spec, 5_000_000 // scale, threads, Path(folder), plain_c)
         figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, threads, Path(folder), None)
         figures["agents"] = {name: _agent(name, 500_000 // scale, threads) for name in names("agent")}
         figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
@@ -83,7 +84,7 @@ def _write_only(frames: Sequence[pl.DataFrame], folder: Path) -> float:
 
 
 def _throughput(
-    spec: RunSpec, games: int, threads: int, folder: Path, yardstick: Callable[[int, int], float] | None
+    spec: RunSpec, games: int, threads: int, folder: Path, plain_c: Callable[[int, int], float] | None
 ) -> Figures:
     """Simulating, writing, and both at once, in turns."""
     engine = engine_of(spec)
@@ -98,8 +99,8 @@ def _throughput(
 
     for number in range(ROUNDS):
         keep("simulate", _simulate(engine, 4 * games, threads), 4 * games)
-        if yardstick:
-            keep("yardstick", yardstick(4 * games, threads), 4 * games)
+        if plain_c:
+            keep("yardstick", plain_c(4 * games, threads), 4 * games)
         keep("write_only", _write_only(frames * shards, folder), SHARD_GAMES * shards)
         root = folder / f"archive-{number}"
         keep("end_to_end", play(spec, root, games, threads), games)
@@ -107,7 +108,7 @@ def _throughput(
         shutil.rmtree(root)
     slower = min(best["simulate"], best["write_only"])
     figures: Figures = {name: {"games_per_second": best[name]} for name in ("simulate", "write_only", "end_to_end")}
-    if yardstick:
+    if plain_c:
         figures["simulate"] |= {
             "yardstick_games_per_second": best["yardstick"],
             "ratio_to_yardstick": best["simulate"] / best["yardstick"],
@@ -198,25 +199,20 @@ def _process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
     return float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs
 
 
-class _yardstick:  # noqa: N801  (used as a function)
-    """The plain C program beside this file, compiled if a C compiler is there; None otherwise."""
+@contextmanager
+def yardstick(folder: Path) -> Iterator[Callable[[int, int], float] | None]:
+    """The plain C program beside this file, compiled: seconds by games and threads. None where there is no ``cc``."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        yield None
+        return
+    program = folder / "yardstick"
+    with as_file(files("runners") / "yardstick.c") as source:
+        flags = ["-O3", "-march=native", "-pthread", "-o", str(program), str(source)]
+        subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
 
-    def __init__(self, folder: Path) -> None:
-        self._program = folder / "yardstick"
-
-    def __enter__(self) -> Callable[[int, int], float] | None:
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
-            return None
-        with as_file(files("runners") / "yardstick.c") as source:
-            flags = ["-O3", "-march=native", "-pthread", "-o", str(self._program), str(source)]
-            subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603
-        return self._seconds
-
-    def __exit__(self, *_: object) -> None:
-        self._program.unlink(missing_ok=True)
-
-    def _seconds(self, games: int, threads: int) -> float:
-        """Seconds that C takes for ``games`` random games."""
-        command = [str(self._program), str(games), str(threads)]
+    def seconds(games: int, threads: int) -> float:
+        command = [str(program), str(games), str(threads)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603
+
+    yield seconds

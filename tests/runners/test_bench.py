@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runners.bench import bench, yardstick
+from runners.tables import bench_table, write_json
+
+# Exact figures of random play under classic rules, by enumeration.
+FIRST_PLACER_WINS = 396559745769377 / 818113776480000
+DRAWS = 359633803 / 18162144000
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="the yardstick is compiled by the C compiler 'cc'"
+)
+
+
+@needs_compiler
+def test_the_yardstick_plays_the_same_game(tmp_path: Path) -> None:
+    games = 1_000_000
+    with yardstick(tmp_path) as seconds:
+        assert seconds is not None
+        assert seconds(games, 2) > 0
+        printed = subprocess.run([tmp_path / "yardstick", str(games), "2"], check=True, capture_output=True, text=True)
+    first, second, draws, plies = (int(count) for count in printed.stdout.split()[1:])
+    assert first + second + draws == games
+    for count, chance in ((first, FIRST_PLACER_WINS), (draws, DRAWS)):
+        assert abs(count - games * chance) < 4 * math.sqrt(games * chance * (1 - chance))
+    assert abs(plies / games - 11.664852) < 0.02
+
+
+@pytest.mark.slow
+def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
+    figures = bench(quick=True)
+    for name in ("simulate", "write_only", "end_to_end"):
+        assert figures[name]["games_per_second"] > 0
+        assert figures["rule_based_v_random"][name]["games_per_second"] > 0
+    assert {"random", "dumb", "semi_random", "rule_based"} <= set(figures["agents"])
+    assert 0 < figures["end_to_end"]["bytes_per_ply_row"] <= 3.2
+    assert figures["growth"]["peak_memory_ratio_of_last_two"] > 0
+    write_json(figures, tmp_path / "figures.json")
+    assert json.loads((tmp_path / "figures.json").read_text()) == figures
+    assert bench_table(figures).row_count > 20
