@@ -1,8 +1,8 @@
 """The seams between agents and the engine: what an agent may be, and the frozen signature of a jitted turn.
 
-An agent is any object with one of these, looked for in this order:
+An agent is an object with one of these, looked for in this order:
 
-``kernel``  a function compiled by ``@turn``: one position in, one turn out. The fastest; see ``KernelAgent``.
+``kernel``  a ``KernelAgent`` with a function compiled by ``@turn``: one position in, one turn out. The fastest.
 ``play``    ``play(batch, rng) -> (cells, gifts)`` over a whole batch of positions: NumPy, PyTorch, anything.
 ``choose``  ``choose(position, rng) -> (cell, gift)`` for one position: plain Python.
 

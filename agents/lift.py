@@ -89,7 +89,8 @@ class KernelPlayer:
 class PythonPlayer:
     """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
 
-    Threads share the agent behind a lock: it may keep state of its own and need not know of threads.
+    Threads share the agent behind a lock, so it need not know of threads. But in which order games come to it depends
+    on them: an answer that depends on more than the position and ``rng`` makes a run that cannot be repeated.
     """
 
     def __init__(self, agent: BatchAgent | GameAgent) -> None:
@@ -101,12 +102,25 @@ class PythonPlayer:
 
     def play(self, batch: Batch, rng: Streams) -> Turns:
         with self._lock:
+            # Views that refuse to be written: an agent that works in place would change the games themselves.
+            batch, rng = _frozen_batch(batch), Streams(_frozen(rng.seeds))
             if isinstance(self._agent, BatchAgent):
                 cells, gifts = self._agent.play(batch, rng)
             else:
                 turns = [self._agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
                 cells, gifts = np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
         return Turns(_checked("cells", cells, len(batch.lanes)), _checked("gifts", gifts, len(batch.lanes)))
+
+
+def _frozen_batch(batch: Batch) -> Batch:
+    lanes, occupied, available, hand, last_cell = batch
+    return Batch(_frozen(lanes), _frozen(occupied), _frozen(available), _frozen(hand), _frozen(last_cell))
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
@@ -137,8 +151,8 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
         return KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules)
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
-            f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) has neither a kernel, nor "
-            "play(batch, rng), nor choose(position, rng): give it one of them (see agents/base.py)"
+            f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is no KernelAgent, "
+            "and has neither play(batch, rng) nor choose(position, rng): give it one of them (see agents/base.py)"
         )
     prepare = getattr(agent, "prepare", None)
     if prepare is not None:

@@ -78,6 +78,8 @@ class RuleBased(KernelAgent):
     kernel = rule_based_turn
 
     def __init__(self, faithful: bool = False) -> None:
+        if not isinstance(faithful, bool):
+            raise ValueError(f"faithful={faithful!r} is neither true nor false")
         self.faithful = faithful
 
     def knowledge(self, rules: Rules) -> Knowledge:

@@ -6,12 +6,14 @@ by a hash of every source file that can hold a kernel: after any edit the old ma
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -34,25 +36,51 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 
 @functools.cache
+def project_root() -> Path:
+    """The folder that holds the project's packages."""
+    return Path(__file__).resolve().parent.parent
+
+
+@functools.cache
 def source_fingerprint(packages: tuple[str, ...] = KERNEL_PACKAGES) -> str:
     """Hex SHA-256 over the paths and bytes of every Python file in ``packages`` (folders beside this one)."""
+    return _fingerprint(path for package in packages for path in sorted((project_root() / package).rglob("*.py")))
+
+
+def outside_fingerprint(source: Path) -> str:
+    """The same over whatever an agent from elsewhere may call: all of the package, or folder, that its file is in.
+
+    Empty for a file of the project's own packages.
+    """
+    source = source.resolve()
+    if any(source.is_relative_to(project_root() / package) for package in KERNEL_PACKAGES):
+        return ""
+    folder = source.parent
+    if not (folder / "__init__.py").exists():
+        return _fingerprint(sorted(folder.glob("*.py")))
+    while (folder.parent / "__init__.py").exists():
+        folder = folder.parent
+    return _fingerprint(sorted(folder.rglob("*.py")))
+
+
+def _fingerprint(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    root = Path(__file__).resolve().parent.parent
-    for package in packages:
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode())
-            digest.update(path.read_bytes())
+    for path in paths:
+        inside = path.is_relative_to(project_root())
+        digest.update(path.relative_to(project_root()).as_posix().encode() if inside else path.name.encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 @functools.cache
-def cache_directory() -> Path:
+def cache_directory(outside: str = "") -> Path:
     """Where compiled kernels are kept: ``$QARENA_CACHE``, else the user's cache folder, else a temporary one.
 
-    The last part of the path names the sources, the Python and the numba they were compiled by.
+    The last part of the path names the sources (``outside`` those of an agent from elsewhere), the Python and the numba
+    they were compiled by.
     """
     stamp = hashlib.sha256(
-        f"{source_fingerprint()} {sys.version} {numba.__version__} {sys.prefix}".encode()
+        f"{source_fingerprint()} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
     ).hexdigest()[:16]
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     chosen = Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena") / "kernels" / stamp
@@ -61,9 +89,13 @@ def cache_directory() -> Path:
         writable = os.access(chosen, os.W_OK)
     except OSError:
         writable = False
-    # A read-only home: compile anew in each process, in a private folder. Never in a shared one that another user
-    # could have filled: numba unpickles what it finds there.
-    return chosen if writable else Path(tempfile.mkdtemp(prefix="quarto-arena-"))
+    if writable:
+        return chosen
+    # A read-only home: compile anew in each process, in a private folder. Never in a shared one that another user could
+    # have filled: numba unpickles what it finds there.
+    chosen = Path(tempfile.mkdtemp(prefix="quarto-arena-"))
+    atexit.register(shutil.rmtree, chosen, ignore_errors=True)
+    return chosen
 
 
 def kernel(signature: Any = None) -> Callable[[F], F]:
@@ -74,7 +106,8 @@ def kernel(signature: Any = None) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_directory())  # read by numba while it decorates, so other code keeps its own
+        outside = outside_fingerprint(Path(function.__code__.co_filename))
+        numba.config.CACHE_DIR = str(cache_directory(outside))  # read while numba decorates: other code keeps its own
         try:
             compiled: F = numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
         finally:

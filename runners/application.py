@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import chain, pairwise
@@ -28,17 +28,18 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from analytics.archive import Archive
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
 from runners import display, sweep
-from runners.config import ArchiveConfig, Request, RunConfig, agent_settings, request_of
-from runners.experiment import Outcome, engine_of, execute, interruptible
+from runners.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.experiment import Experiment, Outcome, carry_out, interruptible, prepare
 from runners.spec import NOT_PARAMETERS
 
 EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # options of Hydra's groups that a package brings, by our extra
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
-COMMAND = "QARENA_COMMAND"  # environment variable: the command as it was typed, for processes that a launcher starts
+# Environment variables, for processes that a launcher starts: the command as it was typed, and a name for the folders
+# of this launch. Two in the same second must not share one.
+COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
 
 
 class OneLine(logging.Formatter):
@@ -59,11 +60,11 @@ class Refused(SystemExit):
 class Checks(Callback):
     """Refuses a wrong request before Hydra has made any folder, and remembers where a sweep's jobs put theirs."""
 
+    prepared: Experiment | None = None  # what was checked, so that agents are not made twice
+
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
-            request = _request(config, config.hydra)
-            engine_of(request.spec)
-            Archive.open(request.root, create=True)
+            Checks.prepared = prepare(_request(config, config.hydra))
         except Exception as error:
             raise Refused(error) from error
 
@@ -71,24 +72,27 @@ class Checks(Callback):
         sweep.begin(Path(config.hydra.sweep.dir))
 
 
-def launch(arguments: Sequence[str], command: Sequence[str], multirun: bool = False) -> int:
-    """Hand ``arguments`` (flags first) to Hydra; ``command`` is what was typed. Returns the exit code.
+def launch(arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
+    """Hand ``arguments`` (flags first) to Hydra; ``typed`` came after the program's name. Returns the exit code.
 
     Raises ``ArenaError`` with one line for whatever went wrong.
     """
-    if os.environ.get("HYDRA_FULL_ERROR") is None:
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing and leaving
-    os.environ[COMMAND] = shlex.join(command)
-    arguments = [*arguments, *_folders(arguments)]
+    now = dt.datetime.now(dt.UTC).astimezone()
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
+    os.environ[COMMAND] = shlex.join(typed)
+    os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+    sweep.forget()
     if multirun:
-        arguments = ["--multirun", *arguments, f"sweep.id={_sweep_id(arguments)}"]
-    with _argv([" ".join(command[:2]), *arguments]), _explained(arguments):
+        given = any(argument.startswith("sweep.id=") for argument in arguments)
+        arguments = ["--multirun", *arguments, *([] if given else [f"sweep.id={_sweep_id(arguments)}"])]
+    with _argv([f"qarena {typed[0]}", *arguments]), _explained(arguments):
         try:
-            hydra.main(version_base="1.3", config_path="pkg://conf", config_name="run")(
-                _sweep_task if multirun else _run_task
-            )()
+            _start(_sweep_task if multirun else _run_task)
         except Refused as refused:
             raise refused.error from None
+        except KeyboardInterrupt:
+            _say_how_to_resume()
+            return max(INTERRUPTED, sweep.report())
         except SystemExit:
             if sweep.folders:
                 sweep.report()
@@ -100,10 +104,15 @@ def launch(arguments: Sequence[str], command: Sequence[str], multirun: bool = Fa
     return sweep.report() if sweep.folders else 0
 
 
+def _start(task: Callable[[DictConfig], float | None]) -> None:
+    """Let Hydra run ``task``. By path, since a folder named ``conf`` on the import path would hide the package."""
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name="run")(task)()
+
+
 def _run_task(cfg: DictConfig) -> float | None:
     """One experiment, with its table. Returns the first pairing's score, for sweepers that optimise."""
     try:
-        outcome = _execute(cfg)
+        outcome = _execute(cfg, Checks.prepared)
     except ArenaError as error:
         raise Refused(error) from error  # as an exception it would pass through Hydra, which adds lines of its own
     display.show_outcome(outcome)
@@ -125,17 +134,19 @@ def _sweep_task(cfg: DictConfig) -> float | None:
         raise
     if outcome.interrupted:
         sweep.interrupted(job, outcome)
+    else:
+        sweep.completed(job, outcome)
+    if outcome.stopped:
         sys.exit(_say_how_to_resume())
-    sweep.completed(job, outcome)
     return _objective(outcome)
 
 
-def _execute(cfg: DictConfig) -> Outcome:
-    request = _request(cfg, HydraConfig.get())
-    for note in request.notes:
+def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Outcome:
+    experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
+    for note in experiment.request.notes:
         display.say(note)
-    with interruptible() as stop, display.progress(request) as progress:
-        return execute(request, os.environ.get(COMMAND, "qarena run"), stop, progress)
+    with interruptible() as stop, display.progress(experiment.request) as progress:
+        return carry_out(experiment, f"qarena {os.environ[COMMAND]}", stop, progress)
 
 
 def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
@@ -147,22 +158,15 @@ def _objective(outcome: Outcome) -> float | None:
 
 
 def _say_how_to_resume() -> int:
-    display.say(f"interrupted; everything played is in the archive. To go on:\n  {os.environ.get(COMMAND)}")
+    display.say(
+        f"interrupted; everything played is in the archive. To go on:\n  {display.program()} {os.environ[COMMAND]}"
+    )
     return INTERRUPTED
-
-
-def _folders(arguments: Sequence[str]) -> Iterator[str]:
-    """Overrides that give this launch folders of its own: two in the same second must not share one."""
-    now = dt.datetime.now(dt.UTC).astimezone()
-    unique = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
-    for key, root in (("hydra.run.dir", "outputs"), ("hydra.sweep.dir", "multirun")):
-        if not any(argument.startswith(f"{key}=") for argument in arguments):
-            yield f"{key}={root}/{unique}"
 
 
 def _sweep_id(arguments: Sequence[str]) -> str:
     """The same for the same sweep, whatever the order of its overrides and wherever folders and archive are."""
-    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra\.|archive\.|threads=|progress=)", a))
+    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive\.|threads=|progress=)", a))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,11 +23,12 @@ import polars as pl
 from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
 from quarto.errors import FailureError
-from runners.config import available_cores, load_agent, load_rules, names
+from runners.config import MAX_SEED, available_cores, load_agent, load_rules, names
 from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
+from runners.schedule import Pace, orders
 from runners.spec import RunSpec
-from runners.warm import play, warm
+from runners.warm import choosers_of, play, warm
 
 Figures = dict[str, Any]
 
@@ -46,7 +48,7 @@ def bench(quick: bool = False) -> Figures:
         figures: Figures = {"threads": threads}
         figures |= _throughput(random_spec, 5_000_000 // scale, threads, Path(folder), plain_c)
         figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, threads, Path(folder), None)
-        figures["agents"] = {name: _agent(name, 500_000 // scale, threads) for name in names("agent")}
+        figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
         figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = _startup(Path(folder))
@@ -131,10 +133,22 @@ def _sizes(root: Path) -> dict[str, float]:
     return {"bytes_per_ply_row": size / rows}
 
 
-def _agent(name: str, games: int, threads: int) -> Figures:
-    """An agent against random, not written: games and turns of both a second."""
-    engine = engine_of(_spec(name))
-    return {"games_per_second": games / min(_simulate(engine, games, threads) for _ in range(ROUNDS))}
+def _agent(name: str, seconds: float, threads: int) -> Figures:
+    """An agent against random, not written, for about so many seconds."""
+    rules = "classic" if "opponent" in choosers_of(load_agent(name)) else "own_piece"
+    engine = engine_of(replace(_spec(name), rules=load_rules(rules)))
+    games, pace, started = 0, Pace(), time.perf_counter()
+
+    def until_late() -> Iterator[Order]:
+        for order in orders({0: [(0, MAX_SEED)]}, pace):
+            if time.perf_counter() - started > seconds:
+                return
+            yield order
+
+    for block, took in engine.play(until_late(), threads):
+        pace.took(0, block.pairs, took)
+        games += 2 * block.pairs
+    return {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
 
 
 def _scaling(spec: RunSpec, games: int) -> Figures:

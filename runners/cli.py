@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import math
 import sys
+import traceback
 from collections.abc import Sequence
 from enum import StrEnum
-from importlib import resources
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from quarto.errors import ArenaError, RequestError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,6 +36,7 @@ FLAGS_WITH_VALUES = (
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 ARCHIVE = Path("data/archive")
+ROOT = Path(__file__).resolve().parent.parent  # of the project, or of where it is installed
 
 app = typer.Typer(
     name="qarena",
@@ -42,6 +48,21 @@ app = typer.Typer(
 )
 archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(archive_app, name="archive")
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"qarena {metadata.version('quarto-arena')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL."""
 
 
 class Format(StrEnum):
@@ -62,22 +83,22 @@ def overrides(incomplete: str) -> list[str]:
     group = key.lstrip("+").split("@")[0]
     groups = ("agent", "rules", "experiment")
     if equals and group in groups:
-        options = [
-            entry.name[:-5] for entry in (resources.files("conf") / group).iterdir() if entry.name.endswith(".yaml")
-        ]
+        options = [path.stem for path in (ROOT / "conf" / group).glob("*.yaml")]
         return [f"{key}={option}" for option in sorted(options) if option.startswith(value)]
     keys = [
-        "agent@a=",
-        "agent@b=",
-        "rules=",
-        "experiment=",
-        "games=",
-        "seed=",
-        "opening_plies=",
-        "threads=",
-        "archive.root=",
+        "agent@a",
+        "agent@b",
+        "rules",
+        "experiment",
+        "games",
+        "seed",
+        "opening_plies",
+        "threads",
+        "agents",
+        "schedule",
+        "archive.root",
     ]
-    return [each for each in [*keys, "agents="] if each.startswith(incomplete)]
+    return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
 
 
 Overrides = Annotated[
@@ -106,7 +127,7 @@ def _hydra(command: str, arguments: Sequence[str]) -> None:
     flags, rest = flags_first(arguments)
     multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
     flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    raise typer.Exit(launch([*flags, *rest], ["qarena", command, *arguments], multirun))
+    raise typer.Exit(launch([*flags, *rest], [command, *arguments], multirun))
 
 
 def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -121,6 +142,8 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             waiting = not waiting and argument in FLAGS_WITH_VALUES
         else:
             rest.append(argument)
+    if waiting:
+        raise RequestError(f"{flags[-1]} needs a value: {flags[-1]} VALUE")
     return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest
 
 
@@ -130,7 +153,9 @@ def sql(
         str, typer.Argument(help="One SELECT over the views runs, games, plies, sweeps; - reads stdin.")
     ],
     archive: ArchiveOption = ARCHIVE,
-    format: Annotated[Format, typer.Option("--format", help="How to print the answer.")] = Format.table,  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
@@ -140,7 +165,7 @@ def sql(
     text = sys.stdin.read() if question == "-" else question
     with open_archive(archive) as opened:
         frame = opened.sql(text)
-    write(frame, format.value, output)
+    write(frame, format.value if format else None, output)
 
 
 @archive_app.command("ls")
@@ -150,7 +175,7 @@ def archive_ls(archive: ArchiveOption = ARCHIVE) -> None:
     from runners.tables import RUNS, write
 
     with open_archive(archive) as opened:
-        write(opened.sql(RUNS), "table", None)
+        write(opened.sql(RUNS))
 
 
 @archive_app.command("verify")
@@ -241,29 +266,45 @@ def bench(
 
 
 def _print(table: Table) -> None:
-    from runners.display import out
+    from runners.display import show
 
-    out().print(table)
+    show([table])
+
+
+def _refuse_shadows() -> None:
+    """Raise if a folder on the import path hides one of the project's packages.
+
+    Their names are common: with ``PYTHONPATH=.`` a folder ``agents`` of the user's own would be taken for ours.
+    """
+    for name in ("quarto", "agents", "analytics", "conf", "runners"):
+        found = importlib.util.find_spec(name)
+        places = list(found.submodule_search_locations or []) if found else []
+        if str(ROOT / name) not in places:
+            raise RequestError(
+                f"{places[0] if places else name!r} hides the project's own package '{name}': rename that folder, or "
+                "take it off PYTHONPATH"
+            )
 
 
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
+        _refuse_shadows()
         app()
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise SystemExit(0) from None
     except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
         raise SystemExit(130) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
         if debug:
-            raise
-        from quarto.errors import ArenaError
-
-        if isinstance(error, ArenaError):
-            typer.echo(f"error: {error}", err=True)
-            raise SystemExit(error.exit_code) from None
-        if isinstance(error, BrokenPipeError):
-            raise SystemExit(0) from None
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        typer.echo(f"error: {text} (unexpected; --debug shows where)", err=True)
-        raise SystemExit(1) from None
+            traceback.print_exc()
+        known = isinstance(error, ArenaError)
+        text = " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())
+        typer.echo(f"error: {text}{'' if known or debug else ' (unexpected; --debug shows where)'}", err=True)
+        raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None

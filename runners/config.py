@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import OverrideParseException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from analytics.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
@@ -25,6 +25,7 @@ from runners.spec import LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
+CONF = Path(__file__).resolve().parent.parent / "conf"
 OTHER_CODE = ("refuse", "extend", "new")
 
 
@@ -142,12 +143,13 @@ def rules_of(mapping: Any) -> Rules:
 
 def load_rules(name: str) -> Rules:
     """The rules of ``conf/rules/NAME.yaml``."""
-    return rules_of(_load("rules", name, ()))
+    return rules_of(_load("rules", name))
 
 
-def load_agent(name: str, overrides: Sequence[str] = ()) -> AgentSpec:
-    """The agent of ``conf/agent/NAME.yaml`` with ``key=value`` overrides of its own keys."""
-    return _agent(name, _load("agent", name, overrides))
+def load_agent(name: str) -> AgentSpec:
+    """The agent of ``conf/agent/NAME.yaml``."""
+    own = agent_settings(name)
+    return _agent(name, own, own)
 
 
 def agent_named(text: str) -> AgentSpec:
@@ -156,19 +158,19 @@ def agent_named(text: str) -> AgentSpec:
     if not found:
         raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
     own = agent_settings(found[1])
-    settings = []
+    chosen = {}
     for part in _split(found[2] or ""):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals:
             raise RequestError(f"agent {text!r}: {part!r} is not parameter=value")
         _check_parameter(found[1], key, _params(own))
-        settings.append(f"{key}={value}")
-    return load_agent(found[1], settings)
+        chosen[key] = _value(text, f"{key}={value}")
+    return _agent(found[1], own | chosen, own)
 
 
 def agent_settings(name: str) -> dict[str, Any]:
     """Everything in ``conf/agent/NAME.yaml``, its keys for tests and tables included."""
-    return _load("agent", name, ())
+    return _load("agent", name)
 
 
 def names(group: str) -> list[str]:
@@ -188,22 +190,29 @@ def _hydra() -> Iterator[None]:
     if GlobalHydra.instance().is_initialized():
         yield
     else:
-        with initialize_config_module("conf", version_base="1.3"):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
             yield
 
 
-def _load(group: str, name: str, overrides: Sequence[str]) -> dict[str, Any]:
+def _value(agent: str, setting: str) -> Any:
+    """The value of ``key=value`` in Hydra's grammar."""
+    try:
+        parsed = OverridesParser.create().parse_override(setting)
+    except HydraException as error:
+        reason = " ".join(str(error).split()).partition(" See https")[0]
+        raise RequestError(f"agent {agent!r}: {setting} cannot be read: {reason}") from error
+    if parsed.is_sweep_override():
+        raise RequestError(f"agent {agent!r}: {setting} is more than one value")
+    return parsed.value()
+
+
+def _load(group: str, name: str) -> dict[str, Any]:
     """One option of a group as plain values."""
     valid = names(group)
     if name not in valid:
         raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
     with _hydra():
-        try:
-            loaded = compose(f"{group}/{name}", overrides=[f"{group}.{override}" for override in overrides])
-        except (OverrideParseException, OmegaConfBaseException) as error:
-            reason = " ".join(str(error).split()).partition(" See https")[0]
-            raise RequestError(f"{group} '{name}' with {', '.join(overrides)} cannot be read: {reason}") from error
-    return _plain(loaded[group])
+        return _plain(compose(f"{group}/{name}")[group])
 
 
 def _plain(node: DictConfig) -> dict[str, Any]:
@@ -211,13 +220,16 @@ def _plain(node: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
 
 
-def _agent(name: str, settings: Mapping[str, Any]) -> AgentSpec:
-    """An agent from what its yaml has become; ``name`` is the yaml's."""
+def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> AgentSpec:
+    """An agent from what its yaml, which says ``own``, has become; ``name`` is the yaml's."""
     target = settings.get("_target_")
     if not isinstance(target, str):
         raise RequestError(f"agent '{name}': its yaml names no class under _target_")
     params = _params(settings)
-    label = settings.get("name") or label_of(name, params, _params(_load("agent", name, ())))
+    target_too = {"_target_": target}  # a label never hides that another class plays
+    label = settings.get("name") or label_of(
+        name, params | target_too, _params(own) | {"_target_": own.get("_target_")}
+    )
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     return AgentSpec(label, target, params)
@@ -232,7 +244,11 @@ def _match(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[AgentSpec, ...]
     for seat in ("a", "b"):
         if not OmegaConf.is_dict(cfg[seat]):
             raise RequestError(f"{seat}={cfg[seat]} is not an agent: choose one with agent@{seat}=NAME")
-    return tuple(_agent(choices[f"agent@{seat}"], _plain(cfg[seat])) for seat in ("a", "b"))
+    chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
+    one, two = (_agent(name, _plain(cfg[seat]), agent_settings(name)) for seat, name in chosen.items())
+    if one.label == two.label and one != two:
+        raise RequestError(f"a and b differ but are both named '{one.label}': their games could not be told apart")
+    return one, two
 
 
 def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[AgentSpec, ...]:
@@ -260,11 +276,11 @@ def _entry(entry: Any) -> AgentSpec:
         return agent_named(entry)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(key): value for key, value in entry.items() if key != "agent"}
-        own = _load("agent", entry["agent"], ())
+        own = agent_settings(entry["agent"])
         for key in settings:
             if key not in NOT_PARAMETERS:
                 _check_parameter(entry["agent"], key, _params(own))
-        return _agent(entry["agent"], own | settings)
+        return _agent(entry["agent"], own | settings, own)
     raise RequestError(f"agents: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,7 +26,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from analytics.results import Crosstable, PairingResult, crosstable
+from analytics.results import Crosstable, PairingResult, Standing, crosstable
 from analytics.statistics import Estimate
 from runners.config import Request
 from runners.experiment import Outcome, Progress
@@ -35,15 +40,63 @@ QUESTIONS = (
 )
 
 
+class _Out(Console):
+    """Standard output; whoever stops reading it early (``| head``) has seen enough."""
+
+    def on_broken_pipe(self) -> None:
+        raise SystemExit(0)
+
+
 def out() -> Console:
-    """Where results go. Piped, a table is as wide as it needs: nothing is folded for a terminal that is not there."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 160))
+    """Where results go."""
+    return _Out(highlight=False)
 
 
 def say(text: str) -> None:
     """Tell the user something that is not a result."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+class Column(NamedTuple):
+    """A column of a table, before it is known whether there is room for it."""
+
+    heading: str
+    values: list[str]
+    right: bool = True  # numbers
+
+
+def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:
+    """Columns as a table in which nothing is folded, cut or taken for markup."""
+    table = Table(title=title, title_justify="left")
+    sides: list[JustifyMethod] = ["right" if column.right else "left" for column in columns]
+    for column, side in zip(columns, sides, strict=True):
+        table.add_column(Text(column.heading, justify=side), no_wrap=True)
+    for row in zip(*(column.values for column in columns), strict=True):
+        table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
+    return table
+
+
+def show(*choices: Sequence[Table]) -> None:
+    """Print the first choice of tables that is no wider than the terminal or, if none is, the last one all the same.
+
+    Piped there is no terminal, and the first choice is printed as wide as it needs.
+    """
+    console = out()
+    unbounded = console.options.update(width=1 << 20)
+    widths = [max(Measurement.get(console, unbounded, table).maximum for table in tables) for tables in choices]
+    fitting = [i for i, width in enumerate(widths) if width <= console.width] if console.is_terminal else [0]
+    chosen = fitting[0] if fitting else len(choices) - 1
+    console.width = max(console.width, widths[chosen])
+    for table in choices[chosen]:
+        console.print(table, crop=False)
+
+
+def program() -> str:
+    """How this program is called from here: by its name, or by its path where the name alone would not be found."""
+    script = Path(sys.executable).with_name("qarena")
+    if shutil.which("qarena") or not script.exists():
+        return "qarena"
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 class _Speed(ProgressColumn):
@@ -86,15 +139,14 @@ def progress(request: Request) -> Iterator[Progress | None]:
 
 def show_outcome(outcome: Outcome) -> None:
     """The tables of a run, what it took, and what to ask next."""
-    console = out()
     if not outcome.results:
         say(f"run {outcome.run_id} has no games yet")
         return
-    table = crosstable(outcome.results)
     if len(outcome.results) > 1:
-        console.print(crosstable_of(table))
-    console.print(pairings_of(outcome.results))
-    console.print(_what_it_took(outcome), markup=False)
+        _show_crosstable(crosstable(outcome.results))
+    _show_pairings(outcome.results)
+    console = out()
+    console.print(_what_it_took(outcome), markup=False, soft_wrap=True)
     if not outcome.interrupted:
         console.print("Ask the archive:", markup=False)
         for question in QUESTIONS:
@@ -114,7 +166,7 @@ def _what_it_took(outcome: Outcome) -> str:
 def sql_command(question: str, root: Path) -> str:
     """The command that asks the archive at ``root`` a question."""
     archive = "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
-    return f'qarena sql{archive} "{question}"'
+    return f'{program()} sql{archive} "{question}"'
 
 
 def percent(share: float) -> str:
@@ -127,52 +179,52 @@ def interval(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.2f}–{100 * estimate.high:.2f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
-def crosstable_of(standings: Crosstable) -> Table:
-    """Agents by score; a cell is the row's mean score in percent against the column."""
-    table = Table(title="Crosstable (score in %, win 1, draw ½)", title_justify="left")
-    for heading in ("", "agent"):
-        table.add_column(heading, justify="right" if not heading else "left", no_wrap=True)
-    for heading in ("score", "95 % interval", "games", "win", "draw", "loss", *standings.agents):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if any(standing.forfeits for standing in standings.standings):
-        table.add_column("forfeits", justify="right", no_wrap=True, style="red")
-    for place, standing in enumerate(standings.standings, 1):
-        row = [
-            str(place),
-            standing.agent,
-            percent(standing.score.mean),
-            interval(standing.score),
-            f"{standing.games:,}",
-        ]
-        row += [percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)]
-        row += [percent(standing.against[agent]) if agent in standing.against else "·" for agent in standings.agents]
-        row += [f"{standing.forfeits:,}"] if any(each.forfeits for each in standings.standings) else []
-        table.add_row(*row)
-    return table
+def _show_crosstable(table: Crosstable) -> None:
+    """Agents by score; in the matrix, the row's mean score in percent against the column."""
+    standings = table.standings
+    agents = [
+        Column("", [str(place) for place in range(1, len(standings) + 1)]),
+        Column("agent", [each.agent for each in standings], right=False),
+    ]
+    totals = [
+        Column("score", [percent(each.score.mean) for each in standings]),
+        Column("95 % interval", [interval(each.score) for each in standings]),
+        Column("games", [f"{each.games:,}" for each in standings]),
+        Column("win", [percent(each.wins / each.games) for each in standings]),
+        Column("draw", [percent(each.draws / each.games) for each in standings]),
+        Column("loss", [percent(each.losses / each.games) for each in standings]),
+    ]
+    if any(each.forfeits for each in standings):
+        totals.append(Column("forfeits", [f"{each.forfeits:,}" for each in standings]))
+    matrix = [Column(agent, [_against(each, agent) for each in standings]) for agent in table.agents]
+    title = "Crosstable (score in %, win 1, draw ½)"
+    show([tabulated(agents + totals + matrix, title)], [tabulated(agents + totals, title), tabulated(agents + matrix)])
 
 
-def pairings_of(pairing_results: Sequence[PairingResult]) -> Table:
+def _against(standing: Standing, agent: str) -> str:
+    return percent(standing.against[agent]) if agent in standing.against else "·"
+
+
+def pairing_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
     """Each pairing as its first agent sees it."""
-    table = Table(title="Pairings (the first agent's view, in %)", title_justify="left")
-    for heading in ("first", "second"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("games", "win", "95 % interval", "draw", "loss", "win in seat 0", "win in seat 1", "plies"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if any(sum(result.forfeits) for result in pairing_results):
-        table.add_column("forfeits", justify="right", no_wrap=True, style="red")
-    for result in pairing_results:
-        seats = [result.in_seat(seat) for seat in (0, 1)]
-        row = [
-            result.first,
-            result.second,
-            f"{result.games:,}",
-            percent(result.win_rate.mean),
-            interval(result.win_rate),
-        ]
-        row += [percent(count / result.games) for count in (result.draws, result.losses)]
-        row += [percent(wins / max(1, sum(seat))) for seat in seats for wins in (seat[2],)]
-        row += [f"{result.mean_plies:.2f}"]
-        if any(sum(each.forfeits) for each in pairing_results):
-            row += [f"{result.forfeits[0]:,} : {result.forfeits[1]:,}"]
-        table.add_row(*row)
-    return table
+    return [
+        Column("first", [each.first for each in pairing_results], right=False),
+        Column("second", [each.second for each in pairing_results], right=False),
+        Column("games", [f"{each.games:,}" for each in pairing_results]),
+        Column("win", [percent(each.win_rate.mean) for each in pairing_results]),
+        Column("95 % interval", [interval(each.win_rate) for each in pairing_results]),
+        Column("draw", [percent(each.draws / each.games) for each in pairing_results]),
+        Column("loss", [percent(each.losses / each.games) for each in pairing_results]),
+    ]
+
+
+def _show_pairings(pairing_results: Sequence[PairingResult]) -> None:
+    needed, extra = pairing_columns(pairing_results), []
+    for seat in (0, 1):
+        wins = [each.in_seat(seat)[2] / max(1, sum(each.in_seat(seat))) for each in pairing_results]
+        extra.append(Column(f"win in seat {seat}", [percent(share) for share in wins]))
+    extra.append(Column("plies", [f"{each.mean_plies:.2f}" for each in pairing_results]))
+    if any(sum(each.forfeits) for each in pairing_results):
+        needed.append(Column("forfeits", [f"{each.forfeits[0]:,} : {each.forfeits[1]:,}" for each in pairing_results]))
+    title = "Pairings (the first agent's view, in %)"
+    show([tabulated(needed + extra, title)], [tabulated(needed, title)])

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ class Contestant:
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
-        self._tracebacks = 0
+        self._numbers = count(1)  # of its exceptions; taking the next one is safe among threads
 
     def player(self) -> Player:
         """The player for one thread."""
@@ -88,11 +89,11 @@ class Contestant:
             return None
 
     def _log(self, error: Exception) -> None:
-        self._tracebacks += 1
-        if self._tracebacks <= TRACEBACKS_LOGGED:
+        number = next(self._numbers)
+        if number <= TRACEBACKS_LOGGED:
             logger.error("agent '%s' raised and forfeits its game: %r", self.label, error, exc_info=error)
-            if self._tracebacks == TRACEBACKS_LOGGED:
-                logger.error("agent '%s': further tracebacks are not logged", self.label)
+        if number == TRACEBACKS_LOGGED:
+            logger.error("agent '%s': further tracebacks are not logged", self.label)
 
 
 class Engine:

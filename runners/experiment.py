@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +18,13 @@ from analytics.archive import Archive
 from analytics.records import Commit, RunRecord
 from analytics.results import PairingResult, results
 from quarto.batch import Block
-from quarto.errors import RequestError
+from quarto.errors import ArenaError, RequestError
 from runners.config import Request
 from runners.engine import Engine, Order
 from runners.schedule import Pace, missing, orders
 from runners.spec import RunSpec, code_of
+
+Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
 
 class Progress(Protocol):
@@ -45,7 +47,8 @@ class Outcome:
     results: Sequence[PairingResult]
     played: int  # games in this session
     seconds: float  # playing and writing them
-    interrupted: bool
+    interrupted: bool  # games are missing
+    stopped: bool  # somebody asked to stop
     root: Path  # of the archive
 
 
@@ -120,24 +123,72 @@ class ShardWriter:
                 self.committed += 2 * sum(part.pairs for part in commit.slices)
 
 
-def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
-    """Play what the archive lacks of ``request`` and commit it; ``stop`` ends it after the blocks in flight.
+@dataclass(frozen=True)
+class Experiment:
+    """A request that can be carried out: its agents are made, its archive is open, its code may extend the run."""
 
-    Raises ``RequestError`` before anything is written, ``FailureError`` when the disk refuses.
+    request: Request
+    engine: Engine
+    archive: Archive
+    code: dict[str, str]
+
+    @property
+    def run_id(self) -> str:
+        return self.request.spec.run_id
+
+    def left(self, games: int) -> Left:
+        """The pairs of each pairing that the archive lacks of so many games."""
+        covered = self.archive.covered(self.run_id)
+        pairings = range(len(self.request.spec.pairings))
+        return {pairing: missing(games // 2, covered.get(pairing, [])) for pairing in pairings}
+
+
+def prepare(request: Request) -> Experiment:
+    """Make the agents and open the archive, creating it if need be; no run is touched.
+
+    Raises ``RequestError`` for an agent that refuses, a folder that is no archive, or a run begun by other code.
     """
-    engine = engine_of(request.spec)  # before the archive is touched: agents may refuse
-    archive = Archive.open(request.root, create=True)
-    request, record = _record(archive, request, command)
+    engine = engine_of(request.spec)  # before the archive is touched
+    code = code_of(request.spec)
+    if request.other_code == "new":
+        request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
+    experiment = Experiment(request, engine, Archive.open(request.root, create=True), code)
+    known = experiment.archive.run(experiment.run_id)
+    other = known is not None and known.code.get("fingerprint") != code["fingerprint"]
+    if known and other and request.other_code == "refuse" and games_in(experiment.left(request.games)):
+        theirs, ours = (f"{each.get('version')}, {each.get('fingerprint')}" for each in (known.code, code))
+        raise RequestError(
+            f"run {known.run_id} was begun by other code ({theirs}; this is {ours}): archive.other_code=extend "
+            "adds to it all the same, archive.other_code=new plays it anew beside it"
+        )
+    return experiment
+
+
+def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
+    """``prepare`` and ``carry_out``."""
+    return carry_out(prepare(request), command, stop, progress)
+
+
+def carry_out(experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
+    """Play what the archive lacks and commit it; ``stop`` ends it after the blocks in flight.
+
+    Raises ``FailureError`` when the disk refuses; what was committed before is kept.
+    """
+    archive, run_id = experiment.archive, experiment.run_id
+    _begin(experiment, command)
     started = time.perf_counter()
-    committed = _play(engine, archive, request, record, stop, progress)
+    try:
+        committed = _play(experiment, stop, progress)
+    except BaseException:
+        with suppress(ArenaError):  # the reason for stopping is what the user should read
+            _end(experiment, time.perf_counter() - started)
+        raise
     seconds = time.perf_counter() - started
-    interrupted = games_in(left_to_play(archive, request, record.run_id)) > 0
-    whole = replace(request, games=record.games)  # an earlier request may have been for more
-    status = "interrupted" if games_in(left_to_play(archive, whole, record.run_id)) else "complete"
-    stored = archive.run(record.run_id)
-    if committed or stored is None or stored.status != status:
-        archive.save_run(replace(record, status=status, seconds=record.seconds + seconds))
-    return Outcome(record.run_id, results(archive, record.run_id), committed, seconds, interrupted, request.root)
+    _end(experiment, seconds if committed else 0.0)
+    interrupted = games_in(experiment.left(experiment.request.games)) > 0
+    return Outcome(
+        run_id, results(archive, run_id), committed, seconds, interrupted, stop.is_set(), experiment.request.root
+    )
 
 
 def engine_of(spec: RunSpec) -> Engine:
@@ -152,69 +203,54 @@ def engine_of(spec: RunSpec) -> Engine:
     )
 
 
-def left_to_play(archive: Archive, request: Request, run_id: str) -> dict[int, list[tuple[int, int]]]:
-    """The pairs of each pairing that the archive lacks."""
-    covered = archive.covered(run_id)
-    return {
-        pairing: missing(request.games // 2, covered.get(pairing, [])) for pairing in range(len(request.spec.pairings))
-    }
-
-
-def games_in(left: dict[int, list[tuple[int, int]]]) -> int:
+def games_in(left: Left) -> int:
     """How many games such ranges of pairs are."""
     return 2 * sum(end - first for ranges in left.values() for first, end in ranges)
 
 
-def _record(archive: Archive, request: Request, command: str) -> tuple[Request, RunRecord]:
-    """The run's record, made or brought up to date; the request is changed if the run gets an id of its own."""
-    code = code_of(request.spec)
-    if request.other_code == "new":
-        request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
-    run_id = request.spec.run_id
-    known = archive.run(run_id)
+def _begin(experiment: Experiment, command: str) -> None:
+    """Make the run's record, or bring it up to date: another process may have just done the same."""
+    archive, request = experiment.archive, experiment.request
+    known = archive.run(experiment.run_id)
     if known is None:
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        known = RunRecord(run_id, request.spec.as_mapping(), code, request.games, created, command=command)
-        archive.save_run(known)
-        return request, known
-    other = known.code.get("fingerprint") != code["fingerprint"]
-    if other and request.other_code == "refuse" and games_in(left_to_play(archive, request, run_id)):
-        raise RequestError(
-            f"run {run_id} was begun by other code ({known.code.get('version')}, {known.code.get('fingerprint')}; "
-            f"this is {code['version']}, {code['fingerprint']}): archive.other_code=extend adds to it all the same, "
-            "archive.other_code=new plays it anew beside it"
+        mapping = request.spec.as_mapping()
+        archive.save_run(
+            RunRecord(experiment.run_id, mapping, experiment.code, request.games, created, command=command)
         )
-    if request.games > known.games:
-        known = replace(known, games=request.games, command=command)
-    return request, known
+    elif request.games > known.games:
+        archive.save_run(replace(known, games=request.games, command=command, status="running"))
+    elif games_in(experiment.left(request.games)):
+        archive.save_run(replace(known, status="running"))
 
 
-def _play(
-    engine: Engine,
-    archive: Archive,
-    request: Request,
-    record: RunRecord,
-    stop: threading.Event,
-    progress: Progress | None,
-) -> int:
+def _end(experiment: Experiment, seconds: float) -> None:
+    """Note in the run's record what it has come to, and ``seconds`` more of playing."""
+    known = experiment.archive.run(experiment.run_id)
+    if known is None:
+        return
+    status = "interrupted" if games_in(experiment.left(known.games)) else "complete"
+    if seconds or known.status != status:
+        experiment.archive.save_run(replace(known, status=status, seconds=known.seconds + seconds))
+
+
+def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:
     """Play and commit until nothing is missing or ``stop`` is set; returns the number of games committed here."""
-    left = left_to_play(archive, request, record.run_id)
-    if not games_in(left):
-        return 0
-    archive.save_run(replace(record, status="running"))
-    if progress:
+    request = experiment.request
+    left = experiment.left(request.games)
+    if progress and games_in(left):
         progress.start(games_in(left))
     committed, pace = 0, Pace()
     # More than once only if another process was faster with some games: our shards that hold any of those are dropped.
     while games_in(left) and not stop.is_set():
-        with ShardWriter(archive, record.run_id, request) as writer:
-            for block, seconds in engine.play(_until(stop, orders(left, pace)), request.threads):
+        with ShardWriter(experiment.archive, experiment.run_id, request) as writer:
+            for block, seconds in experiment.engine.play(_until(stop, orders(left, pace)), request.threads):
                 pace.took(block.pairing, block.pairs, seconds)
                 writer.add(block)
                 if progress:
                     progress.advance(2 * block.pairs)
         committed += writer.committed
-        left = left_to_play(archive, request, record.run_id)
+        left = experiment.left(request.games)
     return committed
 
 

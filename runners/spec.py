@@ -17,7 +17,7 @@ from typing import Any
 
 from agents.base import Agent
 from quarto.errors import RequestError, nearest
-from quarto.kernel import source_fingerprint
+from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
 
 PLAYING_PACKAGES = ("quarto", "agents")
@@ -44,7 +44,7 @@ class AgentSpec:
                 raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
         try:
             agent: Agent = target(**self.params)
-        except Exception as error:  # an agent may raise anything
+        except (Exception, SystemExit) as error:  # an agent may raise anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {reason}") from error
         return agent
@@ -53,7 +53,7 @@ class AgentSpec:
         module_name, _, class_name = self.target.rpartition(".")
         try:
             found = getattr(importlib.import_module(module_name), class_name)
-        except Exception as error:  # and so may its module
+        except (Exception, SystemExit) as error:  # and so may its module
             raise RequestError(
                 f"agent '{self.label}': _target_ {self.target!r} cannot be imported ({error}); it names a class, "
                 "'package.module.Class', of a module on PYTHONPATH"
@@ -119,11 +119,10 @@ def _plain(value: Any) -> str:
 def code_of(spec: RunSpec) -> dict[str, str]:
     """What is going to play: the project's version, a fingerprint of everything that decides games, the libraries."""
     digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
-    own = set(PLAYING_PACKAGES)
-    outside = {agent.target.rpartition(".")[0] for agent in spec.agents if agent.target.split(".")[0] not in own}
-    for module in (*PLAYING_MODULES, *sorted(outside)):
-        source = inspect.getsourcefile(importlib.import_module(module))
-        digest.update(Path(source).read_bytes() if source else module.encode())
+    for module in PLAYING_MODULES:
+        digest.update(_source(module).read_bytes())
+    for module in sorted({agent.target.rpartition(".")[0] for agent in spec.agents}):
+        digest.update(outside_fingerprint(_source(module)).encode())
     return {
         "version": version(),
         "fingerprint": digest.hexdigest()[:16],
@@ -131,6 +130,11 @@ def code_of(spec: RunSpec) -> dict[str, str]:
         "numba": metadata.version("numba"),
         "numpy": metadata.version("numpy"),
     }
+
+
+def _source(module: str) -> Path:
+    """The file of a module that can be imported."""
+    return Path(inspect.getsourcefile(importlib.import_module(module)) or module)
 
 
 def version() -> str:

@@ -39,6 +39,12 @@ class Job:
     root: Path
 
 
+def forget() -> None:
+    """A new launch in the same process."""
+    folders.clear()
+    _made.clear()
+
+
 def begin(folder: Path) -> None:
     """Hydra is about to start a sweep in ``folder``."""
     folders.append(folder)
@@ -114,9 +120,13 @@ def report() -> int:
     """Print what varied against what came out, then the failures again; returns the exit code."""
     records = _records()
     failures = [record for record, _ in records if record.status == "failed"]
+    for record, root in records:
+        if record.status == "failed":
+            with suppress(ArenaError):  # when it failed there may have been no archive yet
+                Archive.open(root).save_sweep_job(record)
     outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root in records if record.run_id]
     if outcomes:
-        display.out().print(_table([record for record, _ in records], outcomes))
+        display.show([_table([record for record, _ in records], outcomes)])
         roots = {root for record, root in records if record.run_id}
         question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0][0].sweep_id}'"  # noqa: S608  (shown, not run)
         for root in sorted(roots):
@@ -132,15 +142,8 @@ def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence
     """One row a pairing of a job."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
     varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
-    table = Table(title="Sweep (the first agent's view, in %)", title_justify="left")
-    for key in ("job", *varied, "first", "second"):
-        table.add_column(key, no_wrap=True)
-    for heading in ("games", "win", "95 % interval", "draw", "loss"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for job, pairing_results in outcomes:
-        for result in pairing_results:
-            row = [str(job.job), *(job.overrides.get(key, "") for key in varied), result.first, result.second]
-            row += [f"{result.games:,}", display.percent(result.win_rate.mean), display.interval(result.win_rate)]
-            row += [display.percent(count / result.games) for count in (result.draws, result.losses)]
-            table.add_row(*row)
-    return table
+    rows = [(job, result) for job, pairing_results in outcomes for result in pairing_results]
+    settings = [display.Column(key, [job.overrides.get(key, "") for job, _ in rows], right=False) for key in varied]
+    numbers = display.Column("job", [str(job.job) for job, _ in rows])
+    shown = display.pairing_columns([result for _, result in rows])
+    return display.tabulated([numbers, *settings, *shown], "Sweep (the first agent's view, in %)")

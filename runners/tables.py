@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 from rich.table import Table
 
 from quarto.errors import FailureError
+from quarto.perft import Layer
 from runners import display
 from runners.config import agent_settings, names
 from runners.spec import NOT_PARAMETERS
@@ -22,63 +28,80 @@ FROM runs ORDER BY created
 """
 
 
-def write(frame: pl.DataFrame, form: str, output: Path | None) -> None:
+FORMS = ("table", "csv", "json", "parquet")
+
+
+def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = None) -> None:
     """Print a frame, or write it to ``output``, as ``table``, ``csv``, ``json`` (one array of objects) or ``parquet``.
 
-    Raises ``FailureError`` when the file cannot be written.
+    Without ``form`` it is what the name of ``output`` ends with, or a table. Raises ``FailureError`` when the file
+    cannot be written.
     """
+    form = form or (output.suffix[1:] if output and output.suffix[1:] in FORMS else "table")
     if form == "table" and output is None:
-        display.out().print(table_of(frame))
+        display.show([table_of(frame)])
+        return
+    content = {"table": as_text, "csv": as_csv, "json": as_json, "parquet": as_parquet}[form](frame)
+    if output is None:
+        with suppress(BrokenPipeError):  # whoever reads has seen enough
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
         return
     try:
-        if output is not None:
-            _write_to(output, frame, form)
-        else:
-            _write_to_stdout(frame, form)
+        output.write_bytes(content)
     except OSError as error:
         raise FailureError(f"cannot write {output}: {error.strerror or error}") from error
 
 
-def _write_to(output: Path, frame: pl.DataFrame, form: str) -> None:
-    match form:
-        case "csv":
-            frame.write_csv(output)
-        case "json":
-            output.write_text(as_json(frame), encoding="utf-8")
-        case "parquet":
-            frame.write_parquet(output)
-        case _:
-            from rich.console import Console
-
-            with output.open("w", encoding="utf-8") as file:
-                Console(file=file, width=10_000).print(table_of(frame))
+def as_text(frame: pl.DataFrame) -> bytes:
+    """The table as it is printed, as wide as it needs to be."""
+    text = io.StringIO()
+    Console(file=text, width=1 << 16).print(table_of(frame), crop=False, soft_wrap=True)
+    return text.getvalue().encode()
 
 
-def _write_to_stdout(frame: pl.DataFrame, form: str) -> None:
-    import sys
-
-    match form:
-        case "csv":
-            sys.stdout.write(frame.write_csv())
-        case "json":
-            sys.stdout.write(as_json(frame))
-        case _:
-            frame.write_parquet(sys.stdout.buffer)
+def as_csv(frame: pl.DataFrame) -> bytes:
+    """Comma-separated values; lists and maps, for which CSV has no form, as JSON."""
+    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
+    texts = [pl.Series(name, [_json_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
+    return frame.with_columns(texts).write_csv().encode()
 
 
-def as_json(frame: pl.DataFrame) -> str:
-    """One array of objects; what JSON has no type for is text."""
-    return json.dumps(frame.to_dicts(), default=str, ensure_ascii=False, indent=1) + "\n"
+def as_json(frame: pl.DataFrame) -> bytes:
+    """One array of objects; what JSON has no form for is text, and what is not a number null."""
+    rows = [{name: _json_value(value) for name, value in row.items()} for row in frame.to_dicts()]
+    return (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def as_parquet(frame: pl.DataFrame) -> bytes:
+    """A Parquet file."""
+    content = io.BytesIO()
+    frame.write_parquet(content)
+    return content.getvalue()
+
+
+def _json_text(value: Any) -> str | None:
+    return None if value is None else json.dumps(_json_value(value), ensure_ascii=False)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _json_value(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_json_value(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def table_of(frame: pl.DataFrame) -> Table:
     """A frame as it is: numbers to the right, nothing folded or left out."""
-    table = Table(show_header=True)
-    for name, dtype in frame.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", no_wrap=True)
-    for row in frame.iter_rows():
-        table.add_row(*(_cell(value) for value in row))
-    return table
+    columns = frame.iter_columns()
+    return display.tabulated(
+        [display.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric()) for each in columns]
+    )
 
 
 def _cell(value: Any) -> str:
@@ -86,40 +109,36 @@ def _cell(value: Any) -> str:
         return "·"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return str(value)
+    return str(value.to_list() if isinstance(value, pl.Series) else value)
 
 
 def agents_table() -> Table:
     """Every agent of the configuration with its parameters and their defaults."""
-    table = Table()
-    for heading in ("agent", "parameters", "class"):
-        table.add_column(heading, no_wrap=True)
-    for name in names("agent"):
-        settings = agent_settings(name)
-        params = ", ".join(f"{key}={value}" for key, value in settings.items() if key not in NOT_PARAMETERS)
-        table.add_row(name, params, str(settings.get("_target_")))
-    return table
+    settings = {name: agent_settings(name) for name in names("agent")}
+    params = [
+        ", ".join(f"{key}={value}" for key, value in own.items() if key not in NOT_PARAMETERS)
+        for own in settings.values()
+    ]
+    targets = [str(own.get("_target_")) for own in settings.values()]
+    headings = zip(("agent", "parameters", "class"), (list(settings), params, targets), strict=True)
+    return display.tabulated([display.Column(heading, values, right=False) for heading, values in headings])
 
 
-def perft_table(rules: str, layers: Sequence[Any]) -> Table:
+def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
     """Counts by ply."""
-    table = Table(title=f"perft, {rules} rules", title_justify="left")
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for layer in layers:
-        table.add_row(*(f"{count:,}" for count in layer))
-    return table
+    columns = [
+        display.Column(heading, [f"{count:,}" for count in counts])
+        for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)
+    ]
+    return display.tabulated(columns, f"perft, {rules} rules")
 
 
-def bench_table(figures: Mapping[str, Any], prefix: str = "") -> Table:
+def bench_table(figures: Mapping[str, Any]) -> Table:
     """Figures as a flat table."""
-    table = Table(title="bench", title_justify="left")
-    table.add_column("figure", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    for key, value in _flat(figures, prefix):
-        table.add_row(key, f"{value:,.3f}" if isinstance(value, float) and abs(value) < 100 else _thousands(value))
-    return table
+    flat = _flat(figures, "")
+    names_column = display.Column("figure", [name for name, _ in flat], right=False)
+    return display.tabulated([names_column, display.Column("value", [_figure(value) for _, value in flat])], "bench")
 
 
 def _flat(figures: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
@@ -129,8 +148,10 @@ def _flat(figures: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     return rows
 
 
-def _thousands(value: Any) -> str:
-    return f"{value:,.0f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+def _figure(value: Any) -> str:
+    if isinstance(value, float) and abs(value) < 100:
+        return f"{value:,.3f}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
 def write_json(figures: Mapping[str, Any], path: Path) -> None:

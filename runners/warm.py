@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 from analytics.archive import Archive
 from analytics.verify import verify
-from quarto.rules import Rules
 from runners.config import Request, load_agent, load_rules, names
 from runners.experiment import execute
 from runners.spec import AgentSpec, RunSpec
@@ -22,7 +21,7 @@ def warm() -> Iterator[tuple[str, float]]:
         for number, name in enumerate(names("agent")):
             started = time.perf_counter()
             agent = load_agent(name)
-            rules = _rules_it_plays(agent)
+            rules = load_rules("classic" if "opponent" in choosers_of(agent) else "own_piece")
             play(RunSpec(rules, (agent, agent), ((0, 1),), number, 2), Path(folder))
             yield name, time.perf_counter() - started
         started = time.perf_counter()
@@ -30,7 +29,7 @@ def warm() -> Iterator[tuple[str, float]]:
         yield "verify", time.perf_counter() - started
 
 
-def play(spec: RunSpec, root: Path, games: int = 64, threads: int = 1) -> float:
+def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
     """Play games into an archive without a bar or a table; seconds spent playing and writing."""
     request = Request(
         spec, games, threads, root, shard_games=1 << 18, shard_seconds=30.0, other_code="extend", progress=False
@@ -38,6 +37,7 @@ def play(spec: RunSpec, root: Path, games: int = 64, threads: int = 1) -> float:
     return execute(request, "qarena warm", threading.Event()).seconds
 
 
-def _rules_it_plays(agent: AgentSpec) -> Rules:
-    choosers = getattr(agent.build(), "choosers", ("opponent",))
-    return load_rules("classic" if "opponent" in choosers else "own_piece")
+def choosers_of(agent: AgentSpec) -> tuple[str, ...]:
+    """Who may choose the pieces in rules that an agent plays."""
+    choosers: tuple[str, ...] = getattr(agent.build(), "choosers", ("opponent", "mover"))
+    return choosers

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +27,17 @@ from runners.experiment import Outcome, execute
 QARENA = str(Path(sys.executable).with_name("qarena"))
 
 
-def command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def environment_with(**variables: str) -> dict[str, str]:
+    """The environment of somebody who can type ``qarena``."""
+    return os.environ | {"PATH": f"{Path(QARENA).parent}{os.pathsep}{os.environ['PATH']}"} | variables
+
+
+def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """What a user gets who types ``qarena …`` in ``folder``: a process of its own."""
     return subprocess.run(
         [QARENA, *arguments],
         cwd=folder,
-        env=os.environ | environment,
+        env=environment_with(**variables),
         capture_output=True,
         text=True,
         check=False,
@@ -38,6 +45,7 @@ def command(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
     )
 
 
+@cache
 def request(*overrides: str) -> Request:
     """What ``qarena run`` with these overrides asks for."""
     with initialize_config_module("conf", version_base="1.3"):
@@ -47,8 +55,7 @@ def request(*overrides: str) -> Request:
 
 def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> Outcome:
     """Carry out such a request."""
-    asked = request(*overrides, f"archive.root={root}")
-    return execute(asked, "qarena run", stop or threading.Event())
+    return execute(replace(request(*overrides), root=root), "qarena run", stop or threading.Event())
 
 
 def rows(root: Path) -> dict[str, pl.DataFrame]:

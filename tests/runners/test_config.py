@@ -125,7 +125,8 @@ def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[s
         ("rule_based(faithfull=true)", "no parameter 'faithfull'; did you mean 'faithful'?"),
         ("rule_based(_target_=agents.dumb.Dumb)", "no parameter '_target_'"),
         ("rule_based(faithful)", "'faithful' is not parameter=value"),
-        ("rule_based(faithful=[1)", "cannot be read"),
+        ("rule_based(faithful=[1)", "agent 'rule_based(faithful=[1)': faithful=[1 cannot be read"),
+        ("rule_based(faithful=range(1,3))", "faithful=range(1,3) is more than one value"),
     ],
 )
 def test_a_label_that_names_no_agent_is_refused(text: str, expected: str) -> None:
@@ -200,7 +201,7 @@ REFUSED = {
     "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
     "a=random": "a=random is not an agent: choose one with agent@a=NAME",
     "+a.depth=3": "has no parameter 'depth'; valid: faithful",
-    "a.faithful=[1]": "agent 'rule_based(faithful=[1])' cannot be set up for rules 'classic': TypeError",
+    "a.faithful=[1]": "agent 'rule_based(faithful=[1])' cannot be made of {'faithful': [1]}: ValueError",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",
@@ -323,7 +324,7 @@ def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(ow
         ("agent@a=by_game", "cannot be imported (No module named 'own_players'); it names a class"),
         ("agent@a=no_class", "agent 'no_class': its yaml names no class under _target_"),
         ("agent@a=no_yaml", "no_yaml.yaml"),
-        ("agent@a=no_seam", "agent 'no_seam' (pathlib.PosixPath) has neither a kernel, nor play"),
+        ("agent@a=no_seam", "agent 'no_seam' (pathlib.PosixPath) is no KernelAgent, and has neither play"),
         ("experiment=mien", "experiment 'mien' does not exist; did you mean 'mine'?"),
         ("experiment=loop", "Recursive interpolation"),
         ("experiment=other", "gamse"),

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(what: str, qarena
         text = log.read_text()
         assert "Traceback" in text
         assert "lost my nerve" in text
-        assert 1 <= text.count("Traceback") <= 10
+        assert text.count("Traceback") == 10
         assert "further tracebacks are not logged" in text
         assert "Traceback" not in found.err
         assert "agent 'bad' raised and forfeits its game: RuntimeError('lost my nerve')" in found.err
@@ -214,9 +215,9 @@ def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begu
 
 
 def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> None:
-    asked = request("games=20", "seed=3", f"archive.root={tmp_path}")
+    asked = replace(request("games=20", "seed=3"), root=tmp_path)
     execute(asked, "qarena run games=20 seed=3", threading.Event())
-    execute(request("games=30", "seed=3", f"archive.root={tmp_path}"), "qarena run games=30 seed=3", threading.Event())
+    execute(replace(asked, games=30), "qarena run games=30 seed=3", threading.Event())
     record = Archive.open(tmp_path).run(asked.spec.run_id)
     assert record is not None
     assert (record.status, record.games, record.command) == ("complete", 30, "qarena run games=30 seed=3")
@@ -256,7 +257,7 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
 ) -> None:
     stop = threading.Event()
     watcher = Counting(stop, after=100)
-    asked = request(*TOURNAMENT, f"threads={threads}", f"archive.root={tmp_path}")
+    asked = replace(request(*TOURNAMENT, f"threads={threads}"), root=tmp_path)
     outcome = execute(asked, "qarena run", stop, watcher)
     assert outcome.interrupted
     assert watcher.total == 720
@@ -267,7 +268,7 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     assert (less.interrupted, status(tmp_path, less.run_id)) == (False, "interrupted")
 
     resumed = play(tmp_path, *TOURNAMENT)
-    assert (resumed.interrupted, resumed.played) == (False, 720 - outcome.played)
+    assert (resumed.interrupted, resumed.played) == (False, 720 - outcome.played - less.played)
     assert status(tmp_path, resumed.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
 
@@ -303,7 +304,7 @@ def test_a_disk_that_refuses_ends_the_run_and_keeps_what_was_committed(
 
 
 def test_two_who_play_the_same_run_at_once_add_up_to_one(tmp_path: Path, expected: RESULT) -> None:
-    asked = [request(*TOURNAMENT, f"archive.shard_games={size}", f"archive.root={tmp_path}") for size in (30, 50)]
+    asked = [replace(request(*TOURNAMENT), shard_games=size, root=tmp_path) for size in (30, 50)]
     Archive.open(tmp_path, create=True)
     threads = [threading.Thread(target=execute, args=(each, "qarena run", threading.Event())) for each in asked]
     for thread in threads:

@@ -1,0 +1,350 @@
+"""The command line as a user meets it: exit codes, one-line errors, answers in every format, help at once."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics.archive import Archive
+from quarto.errors import FailureError, RequestError
+from runners import cli
+from runners.cli import flags_first
+from runners.display import QUESTIONS
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import QARENA, command, play
+
+COUNTS = "SELECT agent_0, agent_1, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The default archive, with 20 games of ``rule_based`` against ``random``."""
+    root = tmp_path / "data/archive"
+    play(root, "games=20", "archive.shard_games=10", "threads=1")
+    return root
+
+
+# run.
+
+
+def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"│ 1 │ semi_random +│", found.out)
+    assert "95 % interval" in found.out
+    assert "forfeits" not in found.out
+    assert re.search(r"120 games in [\d.]+ s, [\d,]+ games a second .*in some games holds 120 games", found.out)
+    questions = re.findall(r'^  qarena sql --archive \'some games\' "(.*)"$', found.out, re.MULTILINE)
+    assert questions == list(QUESTIONS)
+    for question in questions:
+        answer = qarena("sql", "--archive", "some games", question)
+        assert (answer.code, answer.err) == (0, "")
+    again = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
+    assert "Nothing to play: run" in again.out
+    assert {path.name for path in tmp_path.iterdir()} == {"some games", "outputs"}
+
+
+def test_an_odd_number_of_games_is_said_to_be_rounded_up(qarena: Qarena) -> None:
+    found = qarena("run", "games=3")
+    assert found.code == 0
+    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
+
+
+def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", "games=5", "rules=square", "--cfg", "job", "opening_plies=2")
+    assert (found.code, found.err) == (0, "")
+    assert "games: 5\n" in found.out
+    assert "opening_plies: 2\n" in found.out
+    assert "name: square\n" in found.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "flags"),
+    [
+        ("a=1 --cfg job b=2", "--cfg job"),
+        ("--cfg=job a=1 b=2", "--cfg=job"),
+        ("a=1 -cd folder -cn name b=2", "-cd folder -cn name"),
+        ("a=1 b=2 --config-dir --odd", "--config-dir --odd"),
+        ("a=1 b=2 --resolve --cfg all", "--resolve --cfg all"),
+        ("--info a=1 b=2", "--info all"),
+        ("a=1 --info config b=2", "--info config"),
+        ("a=1 b=2 -i", "-i all"),
+        ("a=1 b=2", ""),
+    ],
+)
+def test_flags_are_told_from_overrides(typed: str, flags: str) -> None:
+    assert flags_first(typed.split()) == (flags.split(), ["a=1", "b=2"])
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(verb, "--help")
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"^agent: .*\bdumb, .*\brandom, .*\brule_based, .*\bsemi_random", found.out, re.MULTILINE)
+    assert re.search(r"^rules: classic, own_piece, square, torus, torus_square", found.out, re.MULTILINE)
+    assert re.search(r"^experiment: .*round_robin", found.out, re.MULTILINE)
+    assert "opening_plies: 0" in found.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("ga", ["games="]),
+        ("agent", ["agent@a=", "agent@b=", "agents="]),
+        ("rules=s", ["rules=square"]),
+        ("agent@b=r", ["agent@b=random", "agent@b=rule_based"]),
+        ("+experiment=round", ["+experiment=round_robin"]),
+        ("nothing", []),
+    ],
+)
+def test_overrides_are_completed(typed: str, expected: Sequence[str]) -> None:
+    assert cli.overrides(typed) == expected
+
+
+def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert qarena("run", "games=2").code == 0
+    assert len(list((tmp_path / "outputs").glob("*/*"))) == 2
+    assert qarena("run", "games=2", "hydra.run.dir=chosen").code == 0
+    assert (tmp_path / "chosen/.hydra/config.yaml").is_file()
+    assert len(list((tmp_path / "outputs").glob("*/*"))) == 2
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (RequestError("wrong"), 2, "error: wrong\n"),
+        (FailureError("failed"), 1, "error: failed\n"),
+        (RuntimeError("a\nbug"), 1, "error: RuntimeError: a bug (unexpected; --debug shows where)\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 0, ""),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    error: BaseException, code: int, line: str, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("runners.tables.agents_table", fail)
+    assert qarena("agents") == (code, "", line)
+
+
+def test_debug_shows_where(tmp_path: Path) -> None:
+    for arguments in (["run", "games=0", "--debug"], ["--debug", "archive", "ls"]):
+        found = command(tmp_path, *arguments)
+        assert found.returncode == 2
+        assert "Traceback (most recent call last)" in found.stderr
+        assert "RequestError: " in found.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["sql"], "Missing argument 'question'"),
+        (["sql", "SELECT 1", "--format", "xml"], "'xml'"),
+        (["sql", "SELECT 1", "--archive", "nowhere"], "there is no archive at nowhere"),
+        (["archive", "ls"], "there is no archive at data/archive: run an experiment first"),
+        (["archive", "verify", "--archive", "."], "is not an archive (it has no archive.json)"),
+        (["archive", "gc", "--archive", "nowhere"], "there is no archive at nowhere"),
+        (["perft", "some"], "Invalid value for 'plies'"),
+        (["perft", "3", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
+        (["perft", "12"], "plies=12 is too many"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_request_exits_2(arguments: list[str], expected: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(*arguments)
+    assert (found.code, found.out) == (2, "")
+    assert expected in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Root may write anywhere, so be nobody for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def test_an_archive_without_write_permission_is_refused(qarena: Qarena, played: Path, tmp_path: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    tmp_path.chmod(0o755)
+    played.chmod(0o555)
+    with somebody_else():
+        found = qarena("run", "games=40")
+    played.chmod(0o755)
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(r"error: archive data/archive is not writable by user id \d+ \(.*mode 555.*\n", found.err)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+# sql.
+
+
+def test_sql_prints_a_table_csv_or_json(qarena: Qarena, played: Path) -> None:
+    expected = [("random", "rule_based", 10), ("rule_based", "random", 10)]
+    table = qarena("sql", COUNTS)
+    assert (table.code, table.err) == (0, "")
+    for row in expected:
+        assert re.search(" +│ +".join(map(str, row)), table.out)
+    _, *rows = csv.reader(io.StringIO(qarena("sql", COUNTS, "--format", "csv").out))
+    assert [(first, second, int(games)) for first, second, games in rows] == expected
+    objects = json.loads(qarena("sql", COUNTS, "--format", "json").out)
+    assert [tuple(each.values()) for each in objects] == expected
+
+
+def test_sql_writes_files_of_every_format(qarena: Qarena, played: Path, tmp_path: Path) -> None:
+    for form in ("table", "csv", "json", "parquet"):
+        found = qarena("sql", COUNTS, "--format", form, "--output", f"answer.{form}")
+        assert found == (0, "", "")
+    expected = [("random", "rule_based", 10), ("rule_based", "random", 10)]
+    assert pl.read_csv("answer.csv").rows() == expected
+    assert pl.read_json(tmp_path / "answer.json").rows() == expected
+    assert pl.read_parquet("answer.parquet").rows() == expected
+    assert "│ random     │ rule_based │    10 │" in (tmp_path / "answer.table").read_text()
+
+
+def test_parquet_may_be_piped_and_questions_come_from_a_pipe(played: Path, tmp_path: Path) -> None:
+    typed = [QARENA, "sql", "-", "--format", "parquet"]
+    done = subprocess.run(typed, cwd=tmp_path, input=COUNTS.encode(), capture_output=True, check=True)
+    assert done.stderr == b""
+    assert pl.read_parquet(done.stdout)["games"].to_list() == [10, 10]
+
+
+def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT count(*) AS games\nFROM games -- all of them\n"))
+    assert qarena("sql", "-", "--format", "csv") == (0, "games\n20\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["SELECT * FROM game"], 2, "there is no table 'game'; did you mean 'games'?"),
+        (["SELECT agent_2 FROM games"], 2, "agent_2"),
+        (["SELEC 1"], 2, "SQL: "),
+        (["DELETE FROM runs"], 2, "SQL here is one SELECT that only reads (this is: DELETE)"),
+        (["SELECT 1; SELECT 2"], 2, "SQL here is one SELECT that only reads"),
+        (["COPY games TO 'games.csv'"], 2, "SQL here is one SELECT that only reads"),
+        (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 1, "cannot write nowhere/answer.csv"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_question_that_cannot_be_answered_is_one_line(
+    arguments: list[str], code: int, expected: str, qarena: Qarena, played: Path, tmp_path: Path
+) -> None:
+    found = qarena("sql", *arguments)
+    assert (found.code, found.out) == (code, "")
+    assert expected in found.err
+    assert found.err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
+
+
+# archive, agents, perft.
+
+
+def test_the_runs_of_an_archive_are_listed(qarena: Qarena, played: Path) -> None:
+    found = qarena("archive", "ls")
+    (record,) = Archive.open(played).runs()
+    assert (found.code, found.err) == (0, "")
+    assert re.search(rf"│ {record.run_id} │ complete │ classic │ rule_based, random │ +1 │", found.out)
+
+
+def test_a_sound_archive_is_verified(qarena: Qarena, played: Path) -> None:
+    (record,) = Archive.open(played).runs()
+    shards = len(Archive.open(played).commits(record.run_id))
+    found = qarena("archive", "verify")
+    assert (found.code, found.err) == (0, "")
+    assert re.fullmatch(rf"1 runs, {shards} shards, 20 games, \d+ plies: no problem\(s\)\n", found.out)
+
+
+@pytest.mark.parametrize("table", ["games", "plies"])
+def test_a_flipped_byte_is_found_in_its_file(table: str, qarena: Qarena, played: Path) -> None:
+    path = Archive.open(played).committed_files(table)[0]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    found = qarena("archive", "verify")
+    assert found.code == 1
+    assert str(path.relative_to(played)) in found.err
+    assert found.out.endswith("1 problem(s)\n")
+
+
+def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> None:
+    """A forger keeps checksum and size of the commit right, so only replaying the game finds it."""
+    path = Archive.open(played).committed_files("plies")[0]
+    frame = pl.read_parquet(path)
+    game = frame["game_id"][0]
+    cells = pl.when((pl.col("game_id") == game) & (pl.col("ply") == 1)).then(pl.col("cell").first()).otherwise("cell")
+    before = path.read_bytes()
+    frame.with_columns(cells.cast(pl.Int8).alias("cell")).write_parquet(path, compression="zstd")
+    after = path.read_bytes()
+    for commit in played.glob("commits/*/*.json"):
+        text = commit.read_text()
+        text = text.replace(hashlib.sha256(before).hexdigest(), hashlib.sha256(after).hexdigest())
+        commit.write_text(text.replace(f'"bytes": {len(before)}', f'"bytes": {len(after)}'))
+    found = qarena("archive", "verify")
+    assert found.code == 1
+    assert f"{path.name}: game {game}: " in found.err
+
+
+def test_agents_are_listed_with_their_parameters(qarena: Qarena) -> None:
+    found = qarena("agents")
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"│ rule_based +│ faithful=False +│ agents.rule_based.RuleBased +│", found.out)
+    assert re.search(r"│ semi_random +│ +│", found.out)
+
+
+def test_perft_counts_under_any_rules(qarena: Qarena) -> None:
+    found = qarena("perft", "2", "--rules", "square")
+    assert (found.code, found.err) == (0, "")
+    assert "square rules" in found.out
+    assert "57,600" in found.out  # 256 x 15 x 15
+
+
+# Help at once.
+
+
+def test_help_waits_for_nothing_heavy(tmp_path: Path) -> None:
+    script = """
+import sys
+from runners import cli
+for arguments in (["--help"], ["sql", "--help"], ["archive", "--help"], ["bench", "--help"], ["--version?"]):
+    sys.argv = ["qarena", *arguments]
+    try:
+        cli.main()
+    except SystemExit:
+        pass
+heavy = {"numba", "numpy", "polars", "duckdb", "hydra", "omegaconf", "llvmlite"} & set(sys.modules)
+print("heavy:", sorted(heavy))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("heavy: []\n")
+    for word in ("run", "sweep", "sql", "agents", "perft", "warm", "bench", "archive", "--output", "verify"):
+        assert word in done.stdout

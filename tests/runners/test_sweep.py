@@ -1,0 +1,198 @@
+"""Sweeps: one table of what varied, nothing played twice, every failure told at once and again at the end."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.verify import verify
+from runners import application
+from runners.application import _sweep_id
+from tests.runners.conftest import Qarena, Result
+from tests.runners.experiments import assert_same_rows, rows
+
+# Each job in its order: rules vary slowest here, because Hydra varies the last of the given keys fastest.
+SWEEP = ("sweep", "agent@a=semi_random", "rules=classic,square", "opening_plies=0,2", "games=20")
+JOBS = [("classic", "0"), ("classic", "2"), ("square", "0"), ("square", "2")]
+
+SHORT = ("sweep", "agent@a=semi_random", "rules=classic,square", "opening_plies=2", "games=20")
+
+
+def table_of(found: Result) -> list[list[str]]:
+    """The cells of the printed table, row by row, headings left out."""
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in found.out.splitlines() if line.startswith("│")]
+
+
+def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(*SWEEP)
+    assert found.code == 0
+    table = table_of(found)
+    assert [tuple(row[1:3]) for row in table] == JOBS
+    assert [row[0] for row in table] == ["0", "1", "2", "3"]
+    assert {tuple(row[3:6]) for row in table} == {("semi_random", "random", "20")}
+    heading = next(line for line in found.out.splitlines() if line.startswith("┃"))
+    titles = ["job", "rules", "opening_plies", "first", "second", "games", "win", "95 % interval", "draw", "loss"]
+    assert [title.strip() for title in heading.split("┃")[1:-1]] == titles
+
+    (question,) = re.findall(r'^  qarena sql "(.*)"$', found.out, re.MULTILINE)
+    with open_archive(tmp_path / "data/archive") as archive:
+        asked = archive.sql(question)
+        runs = archive.sql("SELECT run_id, rules, opening_plies, games FROM runs")
+    assert asked["job"].to_list() == [0, 1, 2, 3]
+    assert set(asked["status"]) == {"complete"}
+    assert set(asked["run_id"]) == set(runs["run_id"])
+    assert {(rules, str(plies)) for _, rules, plies, games in runs.rows() if games == 20} == set(JOBS)
+    for row, (wins, draws, losses) in zip(table, asked.select("wins", "draws", "losses").rows(), strict=True):
+        assert [float(row[i]) for i in (6, 8, 9)] == [5 * count for count in (wins, draws, losses)]
+    assert verify(Archive.open(tmp_path / "data/archive")).problems == []
+
+
+def test_the_same_sweep_again_plays_nothing_and_a_larger_one_only_what_is_missing(
+    qarena: Qarena, tmp_path: Path
+) -> None:
+    root = tmp_path / "data/archive"
+    first = qarena(*SHORT)
+    before, commits = rows(root), sorted(root.glob("commits/*/*.json"))
+    again = qarena(*SHORT, "threads=1")
+    assert table_of(again) == table_of(first)
+    assert_same_rows(rows(root), before)
+    assert sorted(root.glob("commits/*/*.json")) == commits
+    with open_archive(root) as archive:
+        assert len(archive.sql("SELECT * FROM sweeps")) == 2
+
+    more = qarena("sweep", "agent@a=semi_random", "rules=classic,torus", "opening_plies=2", "games=20")
+    assert [row[1] for row in table_of(more)] == ["classic", "torus"]
+    assert len(list(root.glob("commits/*/*.json"))) == len(commits) + 1
+    with open_archive(root) as archive:
+        assert len(archive.sql("SELECT DISTINCT sweep_id FROM sweeps")) == 2
+
+
+def test_a_sweep_over_agents_rows_by_pairing(qarena: Qarena) -> None:
+    found = qarena("sweep", "agents=[random,dumb,semi_random]", "seed=1,2", "games=4")
+    assert found.code == 0
+    table = table_of(found)
+    assert [tuple(row[:4]) for row in table] == [
+        (job, seed, first, second)
+        for job, seed in (("0", "1"), ("1", "2"))
+        for first, second in (("random", "dumb"), ("random", "semi_random"), ("dumb", "semi_random"))
+    ]
+
+
+def test_a_job_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(qarena: Qarena, tmp_path: Path) -> None:
+    """Rules under which this player does not play are found out job by job."""
+    found = qarena("sweep", "agent@a=rule_based", "rules=classic,own_piece,square", "games=4")
+    assert found.code == 1
+    line = r"job 1 failed \(agent@a=rule_based rules=own_piece games=4\): agent 'rule_based' does not play rules"
+    at_once, at_the_end = re.finditer(line, found.err)
+    assert at_once.start() < found.err.index("#2 :") < at_the_end.start()
+    assert found.err.endswith("1 of 3 jobs failed; the same command again plays only what is missing\n")
+    assert "Traceback" not in found.err
+    assert [row[1] for row in table_of(found)] == ["classic", "square"]
+    with open_archive(tmp_path / "data/archive") as archive:
+        jobs = archive.sql("SELECT job, status, error, overrides['rules'], games FROM sweeps ORDER BY job").rows()
+    assert [job[:2] for job in jobs] == [(0, "complete"), (1, "failed"), (2, "complete")]
+    assert "does not play rules" in jobs[1][2]
+    assert [job[3:] for job in jobs] == [("classic", 4), ("own_piece", None), ("square", 4)]
+
+
+def test_every_job_failing_still_says_which(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("sweep", "seed=-1,-2", "games=4")
+    assert (found.code, found.out) == (1, "")
+    assert len(re.findall(r"job 0 failed \(seed=-1 games=4\): seed=-1 is out of range", found.err)) == 2
+    assert len(re.findall(r"job 1 failed \(seed=-2 games=4\): seed=-2 is out of range", found.err)) == 2
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["rules=classic,clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
+        (["agent@a=random,dump"], "agent 'dump' does not exist; did you mean 'dumb'?"),
+        (["seed=1,2", "gamse=4"], "key 'gamse' does not exist; did you mean 'games'?"),
+        (["games=4,many"], "games=many: 'many' is not a whole number"),
+        (["seed=1,2", "hydra.sweep.dir=mine/here", "experiment=none"], "experiment 'none' does not exist"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_unknown_name_anywhere_is_refused_before_any_job(
+    arguments: list[str], expected: str, qarena: Qarena, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    found = qarena("sweep", *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: {expected}")
+    assert found.err.count("\n") == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_the_multirun_flag_is_the_same_sweep(qarena: Qarena, tmp_path: Path) -> None:
+    sweep = ("seed=1,2", "games=4")
+    swept = qarena("sweep", *sweep)
+    for flag in ("--multirun", "-m"):
+        found = qarena("run", *sweep, flag)
+        assert found.code == 0
+        assert found.out == swept.out
+    assert len(list((tmp_path / "multirun").glob("*/*"))) == 3
+
+
+def joblib(tmp_path: Path) -> tuple[str, ...]:
+    """Paths are absolute because joblib keeps its processes, and their current folder, from test to test."""
+    paths = f"archive.root={tmp_path / 'two'}", f"hydra.sweep.dir={tmp_path / 'jobs'}"
+    return "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "threads=1", *paths
+
+
+def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp_path: Path) -> None:
+    expected = qarena(*SHORT, "archive.root=one")
+    found = qarena(*SHORT, *joblib(tmp_path))
+    assert found.code == 0, found.err
+    assert table_of(found) == table_of(expected)
+    assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
+
+
+def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("sweep", "agent@a=rule_based", "rules=own_piece,classic", "games=4", *joblib(tmp_path))
+    assert found.code == 1
+    assert [row[1] for row in table_of(found)] == ["classic"]
+    assert re.search(r"job 0 failed \(.*rules=own_piece games=4 .*\): agent 'rule_based' does not play", found.err)
+    assert found.err.endswith("1 of 2 jobs failed; the same command again plays only what is missing\n")
+    with open_archive(tmp_path / "two") as archive:
+        assert archive.sql("SELECT job, status FROM sweeps ORDER BY job").rows() == [(0, "failed"), (1, "complete")]
+
+
+def test_an_interrupted_sweep_shows_what_it_has_and_how_to_go_on(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def interruptible() -> Iterator[threading.Event]:
+        stop = threading.Event()
+        if len(list(tmp_path.glob("data/archive/runs/*"))) == 1:  # the second job
+            stop.set()
+        yield stop
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(application, "interruptible", interruptible)
+        found = qarena(*SHORT)
+    assert found.code == 130
+    assert found.err.endswith(f"To go on:\n  qarena {' '.join(SHORT)}\n")
+    assert [row[0] for row in table_of(found)] == ["0"]
+    with open_archive(tmp_path / "data/archive") as archive:
+        jobs = archive.sql("SELECT job, status FROM sweeps ORDER BY job").rows()
+    assert jobs == [(0, "complete"), (1, "interrupted")]
+    assert [row[1] for row in table_of(qarena(*SHORT))] == ["classic", "square"]
+
+
+def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
+    swept = ["rules=classic,square", "games=20"]
+    same = _sweep_id(swept)
+    assert re.fullmatch("[0-9a-f]{12}", same)
+    others = ("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x")
+    assert {_sweep_id([*swept[::-1], other]) for other in others} == {same}
+    assert _sweep_id([*swept, "seed=2"]) != same
+    assert _sweep_id(["rules=classic,square,torus", "games=20"]) != same
