@@ -102,25 +102,13 @@ class PythonPlayer:
 
     def play(self, batch: Batch, rng: Streams) -> Turns:
         with self._lock:
-            # Views that refuse to be written: an agent that works in place would change the games themselves.
-            batch, rng = _frozen_batch(batch), Streams(_frozen(rng.seeds))
+            batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
             if isinstance(self._agent, BatchAgent):
                 cells, gifts = self._agent.play(batch, rng)
             else:
                 turns = [self._agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
                 cells, gifts = np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
         return Turns(_checked("cells", cells, len(batch.lanes)), _checked("gifts", gifts, len(batch.lanes)))
-
-
-def _frozen_batch(batch: Batch) -> Batch:
-    lanes, occupied, available, hand, last_cell = batch
-    return Batch(_frozen(lanes), _frozen(occupied), _frozen(available), _frozen(hand), _frozen(last_cell))
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:

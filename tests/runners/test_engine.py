@@ -113,6 +113,16 @@ class Batched:
         return turns.cells, turns.gifts
 
 
+class Careless(Batched):
+    """It answers, and then works on what it was given as if that were its own."""
+
+    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        turns = super().play(batch, rng)
+        for array in (*batch, rng.seeds):
+            array[:] = 0
+        return turns
+
+
 class OneByOne:
     """A naive player behind the seam for single positions; only for players that draw nothing."""
 
@@ -127,6 +137,11 @@ def test_the_three_seams_play_the_same_games() -> None:
     agents: list[Agent] = [SemiRandom(), Batched(SemiRandom()), Dumb(), OneByOne(naive.Dumb())]
     twins: list[naive.Player] = [naive.SemiRandom(), naive.SemiRandom(), naive.Dumb(), naive.Dumb()]
     check_against_twins(engine(CLASSIC, agents, opening_plies=2), twins, pairs=8)
+
+
+def test_an_agent_that_works_in_place_does_not_change_the_games() -> None:
+    agents: list[Agent] = [Careless(SemiRandom()), Careless(Random())]
+    check_against_twins(engine(CLASSIC, agents, opening_plies=2), [naive.SemiRandom(), naive.Random()], pairs=8)
 
 
 @pytest.mark.parametrize("agents", [[Random(), SemiRandom()], [Random(), Batched(Random())]], ids=["jitted", "mixed"])
