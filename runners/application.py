@@ -206,7 +206,8 @@ def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
         if (group, name) in EXTRAS:
-            return f"{group}={name} needs an extra: pip install 'quarto-arena[{EXTRAS[group, name]}]'"
+            extra = EXTRAS[group, name]
+            return f"{group}={name} needs an extra: pip install 'quarto-arena[{extra}]', in a clone -e '.[{extra}]'"
         return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"

@@ -281,7 +281,7 @@ def _refuse_shadows() -> None:
         places = list(found.submodule_search_locations or []) if found else []
         if str(ROOT / name) not in places:
             raise RequestError(
-                f"{places[0] if places else name!r} hides the project's own package '{name}': rename that folder, or "
+                f"{places[0] if places else name} hides the project's own package '{name}': rename that folder, or "
                 "take it off PYTHONPATH"
             )
 

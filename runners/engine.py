@@ -54,7 +54,7 @@ class Contestant:
             self._player = lift(agent, rules, label)
         except ArenaError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
         self._numbers = count(1)  # of its exceptions; taking the next one is safe among threads
@@ -83,12 +83,12 @@ class Contestant:
         """The turns of ``player``; None if it raises, which is logged when there is one game to blame."""
         try:
             return player.play(batch, rng)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # an agent may even ask to leave
             if len(rng.seeds) == 1:
                 self._log(error)
             return None
 
-    def _log(self, error: Exception) -> None:
+    def _log(self, error: BaseException) -> None:
         number = next(self._numbers)
         if number <= TRACEBACKS_LOGGED:
             logger.error("agent '%s' raised and forfeits its game: %r", self.label, error, exc_info=error)

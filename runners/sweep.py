@@ -131,6 +131,11 @@ def report() -> int:
         question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0][0].sweep_id}'"  # noqa: S608  (shown, not run)
         for root in sorted(roots):
             display.out().print(f"  {display.sql_command(question, root)}", markup=False, soft_wrap=True)
+    for record, found in outcomes:
+        if any(result.games > record.games + record.games % 2 for result in found):
+            display.say(
+                f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, all of them counted"
+            )
     for record in failures:
         display.say(_failure(record))
     if failures:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import int64, kernel, lowest_bit, nth_bit, popcount, uint64
+from quarto import kernel as kernel_module
+from quarto.kernel import int64, kernel, lowest_bit, nth_bit, outside_fingerprint, popcount, uint64
 
 
 @kernel()
@@ -34,3 +37,29 @@ def top_bits(word: int) -> tuple[int, int]:
 def test_bits_of_whole_words_are_counted() -> None:
     assert top_bits(uint64(1 << 63)) == (1, 63)
     assert top_bits(uint64((1 << 64) - 1)) == (64, 0)
+
+
+def test_an_edit_beside_an_outside_kernel_makes_another_fingerprint(tmp_path: Path) -> None:
+    agent, helper = tmp_path / "agent.py", tmp_path / "helper.py"
+    agent.write_text("import helper\n")
+    helper.write_text("answer = 1\n")
+    before = outside_fingerprint(agent)
+    assert before == outside_fingerprint(agent) != ""
+    helper.write_text("answer = 2\n")
+    assert outside_fingerprint(agent) != before
+
+
+def test_a_package_is_fingerprinted_as_a_whole(tmp_path: Path) -> None:
+    inner = tmp_path / "package" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    (inner / "agent.py").touch()
+    (tmp_path / "package" / "helper.py").touch()
+    before = outside_fingerprint(inner / "agent.py")
+    (tmp_path / "package" / "helper.py").write_text("edited = True\n")
+    assert outside_fingerprint(inner / "agent.py") != before
+
+
+def test_the_projects_own_files_are_fingerprinted_elsewhere() -> None:
+    assert outside_fingerprint(Path(kernel_module.__file__)) == ""

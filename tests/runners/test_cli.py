@@ -348,3 +348,21 @@ print("heavy:", sorted(heavy))
     assert done.stdout.endswith("heavy: []\n")
     for word in ("run", "sweep", "sql", "agents", "perft", "warm", "bench", "archive", "--output", "verify"):
         assert word in done.stdout
+
+
+def test_the_version_is_printed(qarena: Qarena) -> None:
+    assert re.fullmatch(r"qarena \d+\.\d+\.\d+\n", qarena("--version").out)
+
+
+@pytest.mark.parametrize("name", ["conf", "agents"])
+def test_a_folder_that_hides_a_package_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    done = command(tmp_path, "run", "games=2", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {tmp_path / name} hides the project's own package '{name}': rename")
+
+
+def test_a_flag_without_its_value_is_refused(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", "games=2", "--config-dir")
+    assert found == (2, "", "error: --config-dir needs a value: --config-dir VALUE\n")
+    assert list(tmp_path.iterdir()) == []

@@ -338,3 +338,13 @@ def test_what_is_wrong_in_a_users_own_folder_is_one_line(
     assert expected in found.err
     assert found.err.count("\n") == 1
     assert [path.name for path in own.parent.iterdir()] == ["own"]
+
+
+def test_a_label_never_hides_that_another_class_plays() -> None:
+    spec = request("agent@a=random", "a._target_=agents.dumb.Dumb").spec
+    assert spec.agents[0].label == "random(_target_=agents.dumb.Dumb)"
+
+
+def test_two_different_agents_of_one_name_are_refused() -> None:
+    with pytest.raises(RequestError, match="both named 'x': their games could not be told apart"):
+        request("agent@a=random", "agent@b=dumb", "a.name=x", "b.name=x")
