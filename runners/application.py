@@ -213,6 +213,10 @@ def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"
     if setting := re.fullmatch(r"Error merging override (.*)", str(error)):
         return f"{setting[1]}: {_reason(setting[1], text)}"
+    if group := re.search(r"hydra\.runtime\.choices\.(\S+)", text):
+        return f"{group[1]} takes one name, {group[1]}=NAME: 'qarena run --help' lists them"
+    if "Config group override must be a string" in text:
+        return "a group takes one name, as in rules=classic or agent@a=random: 'qarena run --help' lists them"
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} cannot be read: {_advice(error.override, ' '.join(str(error).split()))}"
     return " ".join(str(error).split()).split(" See https")[0]
@@ -239,6 +243,8 @@ def _advice(override: str, text: str) -> str:
         return f"""write {function[1]}(…) in quotes of its own: agents='[random,"{function[1]}(parameter=value)"]'"""
     if "=" not in override:
         return "it is not key=value"
+    if "=~" in override:
+        return "the shell does not expand '~' there; write $HOME"
     return text.partition(" See https")[0] + "; quote brackets and spaces for the shell"
 
 
