@@ -131,9 +131,12 @@ class Archive:
 
     def runs(self) -> list[RunRecord]:
         """All run records, oldest first. Raises ``FailureError`` for a damaged one."""
-        paths = [path for path in self.root.glob("runs/*.json") if RUN_ID.fullmatch(path.stem)]
-        records = [record for record in (self.run(path.stem) for path in paths) if record]
+        records = [record for record in map(self.run, self.recorded()) if record]
         return sorted(records, key=lambda record: (datetime.fromisoformat(record.created), record.run_id))
+
+    def recorded(self) -> list[str]:
+        """The runs that have a record, damaged or not, sorted."""
+        return sorted(path.stem for path in self.root.glob("runs/*.json") if RUN_ID.fullmatch(path.stem))
 
     def run(self, run_id: str) -> RunRecord | None:
         """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
@@ -234,9 +237,22 @@ class Archive:
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
-        paths = [path for path in self.root.glob("sweeps/*/*.json") if path.stem.isdecimal()]
-        jobs = [load(path, lambda mapping: SweepJob(**mapping)) for path in paths]
-        return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
+        return sorted(map(sweep_job, self.sweep_files()), key=lambda job: (job.sweep_id, job.job))
+
+    def sweep_files(self) -> list[Path]:
+        """The files that are named like jobs of sweeps, damaged or not, sorted."""
+        return sorted(path for path in self.root.glob("sweeps/*/*.json") if path.stem.isdecimal())
+
+
+def sweep_job(path: Path) -> SweepJob:
+    """The job of a sweep in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
+    job = load(path, lambda mapping: SweepJob(**mapping))
+    if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
+        raise FailureError(
+            f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
+            "to go on without it"
+        )
+    return job
 
 
 def _commit_name(number: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import tempfile
 import uuid
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,34 +16,62 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
+from analytics import views
+from analytics.answers import ask, explained
 from analytics.archive import Archive
-from analytics.records import RunRecord, SweepJob
-from analytics.results import results
+from analytics.records import StoredFile
 from analytics.schema import TABLES
-from analytics.stream import Stream
-from quarto.errors import RequestError, nearest
-
-VIEWS = ("games", "plies", "runs", "sweeps")
+from quarto.errors import FailureError, RequestError, nearest
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
 
-RUNS = """
-    run_id VARCHAR, created TIMESTAMP, status VARCHAR, rules VARCHAR, agents VARCHAR[], pairings INTEGER, seed BIGINT,
-    opening_plies INTEGER, games_asked BIGINT, games BIGINT, shards INTEGER, code_version VARCHAR, fingerprint VARCHAR,
-    command VARCHAR, seconds DOUBLE"""
-SWEEPS = """
-    sweep_id VARCHAR, job INTEGER, overrides MAP(VARCHAR, VARCHAR), run_id VARCHAR, status VARCHAR, error VARCHAR,
-    agent_a VARCHAR, agent_b VARCHAR, games BIGINT, wins BIGINT, draws BIGINT, losses BIGINT, win_rate DOUBLE,
-    win_low DOUBLE, win_high DOUBLE"""
-INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_JOB = "INSERT INTO sweeps VALUES (?, ?, MAP(?::VARCHAR[], ?::VARCHAR[]), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROWS: dict[str, tuple[Callable[[Archive], list[list[Any]]], str]] = {
+    "runs": (views.run_rows, views.INSERT_RUN),
+    "sweeps": (views.sweep_rows, views.INSERT_JOB),
+}
 
-_TYPES: dict[type[pl.DataType], str] = {
-    pl.Int64: "BIGINT",
-    pl.Int32: "INTEGER",
-    pl.Int8: "INTEGER",
-}  # all else is VARCHAR
-_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+_ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
+_ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")  # or without a kind, as Thrift's are
+
+
+@dataclass(frozen=True)
+class _File:
+    """A table file that a commit names."""
+
+    run_id: str
+    path: Path  # absolute
+    stored: StoredFile
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is there with all its bytes, whatever they are."""
+        return self.path.is_file() and self.path.stat().st_size == self.stored.bytes
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every byte is what it was; reads the file."""
+        return self.is_whole and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.stored.sha256
+
+    @property
+    def damage(self) -> FailureError:
+        return FailureError(f"{self.path} is missing or damaged: run 'qarena archive verify'")
+
+
+def _committed(archive: Archive) -> dict[str, list[_File]]:
+    files: dict[str, list[_File]] = {table: [] for table in TABLES}
+    for run_id in archive.run_ids():
+        for commit in archive.commits(run_id):
+            for table in TABLES:
+                stored: StoredFile = getattr(commit, table)
+                files[table].append(_File(run_id, archive.file(table, run_id, stored).absolute(), stored))
+    return files
+
+
+def _require_whole(files: list[_File]) -> None:
+    """Raises ``FailureError`` for a file that is missing or truncated."""
+    for file in files:
+        if not file.is_whole:
+            raise file.damage
 
 
 class OpenArchive:
@@ -54,28 +84,37 @@ class OpenArchive:
     def __init__(self, root: Path) -> None:
         """Raises ``RequestError`` when ``root`` is not an archive, ``FailureError`` for a damaged commit."""
         self.archive = Archive.open(root)
-        self._files = {
-            table: [str(path.absolute()) for path in self.archive.committed_files(table)] for table in TABLES
-        }
+        self._files = _committed(self.archive)
+        self._broken: dict[str, FailureError] = {}  # by view
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._spill = Path(tempfile.gettempdir()) / f"quarto-arena-sql-{uuid.uuid4().hex}"
 
     def sql(self, text: str) -> pl.DataFrame:
         """The answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
 
-        Raises ``RequestError`` for anything that is not a single question, and for one that DuckDB rejects.
+        Raises ``RequestError`` for anything that is not a single question, and for one that DuckDB rejects;
+        ``FailureError`` when it asks for what is damaged.
         """
         if self._connection is None:
             self._connection = self._connect()
-        return _answer(self._connection, text)
+        found = ask(self._connection, text)
+        # Raised outside of a handler: a chained error would keep DuckDB's objects alive until the interpreter ends.
+        if isinstance(found, str):
+            raise self._failure(found) or explained(found)
+        return found
 
-    def games(self) -> pl.LazyFrame:
-        """The view ``games`` as a Polars LazyFrame."""
-        return self._scan("games")
+    def games(self, run_id: str | None = None) -> pl.LazyFrame:
+        """The view ``games``, or one run's part of it, as a Polars LazyFrame; raises as ``plies`` does."""
+        return self._scan("games", run_id)
 
-    def plies(self) -> pl.LazyFrame:
-        """The view ``plies`` as a Polars LazyFrame; a filter on ``ply`` reads only the row groups that hold it."""
-        return self._scan("plies")
+    def plies(self, run_id: str | None = None) -> pl.LazyFrame:
+        """The view ``plies``, or one run's part of it, as a Polars LazyFrame.
+
+        A filter on ``ply`` reads only the row groups that hold it; ``run_id`` given here, and not in a filter, only the
+        files of that run. Raises ``FailureError`` for a file that is missing or truncated, ``RequestError`` for a run
+        that is not in the archive.
+        """
+        return self._scan("plies", run_id)
 
     def close(self) -> None:
         """Let go of memory and temporary files. Closing twice is fine; the next question opens everything again."""
@@ -92,123 +131,72 @@ class OpenArchive:
     ) -> None:
         self.close()
 
-    def _scan(self, table: str) -> pl.LazyFrame:
+    def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
+        files = self._files[table]
+        if run_id is not None:
+            files = [file for file in files if file.run_id == run_id]
+            if not files and self.archive.run(run_id) is None:
+                known = (file.run_id for file in self._files[table])
+                raise RequestError(f"run {run_id!r} is not in archive {self.archive.root}{nearest(run_id, known)}")
+        _require_whole(files)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
-        if not self._files[table]:
+        if not files:
             return pl.LazyFrame(schema={"run_id": pl.String(), **widened})
         # Widened by the scan itself: a cast after it would keep filters from the row groups.
         frame = pl.scan_parquet(
-            self._files[table],
+            [file.path for file in files],
             schema=widened,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
-            hive_partitioning=True,
-            hive_schema={"run": pl.String},
+            hive_partitioning=False,  # it would take folders above the archive for columns
             glob=False,
+            include_file_paths="path",
         )
-        return frame.select(pl.col("run").alias("run_id"), *widened)
+        run_of_file = pl.lit(run_id) if run_id is not None else pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
+        return frame.select(run_of_file.alias("run_id"), *widened)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(self._spill)})
-        for table, files in self._files.items():
-            connection.execute(_view(table, files))
-        self._insert_runs(connection)
-        self._insert_sweeps(connection)
-        connection.execute("SET VARIABLE files = $1", [[file for files in self._files.values() for file in files]])
+        self._broken = {}
+        for view in views.VIEWS:
+            failure = self._create(connection, view)
+            if failure is not None:  # no reason to answer nothing about all else
+                self._broken[view] = failure
+                connection.execute(views.broken(view, str(failure)))
+        paths = [str(file.path) for files in self._files.values() for file in files]
+        connection.execute("SET VARIABLE files = $1", [paths])
         connection.execute("SET allowed_paths = getvariable('files')")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         return connection
 
-    def _insert_runs(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute(f"CREATE TABLE runs ({RUNS})")
-        for record in self.archive.runs():
-            connection.execute(INSERT_RUN, _run_row(self.archive, record))
-
-    def _insert_sweeps(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute(f"CREATE TABLE sweeps ({SWEEPS})")
-        for job in self.archive.sweep_jobs():
-            for row in _job_rows(self.archive, job):
-                connection.execute(INSERT_JOB, row)
-
-
-def _view(table: str, files: list[str]) -> str:
-    """The statement that creates the view of a table over its files."""
-    columns = {"run_id": "VARCHAR"} | {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in TABLES[table].items()}
-    if not files:
-        nothing = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items())
-        return f"CREATE VIEW {table} AS SELECT {nothing} WHERE false"
-    widened = ", ".join(f"{name if name != 'run_id' else 'run'}::{kind} AS {name}" for name, kind in columns.items())
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)  # a view takes no parameters
-    # A run id may look like a number (123456789012, 1234567890e1): it stays a text.
-    source = f"read_parquet([{listed}], hive_partitioning = true, hive_types_autocast = false)"
-    return f"CREATE VIEW {table} AS SELECT {widened} FROM {source}"  # noqa: S608 - names of ours, quoted paths
-
-
-def _run_row(archive: Archive, record: RunRecord) -> list[Any]:
-    commits = archive.commits(record.run_id)
-    return [
-        record.run_id,
-        datetime.fromisoformat(record.created).replace(tzinfo=None),
-        record.status,
-        record.rules.name,
-        list(record.labels),
-        len(record.pairings),
-        record.spec["seed"],
-        record.spec["opening_plies"],
-        record.games,
-        sum(commit.games.rows for commit in commits),
-        len(commits),
-        record.code.get("version"),
-        record.code.get("fingerprint"),
-        record.command,
-        record.seconds,
-    ]
-
-
-def _job_rows(archive: Archive, job: SweepJob) -> list[list[Any]]:
-    """A row a pairing that was played; one without agents and counts for a job that played none."""
-    head = [job.sweep_id, job.job, list(job.overrides), list(job.overrides.values()), job.run_id, job.status, job.error]
-    known = job.run_id is not None and archive.run(job.run_id) is not None
-    rows = [
-        [*head, result.first, result.second, result.games, result.wins, result.draws, result.losses, *result.win_rate]
-        for result in (results(archive, str(job.run_id)) if known else [])
-    ]
-    return rows or [[*head, *[None] * 9]]
-
-
-def _answer(connection: duckdb.DuckDBPyConnection, text: str) -> pl.DataFrame:
-    try:
-        _check(text)
-        connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold an INSERT
+    def _create(self, connection: duckdb.DuckDBPyConnection, view: str) -> FailureError | None:
+        """Create a view, or say why it cannot be and create nothing."""
         try:
-            return pl.DataFrame(Stream(connection.sql(text)))
-        finally:
-            connection.execute("ROLLBACK")
-    except duckdb.Error as error:
-        message = _one_line(str(error))
-    # Raised outside of the handler: a chained error would keep DuckDB's objects alive until the interpreter ends.
-    raise RequestError(message)
+            if view in TABLES:
+                _require_whole(self._files[view])
+                connection.execute(views.over_files(view, [str(file.path) for file in self._files[view]]))
+                return None
+            rows_of, insert = _ROWS[view]
+            rows = rows_of(self.archive)
+        except FailureError as error:
+            return error
+        except duckdb.Error as error:
+            return self._failure(str(error)) or FailureError(f"view {view} cannot be made: {explained(str(error))}")
+        connection.execute(views.table(view))
+        for row in rows:
+            connection.execute(insert, row)
+        return None
 
-
-def _check(text: str) -> None:
-    """Raises ``RequestError`` unless ``text`` is one SELECT, or one EXPLAIN of a SELECT."""
-    kinds = _kinds(text)
-    explained = _EXPLAIN.match(text)
-    if kinds == ["EXPLAIN"] and explained:
-        kinds = _kinds(text[explained.end() :])  # EXPLAIN ANALYZE runs what it explains
-    if kinds != ["SELECT"]:
-        found = "; ".join(kinds) or "nothing"
-        raise RequestError(f"SQL here is one SELECT that only reads (this is: {found}); views: {', '.join(VIEWS)}")
-
-
-def _kinds(text: str) -> list[str]:
-    return [statement.type.name for statement in duckdb.extract_statements(text)]
-
-
-def _one_line(message: str) -> str:
-    """DuckDB's message without the picture of where it points, with our views if it misses a table."""
-    missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
-    if missing:
-        return f"SQL: there is no table {missing[1]!r}{nearest(missing[1], VIEWS)}"
-    lines = [line.strip() for line in message.partition("\nLINE ")[0].splitlines()]
-    return "SQL: " + " ".join(line for line in lines if line)
+    def _failure(self, complaint: str) -> FailureError | None:
+        """The damage that DuckDB's complaint comes from, if it comes from any."""
+        for failure in self._broken.values():
+            if str(failure) in complaint:
+                return failure
+        if _ABOUT_THE_TEXT.match(complaint):
+            return None
+        files = [file for files in self._files.values() for file in files]
+        named = [file for file in files if str(file.path) in complaint]
+        if not named and _ABOUT_A_FILE.match(complaint):
+            named = files
+        damaged = [file for file in files if not file.is_whole] or [file for file in named if not file.is_sound]
+        return damaged[0].damage if damaged else None

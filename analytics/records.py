@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,15 @@ def to_json(mapping: Mapping[str, Any]) -> bytes:
     return (json.dumps(mapping, ensure_ascii=False, indent=1) + "\n").encode()
 
 
+def run_id_of(spec: Mapping[str, Any]) -> str:
+    """A run's id, 12 lower-case hex digits: the same for the same spec (JSON values) on every machine.
+
+    The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
+    """
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """One experiment executed. Raises ``ValueError`` (or ``KeyError``, ``TypeError``) for a value that makes no sense.
@@ -57,7 +67,7 @@ class RunRecord:
     else the runner needs. ``code`` is what played them: ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
     """
 
-    run_id: str  # 12 lower-case hex digits
+    run_id: str  # what ``run_id_of`` makes of the spec
     spec: Mapping[str, Any]
     code: Mapping[str, Any]
     games: int  # asked for, per pairing

@@ -15,16 +15,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, commit_files, load
+from analytics.archive import Archive, commit_files, load, sweep_job
 from analytics.ranges import Range, merged, overlaps
-from analytics.records import Commit, RunRecord, Slice, StoredFile
+from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.schema import GAME_BITS, TABLES, first_game_id
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
 from quarto.batch import Games
 from quarto.errors import FailureError
-from quarto.rules import PIECES
+from quarto.rules import CELLS, PIECES
 
 NAMED_GAMES = 10  # wrong games of one file that are named one by one
 
@@ -75,9 +75,12 @@ class _Shard:
 
 
 def verify(archive: Archive) -> Verification:
-    """Check all that commits name; in memory, one shard at a time. Nothing wrong is raised, all of it is returned."""
+    """Check all records and all that commits name; in memory, one shard at a time.
+
+    Nothing wrong is raised, all of it is returned.
+    """
     found = Verification()
-    for run_id in archive.run_ids():
+    for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
         found.runs += 1
         record = _record(archive, run_id, found)
         held: dict[int, list[Range]] = {}
@@ -91,6 +94,7 @@ def verify(archive: Archive) -> Verification:
             found.problems += _numbering(path, commit, held)
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
+    found.problems += _sweeps(archive)
     return found
 
 
@@ -103,7 +107,18 @@ def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | N
         return None
     if record is None:
         found.problems.append(Problem(path, "missing, so the games of this run cannot be checked against its rules"))
+    elif run_id_of(record.spec) != run_id:
+        what = f"its spec is that of run {run_id_of(record.spec)}: it was changed after the run was named"
+        found.problems.append(Problem(path, what))
     return record
+
+
+def _sweeps(archive: Archive) -> Iterator[Problem]:
+    for path in archive.sweep_files():
+        try:
+            sweep_job(path)
+        except FailureError as error:
+            yield Problem(path, str(error))
 
 
 def _numbering(path: Path, commit: Commit, held: dict[int, list[Range]]) -> Iterator[Problem]:
@@ -176,9 +191,17 @@ def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[P
         yield Problem(path, "plies is not 0 to 16, or winner not -1, 0 or 1", int(game_id[at]))
         return
     yield from _labels(shard, games)
-    played = _games(games)
-    yield from _replay(shard, game_id, games["opening"].to_numpy(), played, plies)
+    played, opening = _games(games), games["opening"].to_numpy()
+    faulty = list(_replay(shard, game_id, opening, played, plies))
+    yield from faulty
     yield from _tallies(shard, played)
+    imposed = shard.record.spec["opening_plies"]
+    other = np.flatnonzero(opening != imposed)
+    if other.size:
+        what = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
+        yield Problem(path, what, int(game_id[other[0]]))
+    elif not faulty:  # of sound games the imposed plies come first, all of them
+        yield from _openings(shard, game_id, plies)
 
 
 def _games(games: pl.DataFrame) -> Games:
@@ -226,6 +249,26 @@ def _replay(
         yield Problem(path, FAULTS[fault[game]], int(game_id[game]))
     if len(wrong) > NAMED_GAMES:
         yield Problem(path, f"and {len(wrong) - NAMED_GAMES} more games that are wrong")
+
+
+def _openings(shard: _Shard, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
+    """Imposed plies must be the same in both games of a pair, and in all pairings that have a pair of its number."""
+    path, imposed = shard.file("plies"), int(shard.record.spec["opening_plies"])
+    size = (imposed, len(game_id))
+    piece, cell = (plies[name][: imposed * len(game_id)].to_numpy().reshape(size) for name in ("piece", "cell"))
+    turns = piece.astype(np.int64) * CELLS + cell  # [imposed, G]
+    for i in np.flatnonzero((turns[:, 0::2] != turns[:, 1::2]).any(axis=0))[:1]:
+        what = f"its first {imposed} plies are not those of the other game of its pair"
+        yield Problem(path, what, int(game_id[2 * i + 1]))
+    first = game_id[0::2]
+    number = (first & ((1 << GAME_BITS) - 1)) >> 1
+    order = np.argsort(number, kind="stable")
+    before, after = order[:-1], order[1:]
+    differ = (turns[:, 2 * before] != turns[:, 2 * after]).any(axis=0)
+    for i in np.flatnonzero((number[before] == number[after]) & differ)[:1]:
+        pairing = int(first[before[i]]) >> GAME_BITS
+        what = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
+        yield Problem(path, what, int(first[after[i]]))
 
 
 def _tallies(shard: _Shard, played: Games) -> Iterator[Problem]:

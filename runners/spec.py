@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
+from analytics.records import run_id_of
 from quarto.errors import RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
@@ -89,8 +90,7 @@ class RunSpec:
     @functools.cached_property
     def run_id(self) -> str:
         """Twelve hex digits: the same for the same spec on every machine, and for no other one."""
-        text = json.dumps(self.as_mapping(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return run_id_of(self.as_mapping())
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from analytics.archive import now
-from analytics.records import RunRecord
+from analytics.records import RunRecord, run_id_of
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 
 Pairings = Sequence[tuple[str, str]]
 Game = dict[str, Any]  # plies: list of (piece, cell); winner; ending
 
-RUN_ID = "123456789012"  # looks like a number on purpose
 PAIRINGS = [("random", "rule_based"), ("random", "dumb(depth=2)"), ("dumb(depth=2)", "rule_based")]
 
 
@@ -93,15 +92,23 @@ def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[
     return sorted(games), sorted(plies, key=lambda row: (row[2], row[0]))
 
 
-def record(run_id: str = RUN_ID, rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> RunRecord:
+def spec_of(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> dict[str, Any]:
+    """What a run is, as JSON values; ``other`` replaces and adds."""
     labels = sorted({label for pairing in pairings for label in pairing})
-    spec = {
+    return {
         "rules": asdict(rules),
         "agents": [{"label": label, "target": f"agents.{label}", "params": {}} for label in labels],
         "pairings": [[labels.index(first), labels.index(second)] for first, second in pairings],
         "seed": 7,
         "opening_plies": 0,
-    } | other.pop("spec", {})
+    } | other
+
+
+def record(spec: dict[str, Any] | None = None, **other: Any) -> RunRecord:
+    spec = spec or spec_of()
     code = {"version": "0.1.0", "fingerprint": "ab" * 32, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
-    fields = {"games": 100, "created": now(), "command": "qarena run", **other}
-    return RunRecord(run_id=run_id, spec=spec, code=code, **fields)
+    fields = {"run_id": run_id_of(spec), "games": 100, "created": now(), "command": "qarena run", **other}
+    return RunRecord(spec=spec, code=code, **fields)
+
+
+RUN_ID = record().run_id

@@ -1,15 +1,8 @@
-import errno
 import json
 import os
-import random
 import re
 import shutil
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import polars as pl
@@ -23,17 +16,12 @@ from analytics.tally import tally
 from analytics.verify import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record
-
-ROOT = Path(__file__).parents[2]
 
 
 def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
     return sorted(row for path in archive.committed_files(table) for row in pl.read_parquet(path).rows())
-
-
-def snapshot(root: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 # What is an archive.
@@ -102,7 +90,10 @@ def test_an_archive_that_cannot_be_written_to_says_whose_it_is(
 
 
 def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
-    first, second = record(created="2026-01-02T00:00:00Z"), record("ffffffffffff", created="2026-01-01T00:00:00+00:00")
+    first, second = (
+        record(created="2026-01-02T00:00:00Z"),
+        record(run_id="ffffffffffff", created="2026-01-01T00:00:00+00:00"),
+    )
     for run in (first, second, record(created=first.created, status="complete", seconds=2.5)):
         archive.save_run(run)
     assert archive.run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5)
@@ -124,7 +115,7 @@ def test_a_damaged_run_is_named(archive: Archive, content: bytes) -> None:
 
 def test_a_run_under_another_name_is_damage(archive: Archive) -> None:
     shutil.copy(archive.root / "runs" / f"{RUN_ID}.json", archive.root / "runs" / "ffffffffffff.json")
-    with pytest.raises(FailureError, match="is the record of run 123456789012"):
+    with pytest.raises(FailureError, match=f"is the record of run {RUN_ID}"):
         archive.run("ffffffffffff")
 
 
@@ -134,6 +125,13 @@ def test_jobs_of_sweeps_are_stored_and_replaced(archive: Archive) -> None:
         archive.save_sweep_job(job)
     archive.save_sweep_job(SweepJob("a", 2, status="failed", error="it broke"))
     assert archive.sweep_jobs() == [SweepJob("a", 2, status="failed", error="it broke"), jobs[1], jobs[0]]
+
+
+def test_a_job_in_the_place_of_another_is_damage(archive: Archive) -> None:
+    archive.save_sweep_job(SweepJob("a", 2))
+    (archive.root / "sweeps" / "a" / "2.json").rename(archive.root / "sweeps" / "a" / "3.json")
+    with pytest.raises(FailureError, match=r"3\.json is damaged \(it is job 2 of sweep a\)"):
+        archive.sweep_jobs()
 
 
 # Commits.
@@ -207,37 +205,6 @@ def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkey
     assert not verify(archive).problems
 
 
-def write_all(root: Path, seed: int) -> int:
-    """One of several writers that all want to store the same 40 slices, each in an order of its own."""
-    archive = Archive.open(root)
-    places = [(pairing, 4 * i) for pairing in (0, 1) for i in range(20)]
-    random.Random(seed).shuffle(places)
-    return sum(archive.commit("aaaaaaaaaaaa", [random_block(9, *place, 4)], PAIRINGS) is not None for place in places)
-
-
-@pytest.mark.parametrize("pool", ["threads", "processes"])
-def test_writers_that_race_store_every_pair_once(archive: Archive, pool: str) -> None:
-    archive.save_run(record("aaaaaaaaaaaa"))
-    if pool == "threads":
-        with ThreadPoolExecutor(4) as threads:
-            written = list(threads.map(write_all, [archive.root] * 4, range(4)))
-    else:
-        with get_context("spawn").Pool(2) as processes:
-            written = processes.starmap(write_all, [(archive.root, 1), (archive.root, 2)])
-    assert sum(written) == 40
-    assert archive.covered("aaaaaaaaaaaa") == {0: [(0, 80)], 1: [(0, 80)]}
-    assert [commit.shard for commit in archive.commits("aaaaaaaaaaaa")] == list(range(40))
-    assert not verify(archive).problems
-    assert leftovers(archive) == []
-
-
-def test_threads_may_share_one_archive(archive: Archive) -> None:
-    with ThreadPoolExecutor(4) as threads:
-        blocks = [random_block(4, 0, 100 + 4 * i, 4) for i in range(24)]
-        commits = list(threads.map(lambda block: archive.commit(RUN_ID, [block], PAIRINGS), blocks))
-    assert sorted(commit.shard for commit in commits if commit) == list(range(2, 26))
-
-
 # What crashes and accidents leave is never counted.
 
 
@@ -283,153 +250,3 @@ def test_a_commit_cannot_name_a_file_elsewhere(archive: Archive) -> None:
     path.write_text(re.sub(r"part-[^\"]+", "../../../secret.parquet", path.read_text()))
     with pytest.raises(FailureError, match="does not match"):
         archive.committed_files("games")
-
-
-# A disk that refuses.
-
-
-@pytest.mark.parametrize(
-    ("code", "cause"),
-    [(errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EIO, "I")],
-)
-@pytest.mark.parametrize("failing", ["fsync", "link"])
-def test_when_the_disk_refuses_nothing_is_lost_or_left(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
-) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    before = snapshot(archive.root)
-    monkeypatch.setattr(os, failing, refuse)
-    with pytest.raises(FailureError, match=f"{re.escape(str(archive.root))}.*{cause}") as caught:
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-    assert "\n" not in str(caught.value)
-    monkeypatch.undo()
-    assert snapshot(archive.root) == before
-    assert archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-
-
-@pytest.mark.parametrize("sync", range(1, 9))
-def test_at_whichever_step_it_stops_the_archive_is_whole(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, sync: int
-) -> None:
-    """Each sync of a commit fails in turn: either nothing is committed and nothing left, or all of it is there."""
-    steps = iter(range(1, 100))
-    real = os.fsync
-
-    def stop(descriptor: int) -> None:
-        if next(steps) == sync:
-            raise OSError(errno.EIO, "Input/output error")
-        real(descriptor)
-
-    before = snapshot(archive.root)
-    monkeypatch.setattr(os, "fsync", stop)
-    stopped = False
-    try:
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-    except FailureError:
-        stopped = True
-    monkeypatch.undo()
-    assert stopped == (sync <= 6)
-    assert not verify(archive).problems
-    assert leftovers(archive) == []
-    assert (snapshot(archive.root) == before) == (sync <= 5)
-
-
-def test_without_hard_links_the_message_says_so(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(FailureError, match="hard links"):
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-
-
-def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> None:
-    script = textwrap.dedent(
-        f"""
-        import resource
-        from pathlib import Path
-        from analytics.archive import Archive
-        from quarto.errors import FailureError
-        from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
-        archive = Archive.open(Path({str(archive.root)!r}))
-        block = random_block(1, 0, 90, 200)
-        from analytics.tables import tables
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
-        try:
-            archive.commit(RUN_ID, [block], PAIRINGS)
-        except FailureError as error:
-            print(error)
-        """
-    )
-    before = snapshot(archive.root)
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # the limit would also hit the cache of compiled code
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    assert "limit on the size of files" in done.stdout
-    assert done.stdout.count("\n") == 1
-    assert snapshot(archive.root) == before
-
-
-FILL_DISK = """
-from pathlib import Path
-from analytics.archive import Archive
-from quarto.errors import FailureError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
-archive = Archive.open(Path("archive"), create=True)
-archive.save_run(record())
-block = random_block(1, pairs=1000)
-try:
-    for i in range(100):
-        archive.commit(RUN_ID, [block._replace(first_pair=1000 * i)], PAIRINGS)
-except FailureError as error:
-    print(error)
-from analytics.leftovers import leftovers
-from analytics.verify import verify
-found = verify(archive)
-print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, found.problems, leftovers(archive))
-"""
-
-
-def test_a_full_disk_is_explained_and_harmless(tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = f"mount -t tmpfs -o size=600k tmpfs {small} && cd {small} &&"
-    private = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    probe = [*private, f"{mount} true"]
-    if not shutil.which("unshare") or subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let us mount a small disk")
-    command = f"{mount} exec {sys.executable} -c '{FILL_DISK}'"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([*private, command], env=environment, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    message, verdict = done.stdout.splitlines()
-    assert message.startswith("cannot write to archive: the disk is full: free some space")
-    assert verdict == "True True [] []"
-
-
-def test_a_writer_that_is_killed_loses_no_more_than_the_shard_in_flight(archive: Archive) -> None:
-    script = f"""
-from pathlib import Path
-from analytics.archive import Archive
-from tests.analytics.naive_games import PAIRINGS, random_block
-archive = Archive.open(Path({str(archive.root)!r}))
-block = random_block(1, pairs=50)
-for i in range(10**6):
-    archive.commit("aaaaaaaaaaaa", [block._replace(first_pair=50 * i)], PAIRINGS)
-    print(i, flush=True)
-"""
-    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        for _ in range(20):
-            told = int(writer.stdout.readline())
-        writer.kill()
-    archive.save_run(record("aaaaaaaaaaaa"))
-    shards = len(archive.commits("aaaaaaaaaaaa"))
-    assert shards > told
-    assert archive.covered("aaaaaaaaaaaa") == {0: [(0, 50 * shards)]}
-    assert not verify(archive).problems
-    assert all(leftover.ours for leftover in leftovers(archive))

@@ -15,10 +15,12 @@ from analytics.records import SweepJob
 from analytics.results import results
 from analytics.schema import TABLES
 from quarto.errors import FailureError, RequestError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
+
+OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
 
@@ -41,7 +43,7 @@ def test_the_lazy_frames_hold_the_rows_stored(archive: Archive) -> None:
         assert opened.plies().select(pl.col("run_id").unique()).collect().item() == RUN_ID
 
 
-@pytest.mark.parametrize("run_id", [RUN_ID, "000000000000", "1234567890e1", "0000000000e5"])
+@pytest.mark.parametrize("run_id", ["123456789012", "000000000000", "1234567890e1", "0000000000e5"])
 def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
     archive.commit(run_id, BLOCKS, PAIRINGS)
@@ -98,11 +100,41 @@ def test_closing_is_not_the_end(archive: Archive) -> None:
     opened.close()
 
 
-def test_a_path_with_quotes_is_only_a_path(tmp_path: Path) -> None:
-    archive = Archive.open(tmp_path / "it's; DROP [all] *", create=True)
+@pytest.mark.parametrize(
+    "folder",
+    ["it's; DROP [all] *", "opening=2/a", "plies=3/a", "run=5/a", "run=0123456789ab/a", "seed=3/a", "run_id=x/path=y"],
+)
+def test_a_path_is_only_a_path(tmp_path: Path, folder: str) -> None:
+    archive = Archive.open(tmp_path / folder, create=True)
     archive.commit(RUN_ID, BLOCKS, PAIRINGS)
+    games, plies = ([(RUN_ID, *row) for row in rows] for rows in naive_rows(BLOCKS, PAIRINGS))
     with OpenArchive(archive.root) as opened:
-        assert opened.sql("SELECT count(*) FROM games").item() == opened.games().collect().height == 56
+        assert opened.sql("FROM games ORDER BY game_id").rows() == games
+        assert opened.sql("FROM plies ORDER BY ply, game_id").rows() == plies
+        assert opened.games().sort("game_id").collect().rows() == games
+        assert opened.plies().sort("ply", "game_id").collect().rows() == plies
+
+
+def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archive) -> None:
+    archive.commit(OTHER.run_id, BLOCKS, PAIRINGS)
+    assert len(archive.committed_files("plies")) == 3
+    question = f"SELECT avg(outcome) FROM plies WHERE run_id = '{RUN_ID}'"
+    with OpenArchive(archive.root) as opened:
+        plan = opened.sql(f"EXPLAIN ANALYZE {question}")["explain_value"][0]
+    assert "Total Files Read: 2" in plan
+
+
+def test_a_lazy_frame_of_one_run_holds_its_rows_only(archive: Archive) -> None:
+    archive.save_run(OTHER)
+    with OpenArchive(archive.root) as opened:
+        assert opened.plies(OTHER.run_id).collect().is_empty()
+    archive.commit(OTHER.run_id, BLOCKS[:1], PAIRINGS)
+    with OpenArchive(archive.root) as opened:
+        for run_id, rows in ((RUN_ID, 56), (OTHER.run_id, 16)):
+            assert opened.games(run_id).collect()["run_id"].to_list() == [run_id] * rows
+            assert opened.games().filter(run_id=run_id).collect().equals(opened.games(run_id).collect())
+        with pytest.raises(RequestError, match=f"run 'x{RUN_ID[1:]}' is not in archive .*; did you mean '{RUN_ID}'"):
+            opened.games("x" + RUN_ID[1:])
 
 
 # Runs and sweeps.
@@ -110,8 +142,10 @@ def test_a_path_with_quotes_is_only_a_path(tmp_path: Path) -> None:
 
 def test_the_view_runs(archive: Archive) -> None:
     created = "2026-11-21T05:07:00+00:00"
-    archive.save_run(record(created=created, games=20, status="complete", seconds=1.5, spec={"opening_plies": 2}))
-    archive.save_run(record("ffffffffffff", created=created, pairings=[("it's", "b")]))
+    archive.save_run(
+        record(spec_of(opening_plies=2), run_id=RUN_ID, created=created, games=20, status="complete", seconds=1.5)
+    )
+    archive.save_run(record(spec_of(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created))
     with OpenArchive(archive.root) as opened:
         rows = opened.sql("SELECT * FROM runs ORDER BY run_id").rows(named=True)
     assert rows[0] == {
@@ -123,7 +157,7 @@ def test_the_view_runs(archive: Archive) -> None:
         "pairings": 3,
         "seed": 7,
         "opening_plies": 2,
-        "games_asked": 20,
+        "games_asked": 60,
         "games": 56,
         "shards": 2,
         "code_version": "0.1.0",
@@ -157,80 +191,7 @@ def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: Archive) -
     assert (rows[4]["status"], rows[4]["run_id"], rows[4]["games"]) == ("interrupted", "ffffffffffff", None)
 
 
-# Read-only.
-
-FORBIDDEN = [
-    "",
-    "-- nothing",
-    "SELECT 1; SELECT 2",
-    "COPY games TO '{tmp}/out.csv'",
-    "COPY (SELECT 1) TO '{file}'",
-    "EXPLAIN COPY (SELECT 1) TO '{file}'",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}' (FORMAT parquet, USE_TMP_FILE false)",
-    "EXPLAIN /* x */ ANALYZE COPY (SELECT 1) TO '{file}'",
-    "/* x */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'",
-    "EXPLAIN (ANALYZE) COPY (SELECT 1) TO '{file}'",
-    "EXPLAIN EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'",
-    "ATTACH '{tmp}/other.db'",
-    "INSERT INTO runs (run_id) VALUES ('x')",
-    "WITH x AS (INSERT INTO runs (run_id) VALUES ('x') RETURNING *) SELECT * FROM x",
-    "DELETE FROM runs",
-    "DROP VIEW games",
-    "CREATE TABLE mine (a INT)",
-    "SELECT * FROM read_csv('{secret}')",
-    "SELECT * FROM read_text('{secret}')",
-    "SELECT * FROM '{secret}'",
-    "SELECT * FROM glob('{tmp}/*')",
-    "SET enable_external_access = true",
-    "PRAGMA database_list",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "EXPORT DATABASE '{tmp}/out'",
-    "CALL pragma_version()",
-    "BEGIN TRANSACTION",
-]
-
-
-@pytest.mark.parametrize("text", FORBIDDEN)
-def test_nothing_but_a_question_is_answered(archive: Archive, tmp_path: Path, text: str) -> None:
-    secret = tmp_path / "secret.csv"
-    secret.write_text("word\nsesame\n")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with OpenArchive(archive.root) as opened:
-        with pytest.raises(RequestError) as caught:
-            opened.sql(text.format(tmp=tmp_path, secret=secret, file=archive.committed_files("plies")[0]))
-        assert "\n" not in str(caught.value)
-        assert "sesame" not in str(caught.value)
-        assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.parametrize(
-    "text", ["EXPLAIN SELECT 1", "explain analyze\nFROM games", "DESCRIBE games", "FROM runs", "VALUES (1)"]
-)
-def test_every_form_of_a_question_is_answered(archive: Archive, text: str) -> None:
-    with OpenArchive(archive.root) as opened:
-        assert len(opened.sql(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("selec 1", 'SQL: Parser Error: syntax error at or near "selec"'),
-        ("SELECT pice FROM plies", '"pice" not found in FROM clause! Candidate bindings: "piece"'),
-        (
-            "SELECT * FROM plyes",
-            "SQL: there is no table 'plyes'; did you mean 'plies'? valid: games, plies, runs, sweeps",
-        ),
-        ("SELECT 'x'::INT", "Could not convert string 'x' to INT32"),
-    ],
-)
-def test_a_mistake_is_explained_in_one_line(archive: Archive, text: str, complaint: str) -> None:
-    with OpenArchive(archive.root) as opened, pytest.raises(RequestError) as caught:
-        opened.sql(text)
-    assert complaint in str(caught.value)
-    assert "\n" not in str(caught.value)
+# Opening.
 
 
 def test_what_is_not_an_archive_is_refused(tmp_path: Path) -> None:
@@ -258,7 +219,8 @@ def test_a_script_leaves_nothing_on_the_standard_error(archive: Archive, close: 
         from quarto.errors import RequestError
         opened = analytics.open_archive({str(archive.root)!r})
         print(opened.sql("SELECT count(*) FROM games").item())
-        for wrong in ("selec", "SELECT pice FROM plies", "SELECT 'x'::INT", "DROP VIEW games"):
+        for wrong in ("selec", "SELECT pice FROM plies", "SELECT 'x'::INT", "DROP VIEW games", "SELECT INTERVAL 1 DAY",
+                      "SELECT 1 a, 2 a", "SELECT range * 9000000000000 FROM range(9999999)"):
             try:
                 opened.sql(wrong)
             except RequestError as error:

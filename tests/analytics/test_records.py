@@ -1,13 +1,14 @@
+import hashlib
 import json
 from typing import Any
 
 import pytest
 
-from analytics.records import MALFORMED, Commit, RunRecord, Slice, StoredFile, SweepJob, to_json
+from analytics.records import MALFORMED, Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of, to_json
 from analytics.schema import MAX_PAIRS
 from analytics.tally import Tally
 from quarto.rules import Rules
-from tests.analytics.naive_games import PAIRINGS, record
+from tests.analytics.naive_games import PAIRINGS, record, spec_of
 
 FILE: dict[str, Any] = {"file": f"part-000000-{'0' * 32}.parquet", "rows": 1, "bytes": 2, "sha256": "0" * 64}
 ONE_PAIR = Tally(pairs=((0, 0, 0), (0, 1, 0), (0, 0, 0)))
@@ -15,11 +16,18 @@ COMMIT = Commit(0, StoredFile(**FILE), StoredFile(**FILE), (Slice(0, 5, 1, ONE_P
 
 
 def test_records_survive_json() -> None:
-    run = record(rules=Rules("square", squares="plain"), status="complete", seconds=1.5)
+    run = record(spec_of(Rules("square", squares="plain")), status="complete", seconds=1.5)
     assert RunRecord(**json.loads(to_json(run.as_mapping()))) == run
     assert Commit.of_mapping(json.loads(to_json(COMMIT.as_mapping()))) == COMMIT
     job = SweepJob("s1", 3, {"rules": "square"}, "0123456789ab", "failed", "ValueError: no", 20)
     assert SweepJob(**json.loads(to_json(job.as_mapping()))) == job
+
+
+def test_a_run_id_follows_from_the_spec_in_any_order_of_its_keys() -> None:
+    text = r'{"agents":[{"label":"\u00e9"}],"seed":7}'
+    assert run_id_of({"seed": 7, "agents": [{"label": "é"}]}) == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert run_id_of(dict(sorted(record().spec.items(), reverse=True))) == record().run_id
+    assert run_id_of({**record().spec, "salt": "x"}) != record().run_id
 
 
 def test_a_run_names_its_pairings_by_label() -> None:

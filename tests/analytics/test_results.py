@@ -5,7 +5,7 @@ from analytics.results import Crosstable, PairingResult, crosstable, results
 from analytics.statistics import wilson, win_rate
 from analytics.tally import Tally
 from quarto.errors import RequestError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
 
 COLUMNS = ("id", "pair", "pairing", "a0", "a1", "winner", "plies", "opening", "ending")
 
@@ -32,7 +32,7 @@ def test_results_are_what_the_rows_say(archive: Archive) -> None:
 
 def test_pairs_are_the_unit_where_openings_are_shared(archive: Archive) -> None:
     plain = results(archive, RUN_ID)
-    archive.save_run(record(spec={"opening_plies": 2}))
+    archive.save_run(record(spec_of(opening_plies=2), run_id=RUN_ID))
     shared = results(archive, RUN_ID)
     assert not any(result.by_pairs for result in plain)
     assert all(result.by_pairs for result in shared)

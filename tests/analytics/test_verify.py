@@ -1,6 +1,7 @@
 import hashlib
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,21 @@ import polars as pl
 import pytest
 
 from analytics.archive import Archive
+from analytics.records import SweepJob
 from analytics.verify import NAMED_GAMES, Verification, verify
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, Game, block_of, naive_rows, random_block, random_game, record
+from tests.analytics.naive_games import (
+    PAIRINGS,
+    RUN_ID,
+    Game,
+    block_of,
+    naive_rows,
+    random_block,
+    random_game,
+    record,
+    spec_of,
+)
 
 VARIANTS = [
     CLASSIC,
@@ -23,6 +35,7 @@ VARIANTS = [
     Rules("own_piece", chooser="mover"),
 ]
 DIAGONAL = Rules("diagonal", rows_and_columns=False)
+DEEPER = [{**agent, "params": {"depth": 3}} for agent in spec_of()["agents"]]
 
 
 def only_problem(archive: Archive) -> str:
@@ -71,11 +84,13 @@ def test_an_empty_archive_has_no_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rules", [*VARIANTS, DIAGONAL], ids=lambda rules: rules.name)
 def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
-    archive.save_run(record(rules=rules))
-    archive.commit(RUN_ID, [random_block(3, pairs=60, rules=rules)], PAIRINGS)
+    run = record(spec_of(rules))
+    archive.save_run(run)
+    archive.commit(run.run_id, [random_block(3, pairs=60, rules=rules)], PAIRINGS)
     assert not verify(archive).problems
-    archive.save_run(record(rules=DIAGONAL if rules != DIAGONAL else CLASSIC))
-    assert verify(archive).problems
+    archive.save_run(record(spec_of(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
+    (path,) = archive.committed_files("plies")
+    assert path in {problem.file for problem in verify(archive).problems}
 
 
 # Files.
@@ -129,6 +144,30 @@ def test_a_lost_or_damaged_run_record_is_found(archive: Archive, content: str | 
     if content:
         path.write_text(content)
     assert str(path) in only_problem(archive)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("change", [{"seed": 8}, {"salt": "x"}, {"agents": DEEPER}], ids=["seed", "salt", "agents"])
+def test_a_run_record_that_was_edited_is_found(archive: Archive, change: dict[str, Any], committed: bool) -> None:
+    if not committed:
+        shutil.rmtree(archive.root / "commits")
+    archive.save_run(record(spec_of(**change), run_id=RUN_ID))
+    path = archive.root / "runs" / f"{RUN_ID}.json"
+    assert only_problem(archive).startswith(f"{path}: its spec is that of run ")
+
+
+def test_what_is_not_part_of_the_spec_may_change(archive: Archive) -> None:
+    archive.save_run(record(games=4, status="complete", command="qarena run games=4", seconds=9.0))
+    assert not verify(archive).problems
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"sweep_id": "s", "job": 4}'])
+def test_a_damaged_job_of_a_sweep_is_found(archive: Archive, content: str) -> None:
+    archive.save_sweep_job(SweepJob("s", 2, {}, RUN_ID))
+    assert not verify(archive).problems
+    path = archive.root / "sweeps" / "s" / "2.json"
+    path.write_text(content)
+    assert only_problem(archive).startswith(f"{path}: {path} is damaged")
 
 
 def test_a_commit_under_another_number_is_found(archive: Archive) -> None:
@@ -277,9 +316,50 @@ def test_a_game_that_goes_on_after_a_line_is_named(archive: Archive) -> None:
     assert "game 101: it goes on after a finished line" in only_problem(archive)
 
 
-def test_an_opening_longer_than_the_game_is_named(archive: Archive) -> None:
-    shortest = min(len(complete_game(0, seed)["plies"]) for seed in (0, 1))
-    archive.commit(RUN_ID, [cheat(0)._replace(first_pair=50, opening=shortest)], PAIRINGS)
+# Openings.
+
+
+def with_openings(archive: Archive, plies: int, blocks: list[Block]) -> None:
+    """Another run, which imposes so many plies."""
+    run = record(spec_of(opening_plies=plies))
+    archive.save_run(run)
+    archive.commit(run.run_id, blocks, PAIRINGS)
+
+
+PAIRS = [complete_game(0, seed) for seed in (1, 1, 2, 2, 3, 3)]  # games that share all plies share the first ones
+
+
+def test_pairs_with_the_same_opening_are_sound(archive: Archive) -> None:
+    with_openings(archive, 4, [block_of(PAIRS, 0, 5, 4), block_of(PAIRS[2:], 1, 6, 4), block_of(PAIRS[:2], 2, 9, 4)])
     assert not verify(archive).problems
-    archive.commit(RUN_ID, [cheat(0)._replace(first_pair=60, opening=16)], PAIRINGS)
-    assert "its opening is longer than the game" in str(verify(archive).problems[0])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "complaint"),
+    [
+        ([block_of(PAIRS, 0, 5, 3)], "/games/.* game 10: its opening is of 3 plies, the run's of 4 .one of 6 such"),
+        ([block_of(PAIRS, 0, 5, 0)], "/games/.* game 10: its opening is of 0 plies, the run's of 4"),
+        (
+            [block_of([*PAIRS[:3], PAIRS[0]], 0, 5, 4)],
+            "/plies/.* game 13: its first 4 plies are not those of the other game of its pair",
+        ),
+        (
+            [block_of(PAIRS, 0, 5, 4), block_of([*PAIRS[2:4], *PAIRS[:2]], 2, 6, 4)],
+            f"/plies/.* game {2 * 2**32 + 14}: its first 4 plies are not those of pair 7 of pairing 0",
+        ),
+    ],
+)
+def test_an_opening_that_is_not_the_one_imposed_is_named(archive: Archive, blocks: list[Block], complaint: str) -> None:
+    with_openings(archive, 4, blocks)
+    assert re.search(complaint, only_problem(archive))
+
+
+def test_an_opening_longer_than_the_game_is_named(archive: Archive) -> None:
+    game = complete_game(0)
+    length = len(game["plies"])
+    with_openings(archive, length, [block_of([game] * 4, opening=length)])
+    assert not verify(archive).problems
+    with_openings(archive, length + 1, [block_of([game] * 4, opening=length + 1)])
+    problems = [str(problem) for problem in verify(archive).problems]
+    assert len(problems) == 4
+    assert all("its opening is longer than the game" in problem for problem in problems)
