@@ -213,8 +213,8 @@ def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"
     if setting := re.fullmatch(r"Error merging override (.*)", str(error)):
         return f"{setting[1]}: {_reason(setting[1], text)}"
-    if group := re.search(r"hydra\.runtime\.choices\.(\S+)", text):
-        return f"{group[1]} takes one name, {group[1]}=NAME: 'qarena run --help' lists them"
+    if chosen := re.search(r"hydra\.runtime\.choices\.(\S+)", text):
+        return f"{chosen[1]} takes one name, {chosen[1]}=NAME: 'qarena run --help' lists them"
     if "Config group override must be a string" in text:
         return "a group takes one name, as in rules=classic or agent@a=random: 'qarena run --help' lists them"
     if isinstance(error, OverrideParseException):
