@@ -41,7 +41,7 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,  # compiling everything for the first time takes a while
     )
 
 

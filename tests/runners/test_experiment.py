@@ -297,9 +297,32 @@ def test_a_disk_that_refuses_ends_the_run_and_keeps_what_was_committed(
         play(tmp_path, *TOURNAMENT, "archive.shard_games=60")
     monkeypatch.undo()
     (run_id,) = set(expected["games"]["run_id"])
+    assert status(tmp_path, run_id) == "interrupted"
     assert len(Archive.open(tmp_path).commits(run_id)) == 2
     assert verify(Archive.open(tmp_path)).problems == []
     play(tmp_path, *TOURNAMENT)
+    assert_same_rows(rows(tmp_path), expected)
+
+
+class Meanwhile(Counting):
+    """Plays some of the games that are about to be played, as another process might."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(threading.Event(), after=10_000)
+        self.root = root
+
+    def start(self, games: int) -> None:
+        super().start(games)
+        assert play(self.root, *TOURNAMENT, "games=24", "archive.shard_games=2").played == 144
+
+
+def test_games_that_another_process_was_faster_with_are_not_played_into_the_archive_twice(
+    tmp_path: Path, expected: RESULT
+) -> None:
+    asked = replace(request(*TOURNAMENT), root=tmp_path)
+    outcome = execute(asked, "qarena run", threading.Event(), Meanwhile(tmp_path))
+    assert (outcome.played, outcome.interrupted) == (720 - 144, False)
+    assert status(tmp_path, outcome.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
 
 

@@ -1,0 +1,135 @@
+"""Study A's genetic player: five genes weigh sums and logical folds of the pieces and cells that are left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.parameters import checked_flag, checked_number
+from quarto.kernel import inlined, int64, lowest_bit
+from quarto.position import ALL_CELLS, Position
+from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
+
+FAITHFUL = 5  # where the parameters say whether to follow the study's code; before it stand the genes
+
+
+@inlined
+def sum_of_bits(mask: int) -> int:
+    """The sum of the indices of the set bits."""
+    total = int64(0)
+    for bit in range(16):
+        total += bit * ((mask >> bit) & 1)
+    return total
+
+
+@inlined
+def fold_not_and(pieces: int) -> int:
+    """NOT (a AND b) folded from the left over a non-empty set of pieces, ascending, as signed integers."""
+    value = int64(lowest_bit(pieces))
+    rest = pieces & (pieces - 1)
+    while rest != 0:
+        value = ~(value & lowest_bit(rest))
+        rest &= rest - 1
+    return value
+
+
+@inlined
+def weighed_gift(available: int, genes: Any) -> int:
+    """The available piece with the least |alpha * A + beta * B|, first on ties; NONE if there is none."""
+    if available & (available - 1) == 0:
+        return int64(lowest_bit(available)) if available != 0 else int64(NONE)
+    used, total = ~available & ALL_CELLS, sum_of_bits(available)
+    best, least = int64(NONE), np.inf
+    for piece in range(PIECES):
+        if (available >> piece) & 1:
+            weight = abs(genes[0] * (total - piece) + genes[1] * fold_not_and(used | (int64(1) << piece)))
+            if weight < least:
+                best, least = int64(piece), weight
+    return best
+
+
+@inlined
+def columns_summed(cells: int) -> int:
+    """The sum of the columns of a set of cells."""
+    total = int64(0)
+    for cell in range(CELLS):
+        total += (cell % SIDE) * ((cells >> cell) & 1)
+    return total
+
+
+@inlined
+def rows_joined(cells: int) -> int:
+    """The bitwise OR of the rows of a set of cells."""
+    joined = int64(0)
+    for row in range(SIDE):
+        joined |= row if (cells >> SIDE * row) & 0xF else 0
+    return joined
+
+
+@inlined
+def columns_met(cells: int) -> int:
+    """The bitwise AND of the columns of a non-empty set of cells."""
+    met = int64(SIDE - 1)
+    for column in range(SIDE):
+        met &= column if (cells >> column) & 0x1111 else SIDE - 1
+    return met
+
+
+@inlined
+def weighed_cell(empty: int, genes: Any) -> int:
+    """The empty cell with the least |gamma * G + delta * D + epsilon * E|, first on ties.
+
+    Following the study's code, every second empty cell is passed over: it changes the list that it walks along.
+    """
+    if empty & (empty - 1) == 0:
+        return int64(lowest_bit(empty))
+    best, least, candidate = int64(NONE), np.inf, True
+    for cell in range(CELLS):
+        if (empty >> cell) & 1:
+            if candidate:
+                others = empty & ~(int64(1) << cell)
+                weight = abs(
+                    genes[2] * columns_summed(others) + genes[3] * rows_joined(others) + genes[4] * columns_met(others)
+                )
+                if weight < least:
+                    best, least = int64(cell), weight
+            candidate = not candidate or genes[FAITHFUL] == 0.0
+    return best
+
+
+@turn
+def ga5_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    genes = params(own)
+    cell = weighed_cell(~position.occupied & ALL_CELLS, genes) if position.hand != NONE else int64(NONE)
+    return encode_turn(cell, weighed_gift(position.available, genes))
+
+
+class Ga5(KernelAgent):
+    """Study A's genetic player (``lorenzobellino/quarto-player``): deterministic, blind to the hand and to wins.
+
+    Gift: the unused piece with the least ``|alpha * A + beta * B|``; A is the sum of the other unused pieces, B the
+    left fold of NOT (a AND b) over the used pieces and it, ascending. Cell: the empty one with the least ``|gamma * G +
+    delta * D + epsilon * E|`` over the other empty cells; G is the sum of their columns, D the OR of their rows, E the
+    AND of their columns. First on ties. With ``faithful`` only every second empty cell is considered, as in the
+    study's code. Raises ``ValueError`` for a gene that is not a finite number.
+    """
+
+    kernel = ga5_turn
+
+    def __init__(
+        self,
+        alpha: float = -94.03014146974122,
+        beta: float = -107.17350875193313,
+        gamma: float = 152.6577141347451,
+        delta: float = -29.856838596915765,
+        epsilon: float = -12.095960806170313,
+        faithful: bool = False,
+    ) -> None:
+        genes = {"alpha": alpha, "beta": beta, "gamma": gamma, "delta": delta, "epsilon": epsilon}
+        self.genes = {name: checked_number(name, value) for name, value in genes.items()}
+        self.faithful = checked_flag("faithful", faithful)
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return Knowledge(params=np.array([*self.genes.values(), float(self.faithful)]))

@@ -1,0 +1,174 @@
+"""Study B's strongest player: ga2, with a search where a line lacks one cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
+from agents.genetic.two_genes import VALUE_BITS, cell_by_lines, places_of_values
+from agents.parameters import checked_flag, checked_probability, checked_whole
+from agents.search.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, after_placing, best_turn
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position
+from quarto.rng import below, draw, unit
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
+from quarto.threats import VALUES, safe_pieces, winning_cells
+
+FEW_EMPTY = 8  # with fewer empty cells it searches to its depth, before that one placement
+RANDOM_COMBINATION = 4  # index of the word that chooses among combinations; 0 to 3 are those of the two genes
+
+
+@inlined
+def threatened_cells(occupied: int, rules: Any) -> int:
+    """The empty cells (16 bits) that some line lacks and nothing else."""
+    return int64(rules.completes[occupied]) & ~occupied
+
+
+@inlined
+def combinations_giving(piece: int, places: int, size: int) -> int:
+    """In how many ways four of the first ``size`` values sum up to ``piece``.
+
+    ``places`` says where each value with a bit stands; the other places are taken by values worth 0.
+    """
+    wanted, blanks = ATTRIBUTES - int64(popcount(piece)), size
+    for i in range(ATTRIBUTES):
+        inside = ((places >> (3 * i)) & 7) < size
+        blanks -= int64(inside)
+        if piece & VALUE_BITS[i] and not inside:
+            return int64(0)
+    ways = int64(1)
+    for i in range(wanted):
+        ways = ways * (blanks - i) // (i + 1)
+    return ways
+
+
+@inlined
+def gift_by_random_combination(position: Position, allowed: int, alpha: float, seed: int) -> int:
+    """The first allowed piece when the study's combinations are tried in random order; NONE if none is allowed."""
+    if allowed == 0:
+        return int64(NONE)
+    places = places_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)
+    for size in range(ATTRIBUTES, VALUES + 1):
+        total = int64(0)
+        for piece in range(PIECES):
+            if (allowed >> piece) & 1:
+                total += combinations_giving(piece, places, size)
+        rank = below(draw(seed, RANDOM_COMBINATION), total)
+        for piece in range(PIECES):
+            if total != 0 and (allowed >> piece) & 1:
+                rank -= combinations_giving(piece, places, size)
+                if rank < 0:
+                    return int64(piece)
+    return int64(NONE)
+
+
+PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, RULES_TYPE)
+
+
+@kernel(PHANTOM_SIGNATURE)
+def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
+    """The value, to who began, of a board without a line as study B's code searches it: see ``GaMinimax``.
+
+    Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already, and ``available`` are all
+    pieces off the board, the hand among them if it is. Infinity is ``UNBOUNDED``.
+    """
+    empty = ~position.occupied & ALL_CELLS
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    best = int64(-UNBOUNDED if maximising else UNBOUNDED)
+    while empty != 0 and alpha < beta:
+        cell = lowest_bit(empty)
+        placed = after_placing(position, cell)
+        unplaced = position.available & ~(int64(1) << position.hand)
+        gifts = position.available
+        while gifts != 0 and alpha < beta:
+            value = int64(0)
+            if (wins >> cell) & 1:
+                value = int64(depth if maximising else -UNBOUNDED)
+            elif depth > 1:
+                child = Position(placed.lanes, placed.occupied, unplaced, int64(lowest_bit(gifts)), cell)
+                value = phantom_value(child, depth - 1, alpha, beta, not maximising, rules)
+            best = max(best, value) if maximising else min(best, value)
+            alpha, beta = (max(alpha, best), beta) if maximising else (alpha, min(beta, best))
+            gifts &= gifts - 1
+        empty &= empty - 1
+    return best
+
+
+@kernel(types.int64(POSITION_TYPE, types.int64, RULES_TYPE))
+def phantom_cell(position: Position, depth: int, rules: Any) -> int:
+    """The first best cell of study B's code."""
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    best, choice = int64(-UNBOUNDED - 1), int64(NONE)
+    for cell in range(CELLS):
+        if (position.occupied >> cell) & 1:
+            continue
+        placed, value = after_placing(position, cell), 1 + depth
+        if (wins >> cell) & 1 == 0:
+            after = Position(placed.lanes, placed.occupied, position.available, position.hand, placed.last_cell)
+            value = phantom_value(after, depth, -UNBOUNDED, UNBOUNDED, False, rules)
+        if value > best:
+            best, choice = value, int64(cell)
+    return choice
+
+
+@inlined
+def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, own: Any) -> int:
+    """The cell that the search settles on: any by the study's code, one that surely wins by its text, or NONE."""
+    if faithful:
+        return phantom_cell(position, depth, rules)
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    if wins != 0:
+        return int64(lowest_bit(wins))
+    if depth == 1:
+        return int64(NONE)
+    found = best_turn(position, depth, SOONER, rules, own)
+    return int64(found & 0xFF) if found >> TURN_BITS > 0 else int64(NONE)
+
+
+@turn
+def ga_minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    settings, placed, cell = params(own), position, int64(NONE)
+    if position.hand != NONE:
+        if threatened_cells(position.occupied, rules) != 0:
+            few = CELLS - int64(popcount(position.occupied)) < FEW_EMPTY
+            cell = searched_cell(position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, own)
+        if cell == NONE:
+            cell = cell_by_lines(position.occupied, settings[1], seed)
+        placed = after_placing(position, cell)
+    allowed = position.available
+    if threatened_cells(placed.occupied, rules) != 0:
+        safe = allowed & safe_pieces(placed.lanes, placed.occupied, rules)
+        allowed = safe if safe != 0 else allowed
+    return encode_turn(cell, gift_by_random_combination(placed, allowed, settings[0], seed))
+
+
+class GaMinimax(KernelAgent):
+    """Study B's ``ga2`` plus search (``quarto_ci_2022_2023``).
+
+    Cell: if some line lacks one cell only, a search over turns, ``depth`` placements deep with fewer than eight empty
+    cells and one deep before, says whether a cell surely wins; if none does, as ``ga2``. Gift: as ``ga2``, but the
+    combinations of values are tried in random order (which combination comes first is word 4), and if some line lacks
+    one cell only, safe pieces alone are given as long as there are any.
+
+    With ``faithful`` the search is that of the study's code. There the reply to a cell places the same piece once more,
+    since no other was selected yet; the root's own line counts 1 + ``depth``, a later one by its side the placements
+    left + 1, the other side's -infinity; a full board counts infinity if the other side were to go on, -infinity if its
+    own; and the first best cell is always taken, so that ``ga2``'s rules for nearly full lines are never reached.
+
+    Raises ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
+    """
+
+    kernel = ga_minimax_turn
+
+    def __init__(self, alpha: float = 0.1, beta: float = 0.3, depth: int = 1, faithful: bool = False) -> None:
+        self.alpha = checked_probability("alpha", alpha)
+        self.beta = checked_probability("beta", beta)
+        self.depth = checked_whole("depth", depth, 1, CELLS)
+        self.faithful = checked_flag("faithful", faithful)
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        settings = [self.alpha, self.beta, float(self.depth), float(self.faithful)]
+        return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)

@@ -1,0 +1,1 @@
+"""What players steered by genes share."""

@@ -1,0 +1,121 @@
+"""Study B's rules of play by two genes: gifts by how rare their values are, cells by how full their lines are.
+
+From ``quarto_ci_2022_2023`` (Carachino, Atanasio, Sorrentino, Di Gangi). Words of a turn that are drawn here:
+
+0   below alpha: the commonest values come first in the gift, not the rarest
+1   below one half: rows rather than columns
+2   below beta: a line with three or four empty cells rather than two
+3   upper half: which line; lower half: which of its empty cells
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.kernel import inlined, int64, lowest_bit, nth_bit, popcount, uint64
+from quarto.position import ALL_CELLS
+from quarto.rng import below, below_again, draw, unit
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE
+from quarto.threats import VALUES
+
+# By the study's order of attribute values: high, coloured, solid, square, low, not coloured, hollow, round.
+VALUE_BITS = (8, 4, 2, 1, 0, 0, 0, 0)
+ROWS = tuple(0xF << SIDE * row for row in range(SIDE))
+COLUMNS = tuple(0x1111 << column for column in range(SIDE))
+MAIN_DIAGONALS = (0x8421, 0x1248)
+BYTES = uint64(0x0101_0101_0101_0101)
+TOPS = uint64(0x8080_8080_8080_8080)
+
+
+def _wish_list(order: list[int]) -> int:
+    """The pieces as the study tries them, nibble n the n-th, when the values stand in this order of their bits.
+
+    The sums of four of the first four values, then of the first five and so on, in lexicographic order of position.
+    """
+    wishes: list[int] = []
+    for size in range(ATTRIBUTES, VALUES + 1):
+        wishes += [sum(chosen) for chosen in combinations(order[:size], ATTRIBUTES)]
+    return sum(piece << 4 * place for place, piece in enumerate(dict.fromkeys(wishes)))
+
+
+def _wish_lists() -> NDArray[np.uint64]:
+    """[4096] by the places of high, coloured, solid and square among the eight values, three bits each."""
+    lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
+    for places in permutations(range(VALUES), ATTRIBUTES):
+        order = [0] * VALUES
+        for bit, place in zip(VALUE_BITS, places, strict=False):
+            order[place] = bit
+        lists[sum(place << 3 * i for i, place in enumerate(places))] = _wish_list(order)
+    return lists
+
+
+WISH_LISTS = _wish_lists()
+
+
+@inlined
+def places_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
+    """Where high, coloured, solid and square (three bits each) come when all values are sorted by their frequency.
+
+    Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
+    one cell must be empty, so that keys stay below 128.
+    """
+    total, keys = int64(popcount(occupied)), uint64(0)
+    for i in range(ATTRIBUTES):
+        count = int64(popcount((lanes >> uint64(CELLS * (ATTRIBUTES - 1 - i))) & uint64(0xFFFF)))
+        rare, common = (count, total - count) if rarest_first else (CELLS - 1 - count, CELLS - 1 - total + count)
+        keys |= uint64(rare * 8 + i) << uint64(8 * i)
+        keys |= uint64(common * 8 + i + ATTRIBUTES) << uint64(8 * (i + ATTRIBUTES))
+    places = uint64(0)
+    for i in range(ATTRIBUTES):
+        key = (keys >> uint64(8 * i)) & uint64(0xFF)
+        not_above = (((key * BYTES) | TOPS) - keys) & TOPS
+        places |= (popcount(not_above) - uint64(1)) << uint64(3 * i)
+    return int64(places)
+
+
+@inlined
+def gift_by_frequency(lanes: int, occupied: int, available: int, alpha: float, seed: int) -> int:
+    """The first available piece of the study's wish list; NONE if there is none available."""
+    if available == 0:
+        return int64(NONE)
+    wishes = WISH_LISTS[places_of_values(lanes, occupied, unit(draw(seed, 0)) >= alpha)]
+    for place in range(PIECES):
+        piece = int64((wishes >> uint64(4 * place)) & uint64(15))
+        if (available >> piece) & 1:
+            return piece
+    return int64(NONE)
+
+
+@inlined
+def lines_with(empty: int, lines: Any, fewest: int, most: int) -> int:
+    """Which of ``lines`` (bits) have from ``fewest`` to ``most`` empty cells."""
+    found = int64(0)
+    for i in range(len(lines)):
+        count = popcount(empty & lines[i])
+        found |= int64((count >= fewest) & (count <= most)) << i
+    return found
+
+
+@inlined
+def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
+    """Fills a line that lacks one cell, diagonals first; otherwise a cell of a line as empty as ``beta`` says."""
+    empty = ~occupied & ALL_CELLS
+    word, prefers_rows = draw(seed, 3), unit(draw(seed, 1)) < 0.5
+    diagonals = lines_with(empty, MAIN_DIAGONALS, 1, 1)
+    if diagonals != 0:
+        return int64(lowest_bit(empty & MAIN_DIAGONALS[nth_bit(diagonals, below(word, popcount(diagonals)))]))
+    rows, columns = lines_with(empty, ROWS, 1, 1), lines_with(empty, COLUMNS, 1, 1)
+    if rows == 0 and columns == 0:
+        lines = ROWS if prefers_rows else COLUMNS
+        emptier, fuller = lines_with(empty, lines, 3, 4), lines_with(empty, lines, 2, 2)
+        low_risk = fuller == 0 or (emptier != 0 and unit(draw(seed, 2)) < beta)
+        group = emptier if low_risk else fuller
+    else:
+        by_row = columns == 0 or (rows != 0 and prefers_rows)
+        lines, group = (ROWS, rows) if by_row else (COLUMNS, columns)
+    cells = empty & lines[nth_bit(group, below(word, popcount(group)))]
+    return nth_bit(cells, below_again(word, popcount(cells)))

@@ -1,0 +1,362 @@
+"""Study E's genetic minimax: a population of whole games, judged by the tree that they make together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from agents.base import KernelAgent, Knowledge, encode_turn, params, scratch, turn
+from agents.parameters import checked_flag, checked_whole
+from agents.search.playout import (
+    GOES_ON,
+    LINE,
+    LONGEST_GAME,
+    move_cell,
+    move_gift,
+    play_move,
+    random_move,
+)
+from quarto.kernel import array_pointer, inlined, int64, uint64
+from quarto.position import Position
+from quarto.rng import below, draw
+from quarto.rules import Rules
+
+MOST_INDIVIDUALS = 100_000
+TOURNAMENT, TOURNAMENT_OF_THE_CODE = 2, 20
+
+# One game from the present position to its end.
+INDIVIDUAL = np.dtype(
+    [
+        ("length", np.int32),  # how many moves it has
+        ("leaf", np.int32),  # its node in the reservation tree
+        ("value", np.int32),  # 1 if the player at the root wins it, -1 if the other does, 0 for a draw
+        ("fitness", np.int32),  # how far up the tree its value survives
+        ("judged", np.int32),  # faithful: the value that the code ascribes to it, or UNKNOWN
+        ("copy", np.int32),  # faithful: 1 if the code takes it for a copy of another game
+    ]
+)
+# One node of the reservation tree. A node's children form a list, last first.
+NODE = np.dtype(
+    [
+        ("parent", np.int32),  # NOBODY for the root
+        ("youngest", np.int32),  # the child made last, or NOBODY
+        ("older", np.int32),  # the next in its parent's list, or NOBODY
+        ("move", np.int16),  # that leads here
+        ("depth", np.int8),
+        ("value", np.int8),
+    ]
+)
+INDIVIDUAL_WORDS, NODE_WORDS = INDIVIDUAL.itemsize // 8, NODE.itemsize // 8
+GENE_WORDS = -(-LONGEST_GAME // 4)  # a row of int16
+NOBODY = -1
+BELOW_ALL, ABOVE_ALL = -2, 2
+UNKNOWN = 3  # no value
+UNSET, FITNESS_OF_COPIES = -1000, -100
+FRAME_WORDS = (
+    4  # for each depth: how many games pass through the node, how many were looked at, least and largest value
+)
+
+
+@inlined
+def memory(own: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
+    """The scratch: genes [rows, 4 GENE_WORDS] int16, individuals [rows], order and spare [rows] uint64, the tree."""
+    words, address = scratch(own), own.scratch_address
+    genes = numba.carray(array_pointer(address), (rows, 4 * GENE_WORDS), np.int16)
+    start = rows * GENE_WORDS
+    individuals = numba.carray(array_pointer(address + uint64(8 * start)), rows, INDIVIDUAL)
+    start += rows * INDIVIDUAL_WORDS
+    order, spare = words[start : start + rows], words[start + rows : start + 2 * rows]
+    start += 2 * rows
+    nodes = numba.carray(array_pointer(address + uint64(8 * start)), rows * LONGEST_GAME + 1, NODE)
+    return genes, individuals, order, spare, nodes
+
+
+@inlined
+def memory_of_the_code(own: Any, rows: int) -> tuple[Any, Any]:
+    """Faithful, in place of the tree: the games at each depth [17, rows] int32, frames [17, FRAME_WORDS] int64."""
+    start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
+    frames = numba.carray(array_pointer(own.scratch_address + uint64(8 * start)), (LONGEST_GAME, FRAME_WORDS), np.int64)
+    start += LONGEST_GAME * FRAME_WORDS
+    passing = numba.carray(array_pointer(own.scratch_address + uint64(8 * start)), (LONGEST_GAME, rows), np.int32)
+    return passing, frames
+
+
+@inlined
+def finish_game(genes: Any, individual: Any, position: Position, kept: int, seed: int, index: int, rules: Any) -> int:
+    """Keep the first moves of a row of ``genes`` and play at random from there on; returns the next unused word."""
+    came_to, length = int64(GOES_ON), int64(0)
+    while came_to == GOES_ON:
+        if length < kept:
+            move = int64(genes[length])
+        else:
+            move = random_move(position, draw(seed, index), rules)
+            index += 1
+            genes[length] = move
+        position, came_to = play_move(position, move, rules)
+        length += 1
+    individual.length, individual.judged, individual.copy = length, UNKNOWN, 0
+    individual.value = 0 if came_to != LINE else (1 if length & 1 else -1)
+    return index
+
+
+@inlined
+def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
+    """Make a node without children; its value is worse than any for who moves there."""
+    node = nodes[number]
+    node.parent, node.youngest, node.older, node.move, node.depth = parent, NOBODY, NOBODY, move, depth
+    node.value = ABOVE_ALL if depth & 1 else BELOW_ALL
+    if parent != NOBODY:
+        node.older = nodes[parent].youngest
+        nodes[parent].youngest = number
+
+
+@inlined
+def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
+    """Lay the games of the first ``size`` individuals over each other; returns the number of nodes."""
+    add_node(nodes, 0, NOBODY, 0, 0)
+    count = int64(1)
+    for i in range(size):
+        row, here = int64(order[i]), int64(0)
+        for depth in range(individuals[row].length):
+            child = int64(nodes[here].youngest)
+            while child != NOBODY and nodes[child].move != genes[row, depth]:
+                child = int64(nodes[child].older)
+            if child == NOBODY:
+                child = count
+                add_node(nodes, child, here, genes[row, depth], depth + 1)
+                count += 1
+            here = child
+        individuals[row].leaf = here
+        nodes[here].value = individuals[row].value
+    return count
+
+
+@inlined
+def judge(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
+    """Set the fitness of the first ``size`` individuals: from the deepest leaf's depth up to where they survive."""
+    count, deepest = grow_tree(genes, individuals, order, size, nodes), int64(0)
+    for number in range(count - 1, 0, -1):  # children come after their parents
+        value, parent = nodes[number].value, nodes[nodes[number].parent]
+        if parent.depth & 1:
+            parent.value = min(parent.value, value)
+        else:
+            parent.value = max(parent.value, value)
+        deepest = max(deepest, int64(nodes[number].depth))
+    for i in range(size):
+        individual = individuals[order[i]]
+        here = int64(individual.leaf)
+        while here != 0 and nodes[nodes[here].parent].value == individual.value:
+            here = int64(nodes[here].parent)
+        individual.fitness = deepest - nodes[here].depth
+
+
+@inlined
+def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
+    """Faithful: list the games at ``depth`` that make ``move`` one move before, go on after it and have no fitness."""
+    count = 0
+    for i in range(frames[depth - 1, 0]):
+        row = passing[depth - 1, i]
+        individual = individuals[row]
+        if individual.fitness == UNSET and individual.length > depth and genes[row, depth - 1] == move:
+            passing[depth, count] = row
+            count += 1
+    frames[depth, 0], frames[depth, 1], frames[depth, 2], frames[depth, 3] = count, 0, ABOVE_ALL, BELOW_ALL
+
+
+@inlined
+def enter_value(frames: Any, depth: int, value: int) -> None:
+    """Faithful: the value of one child, for the node at ``depth``."""
+    frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
+
+
+@inlined
+def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
+    """Faithful: at a leaf the code takes all games that pass through the node above for copies of the first of them."""
+    individuals[passing[depth, 0]].judged = value
+    for i in range(1, frames[depth, 0]):
+        individual = individuals[passing[depth, i]]
+        individual.copy, individual.fitness = 1, FITNESS_OF_COPIES
+    enter_value(frames, depth, value)
+
+
+@inlined
+def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
+    """Faithful: whether no game listed before makes the same move."""
+    k = 0
+    while genes[passing[depth, k], depth] != genes[passing[depth, i], depth]:
+        k += 1
+    return k == i
+
+
+@inlined
+def leave_node(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
+    """Faithful: set the fitness of the games whose value is not the node's, and return that."""
+    value = int64(frames[depth, 2] if depth & 1 else frames[depth, 3])
+    for i in range(frames[depth, 0]):
+        individual = individuals[passing[depth, i]]
+        if individual.judged != value:
+            individual.fitness = longest - depth
+    return value
+
+
+@inlined
+def judge_like_the_code(genes: Any, individuals: Any, size: int, longest: int, passing: Any, frames: Any) -> None:
+    """Faithful: set the fitness of all individuals, depth first, children in the order of the games that reach them."""
+    for row in range(size):
+        individuals[row].fitness, passing[0, row] = UNSET, row
+    frames[0, 0], frames[0, 1], frames[0, 2], frames[0, 3] = size, 0, ABOVE_ALL, BELOW_ALL
+    depth = 0
+    while depth >= 0:
+        i = frames[depth, 1]
+        if i == frames[depth, 0]:
+            value = leave_node(individuals, passing, frames, depth, longest)
+            depth -= 1
+            if depth >= 0:
+                enter_value(frames, depth, value)
+            continue
+        frames[depth, 1] += 1
+        if is_first_of_its_move(genes, passing, depth, i):
+            row = passing[depth, i]
+            if individuals[row].length == depth + 1:
+                enter_leaf(individuals, passing, frames, depth, int64(individuals[row].value))
+            else:
+                depth += 1
+                enter_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
+    for row in range(size):
+        if individuals[row].copy != 0:
+            individuals[row].fitness = FITNESS_OF_COPIES
+        elif individuals[row].fitness == UNSET:
+            individuals[row].fitness = longest + 1
+
+
+@inlined
+def choice_of_the_code(individuals: Any, size: int) -> int:
+    """Faithful: the fittest game judged won, else the fittest drawn, else the least fit lost one; first on ties."""
+    best, best_value, best_fitness = int64(NOBODY), int64(BELOW_ALL), int64(UNSET)
+    for row in range(size):
+        value, fitness = int64(individuals[row].judged), int64(individuals[row].fitness)
+        if value == UNKNOWN:
+            continue
+        if value < 0:
+            fitness = -fitness
+        if value > best_value or (value == best_value and fitness > best_fitness):
+            best, best_value, best_fitness = int64(row), value, fitness
+    return best
+
+
+@inlined
+def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None:
+    """Put the first ``size`` of ``order`` into the order of falling fitness, older before younger on ties."""
+    filled = 0
+    for fitness in range(LONGEST_GAME, -1, -1):
+        for i in range(size):
+            if individuals[order[i]].fitness == fitness:
+                spare[filled] = order[i]
+                filled += 1
+    for i in range(size):
+        order[i] = spare[i]
+
+
+@inlined
+def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed: int, index: int) -> int:
+    """The fittest of ``entrants`` individuals drawn with replacement, first drawn on ties, one word each."""
+    best = int64(order[below(draw(seed, index), size)])
+    for k in range(1, entrants):
+        row = int64(order[below(draw(seed, index + k), size)])
+        if individuals[row].fitness > individuals[best].fitness:
+            best = row
+    return best
+
+
+@inlined
+def point_of_mutation(length: int, word: int, faithful: bool) -> int:
+    """How many moves of a game are kept: fewer than all; faithful: at least half of them."""
+    least = length // 2 if faithful else int64(0)
+    return least + below(word, length - least)
+
+
+@turn
+def genetic_minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    settings = params(own)
+    population, offspring, generations = int64(settings[0]), int64(settings[1]), int64(settings[2])
+    entrants, faithful, rows = int64(settings[3]), settings[4] != 0.0, int64(settings[5])
+    genes, individuals, order, spare, nodes = memory(own, rows)
+    passing, frames = memory_of_the_code(own, rows)
+    index, size, longest = int64(0), population, int64(0)
+    for row in range(rows):
+        order[row] = uint64(row)
+    for row in range(population):
+        index = finish_game(genes[row], individuals[row], position, int64(0), seed, index, rules)
+        longest = max(longest, int64(individuals[row].length))
+    for generation in range(generations + 1):
+        if generation > 0:
+            for child in range(size, size + offspring):
+                parent = hold_tournament(individuals, order, size, entrants, seed, index)
+                index += entrants
+                kept = point_of_mutation(int64(individuals[parent].length), draw(seed, index), faithful)
+                index += 1
+                row = int64(order[child])
+                for k in range(kept):
+                    genes[row, k] = genes[parent, k]
+                index = finish_game(genes[row], individuals[row], position, kept, seed, index, rules)
+            size += offspring
+        if faithful:
+            judge_like_the_code(genes, individuals, size, longest, passing, frames)
+        else:
+            judge(genes, individuals, order, size, nodes)
+            sort_by_fitness(individuals, order, spare, size)
+            size = population
+    best = choice_of_the_code(individuals, size) if faithful else int64(order[0])
+    move = int64(genes[best, 0])
+    return encode_turn(move_cell(move), move_gift(move))
+
+
+class GeneticMinimax(KernelAgent):
+    """Study E's ``genetic_minimax``, after Hong, Huang and Lin, "A genetic minimax game-playing strategy" (1998).
+
+    An individual is a whole game from the present position to its end, worth 1, 0 or -1 to the player to move. All
+    individuals laid over each other are the reservation tree: values go up it by maximum and minimum, and an individual
+    is the fitter the farther up its own value survives. Each generation adds ``offspring`` games to ``population``
+    ones: the winner of a ``tournament``, kept up to a uniform point of mutation and random from there on; then the
+    fittest stay, earlier ones on ties. The first move of the fittest game is played.
+
+    ``faithful`` follows the study's code. Nobody is ever dropped; points of mutation lie in the second half of a game;
+    a tournament has 20 entrants unless ``tournament`` says otherwise. At a leaf all games that pass through the node
+    above are taken for copies of the first, which gets the leaf's value; copies are least fit and often missing from
+    the rest of the tree. Fitness is counted from the highest node, not the lowest, whose value is not the game's.
+    Played is the fittest game judged won, else the fittest drawn, else the least fit lost one.
+
+    Randomness: words are drawn in order from index 0. First one for each move of each game of the first population;
+    then for each offspring one for each entrant, one for the point of mutation, one for each random move.
+    """
+
+    kernel = genetic_minimax_turn
+    choosers = ("opponent", "mover")
+
+    def __init__(
+        self,
+        population: int = 70,
+        offspring: int = 40,
+        generations: int = 10,
+        tournament: int | None = None,
+        faithful: bool = False,
+    ) -> None:
+        self.population = checked_whole("population", population, 1, MOST_INDIVIDUALS)
+        self.offspring = checked_whole("offspring", offspring, 1, MOST_INDIVIDUALS)
+        self.generations = checked_whole("generations", generations, 1, MOST_INDIVIDUALS)
+        self.faithful = checked_flag("faithful", faithful)
+        usual = TOURNAMENT_OF_THE_CODE if faithful else TOURNAMENT
+        self.tournament = usual if tournament is None else checked_whole("tournament", tournament, 1, MOST_INDIVIDUALS)
+        self.rows = population + offspring * (generations if faithful else 1)
+        if self.rows > MOST_INDIVIDUALS:
+            raise ValueError(
+                f"population={population} with all offspring is {self.rows}, above {MOST_INDIVIDUALS} games"
+            )
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        settings = (self.population, self.offspring, self.generations, self.tournament, self.faithful, self.rows)
+        row_words = GENE_WORDS + INDIVIDUAL_WORDS + 2 + NODE_WORDS * LONGEST_GAME
+        fixed_words = NODE_WORDS + LONGEST_GAME * FRAME_WORDS
+        return Knowledge(params=np.array(settings, np.float64), scratch_size=self.rows * row_words + fixed_words)

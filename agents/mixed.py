@@ -1,0 +1,81 @@
+"""Study A's mixed strategy: win, late in the game search, otherwise mirror the opponent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.parameters import checked_whole
+from agents.random import random_cell, random_piece
+from agents.rule_based import FEW_SAFE_GIFTS, mirror_cell, mirror_piece
+from agents.search.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, after_placing, best_turn
+from agents.search.leaf_turns import NO_TURN, cell_of, gift_of, study_a_turn
+from quarto.kernel import inlined, int64, lowest_bit, popcount
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.threats import safe_pieces, winning_cells
+
+
+@inlined
+def accepted_turn(position: Position, few_unused: int, depth: int, faithful: bool, rules: Any, own: Any) -> int:
+    """The search's turn if there are few unused pieces and it is not lost, else NO_TURN."""
+    unused = int64(popcount(position.available))
+    if unused + int64(faithful) >= few_unused:  # the code counts the piece in hand as well
+        return int64(NO_TURN)
+    if faithful:
+        found, lost = study_a_turn(position, depth, rules), int64(0)
+    else:
+        found, lost = best_turn(position, depth, SHARES, rules, own), int64(-WHOLE)
+    return found & 0xFFFF if found >> TURN_BITS > lost else int64(NO_TURN)
+
+
+@inlined
+def rule_of_thumb_gift(placed: Position, piece: int, rules: Any) -> int:
+    """``rule_based``'s gift after ``piece`` was placed: the first of one or two safe ones, else the mirror piece."""
+    safe = placed.available & safe_pieces(placed.lanes, placed.occupied, rules)
+    few = safe != 0 and popcount(safe) <= FEW_SAFE_GIFTS
+    return lowest_bit(safe) if few else mirror_piece(placed.available, piece)
+
+
+@turn
+def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    word, settings = draw(seed, 0), params(own)
+    if position.hand == NONE:
+        return encode_turn(NONE, random_piece(word, position.available))
+    faithful, empty = settings[2] != 0.0, ~position.occupied & ALL_CELLS
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    if wins != 0:
+        cell, gift = lowest_bit(wins), int64(NONE)
+    else:
+        accepted = accepted_turn(position, int64(settings[0]), int64(settings[1]), faithful, rules, own)
+        cell, gift = cell_of(accepted), gift_of(accepted)
+    if cell == NONE and position.last_cell == NONE:
+        cell = random_cell(word, empty)
+    elif cell == NONE:
+        cell = mirror_cell(empty, position.last_cell, faithful)
+    if gift == NONE:
+        gift = rule_of_thumb_gift(after_placing(position, cell), position.hand, rules)
+    return encode_turn(cell, gift)
+
+
+class Mixed(KernelAgent):
+    """Study A's ``mixed`` (``lorenzobellino/quarto-player``).
+
+    Cell: the first that wins; else, with fewer than ``few_unused`` pieces neither on the board nor in hand, that of
+    ``minimax`` to ``depth``, unless its value is 0 percent, and then its gift too; else ``rule_based``'s mirror cell.
+    Gift otherwise: ``rule_based``'s. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
+    Raises ``ValueError`` for a number of pieces or a depth that is not from 0 or 1 to 16.
+    """
+
+    kernel = mixed_turn
+
+    def __init__(self, few_unused: int = 8, depth: int = 4) -> None:
+        self.few_unused = checked_whole("few_unused", few_unused, 0, PIECES)
+        self.depth = checked_whole("depth", depth, 1, CELLS)
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        settings = [float(self.few_unused), float(self.depth), 0.0]
+        return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)

@@ -1,0 +1,112 @@
+"""Study D's minimax for rules under which the mover chooses the piece as well as the cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
+from agents.parameters import checked_flag, checked_whole
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position
+from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, spread
+from quarto.threats import safe_pieces, winning_cells
+
+LINE = 10  # a line is worth this, less the placements it took
+MAX_DEPTH = LINE - 1  # deeper, a line would be worth nothing
+UNBOUNDED = 2 * LINE
+
+
+@inlined
+def with_piece(position: Position, piece: int, cell: int) -> Position:
+    """The position after ``piece`` was placed on ``cell``."""
+    bit = int64(1) << cell
+    lanes = position.lanes | (spread(piece) << uint64(cell))
+    return Position(lanes, position.occupied | bit, position.available & ~(int64(1) << piece), int64(NONE), int64(cell))
+
+
+@inlined
+def full_board_value(made: int, faithful: bool) -> int:
+    """What the last of ``made`` placements is worth to who made it, if it fills the board without a line."""
+    return LINE - made if faithful else 0
+
+
+VALUE_SIGNATURE = types.int64(
+    POSITION_TYPE, types.int64, types.int64, types.int64, types.int64, types.boolean, RULES_TYPE
+)
+
+
+@kernel(VALUE_SIGNATURE)
+def value(position: Position, made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any) -> int:
+    """The value, to who is to place, of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
+
+    ``made`` of ``depth`` placements were made; pieces are left.
+    """
+    if made == depth:
+        return int64(0)
+    if position.available & ~safe_pieces(position.lanes, position.occupied, rules) != 0:
+        return int64(LINE - made - 1)
+    if popcount(position.available) == 1:
+        return int64(full_board_value(made + 1, faithful))
+    # Without a line now, the next own placement but one is the first that can win.
+    ceiling = int64(LINE - made - 3) if made + 3 <= depth else int64(0)
+    best, empty = int64(-UNBOUNDED), ~position.occupied & ALL_CELLS
+    if made + 1 == depth or ceiling <= alpha:
+        return ceiling
+    while empty != 0 and best < beta:
+        pieces = position.available
+        while pieces != 0 and best < beta:
+            after = with_piece(position, lowest_bit(pieces), lowest_bit(empty))
+            best = max(best, -value(after, made + 1, depth, -beta, -max(alpha, best), faithful, rules))
+            pieces &= pieces - 1
+        empty &= empty - 1
+    return best
+
+
+@kernel(types.int64(POSITION_TYPE, types.int64, types.boolean, RULES_TYPE))
+def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -> int:
+    """The first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
+    best, choice = int64(-UNBOUNDED), int64(0)
+    for place in range(CELLS):
+        cell = int64(place % SIDE * SIDE + place // SIDE)
+        for piece in range(PIECES):
+            if (position.occupied >> cell) & 1 or (position.available >> piece) & 1 == 0 or best == LINE - 1:
+                continue
+            after = with_piece(position, piece, cell)
+            if (winning_cells(position.lanes, position.occupied, piece, rules) >> cell) & 1:
+                this = int64(LINE - 1)
+            elif after.available == 0:
+                this = int64(full_board_value(int64(1), faithful))
+            else:
+                this = -value(after, int64(1), depth, -UNBOUNDED, -best, faithful, rules)
+            if this > best:
+                best, choice = this, encode_turn(cell, piece)
+    return choice
+
+
+@turn
+def own_piece_alpha_beta_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    settings = params(own)
+    return best_placement(position, int64(settings[0]), settings[1] != 0.0, rules)
+
+
+class OwnPieceAlphaBeta(KernelAgent):
+    """Study D's minimax with alpha-beta (Hernández Jiménez), on every ply of a game whose mover chooses the piece.
+
+    ``depth`` counts placements, its own first. A line is worth 10 - n to who makes it as the n-th placement, and that
+    with the sign changed to the other; anything else 0. The first best turn, cells column by column, pieces ascending.
+    With ``faithful``, as in the study's code, a full board without a line counts as a line of who filled it. Raises
+    ``ValueError`` for a depth that is not from 1 to 9.
+    """
+
+    kernel = own_piece_alpha_beta_turn
+    choosers = ("mover",)
+
+    def __init__(self, depth: int = 4, faithful: bool = False) -> None:
+        self.depth = checked_whole("depth", depth, 1, MAX_DEPTH)
+        self.faithful = checked_flag("faithful", faithful)
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return Knowledge(params=np.array([float(self.depth), float(self.faithful)]))

@@ -1,0 +1,33 @@
+"""What a player's parameters may be: each check returns the value or says in one sentence what is wrong with it."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+
+def checked_flag(name: str, value: bool) -> bool:
+    """``value``. Raises ``ValueError`` if it is neither true nor false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r} is neither true nor false")
+    return value
+
+
+def checked_number(name: str, value: float) -> float:
+    """``value`` as a float. Raises ``ValueError`` if it is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        raise ValueError(f"{name}={value!r} is not a finite number")
+    return float(value)
+
+
+def checked_probability(name: str, value: float) -> float:
+    """``value`` as a float. Raises ``ValueError`` if it is not a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{name}={value!r} is not a probability from 0 to 1")
+    return float(value)
+
+
+def checked_whole(name: str, value: int, least: int, most: int) -> int:
+    """``value``. Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
+    return value

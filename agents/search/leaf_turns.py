@@ -1,0 +1,99 @@
+"""Study A's minimax as its code runs it, quirks included: shared by the players that follow that code.
+
+Of ``lorenzobellino/quarto-player``. What differs from its text: a line at the depth limit or before a placement of the
+side that began counts ``WHOLE`` whoever made it, and is not seen at all before a placement of the other side; shares at
+the depth limit are taken over all pieces off the board, the one in hand among them; a side that has no turn, since the
+last piece is in its hand, is worth infinity against it; and the turn that comes back is the last one before the depth
+limit, not the first. The memory of the code is keyed by the object it looks at, and so never hits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from agents.base import RULES_TYPE, encode_turn
+from agents.search.alpha_beta import TURN_BITS, UNBOUNDED, WHOLE, after_giving, after_placing
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position
+from quarto.rules import NONE
+from quarto.threats import safe_pieces, winning_cells
+
+NO_TURN = 0xFFFF  # neither cell nor gift
+
+
+@inlined
+def with_turn(value: int, turn: int) -> int:
+    """A value above its encoded turn, in one integer."""
+    return (int64(value) << TURN_BITS) | int64(turn)
+
+
+@inlined
+def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
+    """The value of a board without a line at the depth limit, to the side that began."""
+    left = position.available | (int64(1) << position.hand)
+    safe = int64(popcount(left & safe_pieces(position.lanes, position.occupied, rules)))
+    share = WHOLE * safe // int64(popcount(left))
+    return share if maximising else WHOLE - share
+
+
+@inlined
+def line_value(given: Position, depth: int, maximising: bool, turn: int) -> int:
+    """What a placement that finished a line comes to, with its turn, when ``maximising`` made it by ``turn``."""
+    if not maximising or depth == 0:
+        return with_turn(WHOLE, turn)
+    if given.available == 0:
+        return with_turn(UNBOUNDED, NO_TURN)
+    reply = encode_turn(lowest_bit(~given.occupied & ALL_CELLS), lowest_bit(given.available))
+    return with_turn(WHOLE, reply)  # the other side goes on, and each of its turns is worth as much
+
+
+@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
+def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any) -> int:
+    """The value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
+    if depth == 0:
+        return with_turn(leaf_value(position, maximising, rules), turn)
+    best = with_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    empty, enough = ~position.occupied & ALL_CELLS, int64(WHOLE if maximising else 0)
+    while empty != 0 and alpha < beta and best >> TURN_BITS != enough:
+        cell, gifts = lowest_bit(empty), position.available
+        placed = after_placing(position, cell)
+        while gifts != 0 and alpha < beta and best >> TURN_BITS != enough:
+            given = after_giving(placed, lowest_bit(gifts))
+            this = int64(encode_turn(cell, given.hand))
+            if (wins >> cell) & 1:
+                found = line_value(given, depth - 1, maximising, this)
+            else:
+                found = leaf_turn(given, depth - 1, alpha, beta, not maximising, this, rules)
+            value = found >> TURN_BITS
+            if maximising:
+                best = found if value > best >> TURN_BITS else best
+                alpha = max(alpha, value)
+            else:
+                best = found if value < best >> TURN_BITS else best
+                beta = min(beta, value)
+            gifts &= gifts - 1
+        empty &= empty - 1
+    return best
+
+
+@inlined
+def study_a_turn(position: Position, depth: int, rules: Any) -> int:
+    """The turn that the code's search returns, below its value: see ``leaf_turn``; both parts NONE if it finds none."""
+    return leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
+
+
+@inlined
+def cell_of(found: int) -> int:
+    """The cell of a turn with its value, or NONE."""
+    cell = int64(found & 0xFF)
+    return cell if cell != 0xFF else int64(NONE)
+
+
+@inlined
+def gift_of(found: int) -> int:
+    """The gift of a turn with its value, or NONE."""
+    gift = int64((found >> 8) & 0xFF)
+    return gift if gift != 0xFF else int64(NONE)

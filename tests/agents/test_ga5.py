@@ -1,0 +1,51 @@
+"""ga5 plays study A's text, or its code, whatever its genes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.ga5 import Ga5
+from quarto.rules import CLASSIC, Rules
+from tests.naive_players import ga5 as naive_ga5
+from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.positions import asked
+
+GENOMES = [naive_ga5.PUBLISHED, naive_ga5.OTHER_PUBLISHED, (0.0, 0.0, 0.0, 0.0, 0.0), (1.0, -1.0, 0.5, 2.0, -3.0)]
+
+
+def genetic(genes: tuple[float, ...], faithful: bool) -> Ga5:
+    return Ga5(**dict(zip(("alpha", "beta", "gamma", "delta", "epsilon"), genes, strict=True)), faithful=faithful)
+
+
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("genes", GENOMES)
+@pytest.mark.parametrize("faithful", [False, True])
+def test_turns_are_those_of_the_slow_twin(genes: tuple[float, ...], faithful: bool, rules: Rules) -> None:
+    agent, twin = genetic(genes, faithful), naive_ga5.Ga5(genes, faithful)
+    assert assert_same_turns(agent, twin, rules, asked(rules, games=30)) > 400
+
+
+@pytest.mark.parametrize("genes", GENOMES)
+@pytest.mark.parametrize("faithful", [False, True])
+def test_whole_games_are_those_of_the_slow_twin(genes: tuple[float, ...], faithful: bool) -> None:
+    assert_same_games(genetic(genes, faithful), naive_ga5.Ga5(genes, faithful), CLASSIC, pairs=30)
+
+
+def test_the_defaults_are_the_published_genome() -> None:
+    assert tuple(Ga5().genes.values()) == naive_ga5.PUBLISHED
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": float("nan")}, "alpha=nan is not a finite number"),
+        ({"epsilon": "1"}, "epsilon='1' is not a finite number"),
+        ({"gamma": None}, "gamma=None is not a finite number"),
+        ({"faithful": 1}, "faithful=1 is neither true nor false"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Ga5(**parameters)

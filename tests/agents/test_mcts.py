@@ -1,0 +1,132 @@
+"""mcts builds the tree that study E describes, though it makes children one by one and in flat arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.mcts import Mcts
+from agents.random import Random
+from quarto.position import from_plies
+from quarto.rules import CLASSIC, Rules
+from runners.engine import Engine, Order
+from tests.naive import PRESETS
+from tests.naive_players import mcts as naive_mcts
+from tests.naive_players.agreement import assert_same_games, assert_same_turns, late
+from tests.positions import asked
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"c": 0.5, "final": "value"},
+    {"draw_reward": 0.5},
+    {"solver": True},
+    {"safe_gifts": True},
+    {"solver": True, "safe_gifts": True, "c": 0.3},
+    {"faithful": True},
+    {"faithful": True, "c": 0.7, "draw_reward": 0.4, "safe_gifts": True},
+]
+
+
+def twin(faithful: bool = False, **settings: Any) -> naive_mcts.Mcts:
+    return naive_mcts.FaithfulMcts(**settings) if faithful else naive_mcts.Mcts(**settings)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
+    few, many = settings | {"iterations": 12}, settings | {"iterations": 120}
+    assert assert_same_turns(Mcts(**few), twin(**few), CLASSIC, asked(CLASSIC, games=7)) > 100
+    assert assert_same_turns(Mcts(**many), twin(**many), CLASSIC, late(CLASSIC, 40, most_empty=3)) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_thousands_of_turns_are_those_of_the_slow_twin(settings: dict[str, Any], rules: Rules) -> None:
+    if rules.mover_chooses and settings.get("safe_gifts"):
+        settings = {key: value for key, value in settings.items() if key != "safe_gifts"}
+    for iterations, positions in (
+        (2, asked(rules, games=20)),
+        (30, asked(rules, games=4)),
+        (200, late(rules, 60, most_empty=6)[:30]),
+    ):
+        these = settings | {"iterations": iterations}
+        assert_same_turns(Mcts(**these), twin(**these), rules, positions)
+
+
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
+@pytest.mark.parametrize("settings", [{"solver": True}, {"faithful": True}], ids=str)
+def test_whole_games_are_those_of_the_slow_twin(settings: dict[str, Any], rules: Rules) -> None:
+    these = settings | {"iterations": 20}
+    assert_same_games(Mcts(**these), twin(**these), rules, pairs=1, opening_plies=4)
+
+
+def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> float:
+    """The share of games, in percent."""
+    engine = Engine(CLASSIC, [Mcts(**settings), opponent], ["mcts", "opponent"], [(0, 1)], 5)
+    games = engine.play_block(Order(0, 0, pairs)).block.games
+    return float(100 * ((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "c", "published", "tolerance"),
+    [
+        (100, 2.0, (91 + 87 + 89) / 3, 3.5),
+        (100, 1.0, (87 + 80 + 85) / 3, 4.1),
+        (200, 2.0, (97 + 96 + 94) / 3, 3.0),
+    ],
+)
+def test_the_studys_code_wins_as_often_as_published(
+    iterations: int, c: float, published: float, tolerance: float
+) -> None:
+    # Three runs of 100 games each: three points, or half of the 95 % interval of 300 games if that is more.
+    settings = {"iterations": iterations, "c": c, "faithful": True}
+    assert games_won(settings, Random(), 1000) == pytest.approx(published, abs=tolerance)
+
+
+def test_more_iterations_beat_random_more_often() -> None:
+    shares = [games_won({"iterations": iterations}, Random(), 500) for iterations in (10, 100, 500)]
+    assert shares == sorted(shares)
+    assert shares[-1] > 90
+
+
+def test_the_solver_and_safe_gifts_add_strength() -> None:
+    assert games_won({"solver": True, "safe_gifts": True}, Mcts(), 300) > 60
+
+
+def test_a_search_to_the_end_finds_the_only_move_that_does_not_lose() -> None:
+    drawn_out = from_plies([(0, 0), (15, 1), (3, 2), (12, 4), (5, 5), (10, 10), (6, 15), (9, 3), (1, 7), (14, 8)], 2)
+    expected = twin(iterations=3000, solver=True)
+    assert assert_same_turns(Mcts(iterations=3000, solver=True), expected, CLASSIC, [drawn_out]) == 1
+
+
+def test_final_is_what_the_text_or_the_code_says_unless_given() -> None:
+    assert [Mcts().final, Mcts(faithful=True).final, Mcts(faithful=True, final="visits").final] == [
+        "visits",
+        "value",
+        "visits",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"iterations": 0}, r"^iterations=0 is not a whole number from 2 to 1000000$"),
+        ({"iterations": 1}, r"^iterations=1 is not a whole number"),
+        ({"iterations": 99.5}, r"^iterations=99.5 is not a whole number"),
+        ({"c": -1}, r"^c=-1 is below 0"),
+        ({"c": float("nan")}, r"^c=nan is not a finite number$"),
+        ({"draw_reward": 1.5}, r"^draw_reward=1.5 is not a probability"),
+        ({"final": "best"}, r"^final='best' is neither null nor one of visits, value$"),
+        ({"solver": True, "faithful": True}, r"^solver=true needs faithful=false"),
+        ({"solver": "yes"}, r"^solver='yes' is neither true nor false$"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Mcts(**settings)
+
+
+def test_safe_gifts_are_refused_where_nothing_is_given() -> None:
+    with pytest.raises(ValueError, match="safe_gifts=true has no meaning where the mover chooses"):
+        Mcts(safe_gifts=True).knowledge(PRESETS["own_piece"])

@@ -1,0 +1,74 @@
+"""mixed and best_mixed play study A's text, or its code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.best_mixed import BestMixed
+from agents.mixed import Mixed
+from quarto.rules import CLASSIC, Rules
+from tests.naive_players import mixed as naive_mixed
+from tests.naive_players.agreement import (
+    LONG_GAMES,
+    OPPONENT_CHOOSES,
+    assert_same_games,
+    assert_same_turns,
+    endgames,
+)
+from tests.positions import asked
+
+
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+def test_it_plays_by_rules_of_thumb_as_long_as_many_pieces_are_unused(rules: Rules) -> None:
+    positions = [position for position in asked(rules, 40) if position.available.bit_count() >= 8]
+    assert assert_same_turns(Mixed(), naive_mixed.Mixed(), rules, positions) > 300
+    assert assert_same_turns(BestMixed(), naive_mixed.Mixed(6, 3), rules, positions) > 300
+
+
+@pytest.mark.parametrize("rules", LONG_GAMES, ids=lambda rules: rules.name)
+def test_it_searches_when_few_pieces_are_unused(rules: Rules) -> None:
+    assert_same_turns(Mixed(), naive_mixed.Mixed(), rules, endgames(rules, 4, 100))
+    assert_same_turns(BestMixed(), naive_mixed.Mixed(6, 3), rules, endgames(rules, 5, 100))
+
+
+@pytest.mark.parametrize("rules", LONG_GAMES, ids=lambda rules: rules.name)
+def test_it_searches_with_fewer_unused_pieces_than_it_is_told(rules: Rules) -> None:
+    for few_unused in (0, 5, 7):
+        agent, twin = Mixed(few_unused, depth=1), naive_mixed.Mixed(few_unused, depth=1)
+        assert_same_turns(agent, twin, rules, endgames(rules, 9, 150))
+
+
+@pytest.mark.parametrize("rules", LONG_GAMES, ids=lambda rules: rules.name)
+def test_by_the_code_it_searches_deeper_and_takes_the_turn_of_the_leaf(rules: Rules) -> None:
+    twin = naive_mixed.Mixed(8, 5, faithful=True)
+    assert_same_turns(BestMixed(faithful=True), twin, rules, endgames(rules, 5, 100))
+    few, few_twin = BestMixed(7, 2, faithful=True), naive_mixed.Mixed(7, 2, faithful=True)
+    assert_same_turns(few, few_twin, rules, endgames(rules, 7, 60))
+
+
+def test_whole_games_are_those_of_the_slow_twin() -> None:
+    assert_same_games(Mixed(4, 4), naive_mixed.Mixed(4, 4), CLASSIC, pairs=30, opening_plies=8)
+    assert_same_games(BestMixed(4), naive_mixed.Mixed(4, 3), CLASSIC, pairs=30)
+    assert_same_games(BestMixed(5, faithful=True), naive_mixed.Mixed(5, 5, faithful=True), CLASSIC, pairs=30)
+
+
+def test_the_defaults_are_the_studys_numbers() -> None:
+    assert (Mixed().few_unused, Mixed().depth) == (8, 4)
+    assert (BestMixed().few_unused, BestMixed().depth) == (6, 3)
+    assert (BestMixed(faithful=True).few_unused, BestMixed(faithful=True).depth) == (8, 5)
+
+
+@pytest.mark.parametrize("agent", [Mixed, BestMixed])
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"few_unused": 17}, "few_unused=17 is not a whole number from 0 to 16"),
+        ({"depth": 0}, "depth=0 is not a whole number from 1 to 16"),
+        ({"depth": True}, "depth=True is not a whole number from 1 to 16"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(agent: Any, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        agent(**parameters)

@@ -1,0 +1,74 @@
+"""How a jitted player is compared with its slow twin: turn for turn, and over whole games."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from agents.base import KernelAgent
+from agents.lift import lift
+from agents.random import Random
+from agents.semi_random import SemiRandom
+from quarto.batch import ENDINGS, Batch
+from quarto.position import Position, from_plies
+from quarto.rng import Streams
+from quarto.rules import Rules
+from runners.engine import Engine, Order
+from tests import naive
+from tests.naive import NONE, PRESETS
+from tests.positions import asked, view_of
+
+RUN_SEED = 23
+OPPONENT_CHOOSES = [rules for rules in PRESETS.values() if not rules.mover_chooses]
+LONG_GAMES = [rules for rules in OPPONENT_CHOOSES if rules.name != "torus_square"]  # its games end before they are late
+
+
+def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
+    """The positions of ``asked`` with at most so many empty cells."""
+    return [position for position in asked(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
+
+
+def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
+    """Positions with at most so many empty cells, which a slow search can look through, from games of careful players.
+
+    Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
+    """
+    engine = Engine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], RUN_SEED)
+    games = engine.play_block(Order(0, 0, 4096)).block.games
+    positions: list[Position] = []
+    for slot in range(len(games.plies)):
+        plies = list(zip(games.pieces[:, slot].tolist(), games.cells[:, slot].tolist(), strict=True))
+        for ply in range(16 - most_empty, int(games.plies[slot])):
+            hands = (NONE,) if rules.mover_chooses else (NONE, plies[ply][0])
+            positions += [from_plies(plies[:ply], hand) for hand in hands]
+        if len(positions) >= count:
+            return positions[:count]
+    raise AssertionError(f"under rules {rules.name} only {len(positions)} such positions were reached")
+
+
+def assert_same_turns(agent: KernelAgent, twin: naive.Player, rules: Rules, positions: Iterable[Position]) -> int:
+    """The jitted player answers each position as its twin does; returns how many there were."""
+    asked_about = list(positions)
+    seeds = [naive.mix(i) for i in range(len(asked_about))]
+    turns = lift(agent, rules, "agent").play(Batch.of(asked_about), Streams(np.array(seeds, np.uint64)))
+    for i, position in enumerate(asked_about):
+        cell, gift = twin.turn(view_of(position, rules), seeds[i])
+        assert turns.gifts[i] == gift, position
+        assert turns.cells[i] == cell or (position.hand == NONE and not rules.mover_chooses), position
+    return len(asked_about)
+
+
+def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
+    """Whole games against random, both seats, are the same through the engine and by the slow game."""
+    engine = Engine(rules, [agent, Random()], ["agent", "random"], [(0, 1)], RUN_SEED, opening_plies)
+    games = engine.play_block(Order(0, 0, pairs)).block.games
+    for slot in range(2 * pairs):
+        expected = naive.play_game(
+            rules, (twin, naive.Random()), RUN_SEED, slot // 2, slot % 2, opening_plies=opening_plies
+        )
+        plies = int(games.plies[slot])
+        assert games.pieces[:plies, slot].tolist() == expected.pieces
+        assert games.cells[:plies, slot].tolist() == expected.cells
+        assert games.winner[slot] == expected.winner
+        assert ENDINGS[games.ending[slot]] == expected.ending

@@ -1,0 +1,38 @@
+"""The slow twin of ``ga5``: study A's text, word for word."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from tests.naive import NONE, View, empty_cells
+
+PUBLISHED = (-94.03014146974122, -107.17350875193313, 152.6577141347451, -29.856838596915765, -12.095960806170313)
+OTHER_PUBLISHED = (-12.228556866040943, 77.44867497850886, 7.190937752438881, 10.629790618213386, 34.46747782969669)
+
+
+class Ga5:
+    def __init__(self, genes: tuple[float, ...] = PUBLISHED, faithful: bool = False) -> None:
+        self.alpha, self.beta, self.gamma, self.delta, self.epsilon = genes
+        self.faithful = faithful
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        gift = min(view.available, key=lambda piece: self.weight_of_piece(view, piece), default=NONE)
+        if view.hand == NONE:
+            return NONE, gift
+        empty = empty_cells(view.board)
+        candidates = empty[::2] if self.faithful else empty
+        return min(candidates, key=lambda cell: self.weight_of_cell(empty, cell)), gift
+
+    def weight_of_piece(self, view: View, piece: int) -> float:
+        others = [other for other in view.available if other != piece]
+        used = sorted({*range(16)} - {*others})
+        folded: int = reduce(lambda a, b: ~(a & b), used)
+        return abs(self.alpha * sum(others) + self.beta * folded)
+
+    def weight_of_cell(self, empty: list[int], cell: int) -> float:
+        others = [other for other in empty if other != cell]
+        if not others:
+            return 0.0
+        columns, rows = [other % 4 for other in others], [other // 4 for other in others]
+        joined, met = reduce(lambda a, b: a | b, rows), reduce(lambda a, b: a & b, columns)
+        return abs(self.gamma * sum(columns) + self.delta * joined + self.epsilon * met)

@@ -1,0 +1,151 @@
+"""The slow twin of ``mcts``: study E's tree search with all nodes as objects and all children made at once."""
+
+from __future__ import annotations
+
+from math import inf, log, sqrt
+
+from tests.naive import View
+from tests.naive_players.searching import FULL_BOARD, LINE, Move, Words, after, moves, random_move, what_comes_of
+
+
+class Node:
+    def __init__(self, view: View, move: Move | None = None, ending: str | None = None) -> None:
+        self.view = view
+        self.move = move
+        self.ending = ending
+        self.children: list[Node] = []
+        self.visits = 0
+        self.total = 0.0
+        self.bound = inf  # faithful: as it was when the node was last visited
+        self.proven: bool | None = None  # whether the player who moved here wins, if that is known
+
+    @property
+    def value(self) -> float:
+        return self.total / self.visits if self.visits else 0.0
+
+    def expand(self, safe_gifts: bool) -> None:
+        for move in moves(self.view, safe_gifts):
+            self.children.append(Node(after(self.view, move), move, what_comes_of(self.view, move)))
+
+    def upper_bound(self, c: float, parent_visits: int) -> float:
+        if self.visits == 0:
+            return inf
+        return self.total / self.visits + c * sqrt(round(log(parent_visits), 12) / self.visits)
+
+
+class Mcts:
+    def __init__(
+        self,
+        iterations: int = 200,
+        c: float = 2.0,
+        draw_reward: float = 0.0,
+        final: str = "visits",
+        solver: bool = False,
+        safe_gifts: bool = False,
+    ) -> None:
+        self.iterations = iterations
+        self.c = c
+        self.draw_reward = draw_reward
+        self.final = final
+        self.solver = solver
+        self.safe_gifts = safe_gifts
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        root, words = Node(view), Words(seed)
+        for _ in range(self.iterations):
+            if root.proven is None:
+                self.iterate(root, words)
+        move = self.decision(root).move
+        assert move is not None
+        return move
+
+    def iterate(self, root: Node, words: Words) -> None:
+        path = self.descend(root)
+        self.back_up(path, self.evaluate(path[-1], words))
+
+    def descend(self, root: Node) -> list[Node]:
+        """The nodes from the root to the first that is unvisited or ends the game."""
+        path = [root]
+        while path[-1].visits > 0 and not path[-1].ending:
+            if not path[-1].children:
+                path[-1].expand(self.safe_gifts)
+            path.append(self.select(path[-1]))
+        return path
+
+    def select(self, parent: Node) -> Node:
+        candidates = [child for child in parent.children if child.proven is not False]
+        return max(candidates, key=lambda child: child.upper_bound(self.c, parent.visits))
+
+    def evaluate(self, node: Node, words: Words) -> int:
+        """1 if the player who moved to this node wins, -1 if the other does, 0 for a draw."""
+        if self.solver and node.ending == LINE:
+            node.proven = True
+        view, ending, result = node.view, node.ending, 1
+        while not ending:
+            move = random_move(view, words)
+            ending, view, result = what_comes_of(view, move), after(view, move), -result
+        return 0 if ending == FULL_BOARD else result
+
+    def back_up(self, path: list[Node], result: int) -> None:
+        for node in reversed(path):
+            if any(child.proven is True for child in node.children):
+                node.proven = False
+            elif node.children and all(child.proven is False for child in node.children):
+                node.proven = True
+            if node.proven is not None:
+                result = 1 if node.proven else -1
+            node.visits += 1
+            node.total += self.reward(result)
+            result = -result
+
+    def reward(self, result: int) -> float:
+        return {1: 1.0, 0: self.draw_reward, -1: 0.0}[result]
+
+    def decision(self, root: Node) -> Node:
+        """Proven wins first, proven losses last; then as ``final`` says; then the first."""
+
+        def rank(child: Node) -> tuple[int, float, float]:
+            known = {True: 1, None: 0, False: -1}[child.proven]
+            return known, child.visits if self.final == "visits" else 0, child.value
+
+        return max((child for child in root.children if child.visits), key=rank)
+
+
+class FaithfulMcts(Mcts):
+    """As the study's program counts: one recursive visit, whose caller counts the visited child once more."""
+
+    def __init__(
+        self, iterations: int = 200, c: float = 2.0, draw_reward: float = 0.0, final: str = "value", **pruning: bool
+    ) -> None:
+        super().__init__(iterations, c, draw_reward, final, **pruning)
+
+    def iterate(self, root: Node, words: Words) -> None:
+        self.visit(root, None, True, words)
+
+    def visit(self, node: Node, parent: Node | None, root_to_move: bool, words: Words) -> float:
+        """The value of one visit for the player at the root."""
+        if node.children:
+            child = max(node.children, key=lambda each: each.bound)
+            value = self.visit(child, node, not root_to_move, words)
+            self.count(child, node, value)
+            return value
+        if node.ending or node.visits == 0:
+            value = self.value(node, root_to_move, words)
+            self.count(node, parent, value)
+            return value
+        node.expand(self.safe_gifts)
+        value = self.value(node.children[0], not root_to_move, words)
+        node.visits += 1
+        node.total += value
+        self.count(node.children[0], node, value)
+        return value
+
+    def value(self, node: Node, root_to_move: bool, words: Words) -> float:
+        result = self.evaluate(node, words)
+        return self.reward(-result if root_to_move else result)
+
+    def count(self, node: Node, parent: Node | None, value: float) -> None:
+        node.visits += 1
+        node.total += value
+        if parent:
+            node.bound = node.upper_bound(self.c, parent.visits)
