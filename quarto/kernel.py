@@ -10,6 +10,7 @@ import atexit
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -166,8 +168,8 @@ BIT_POSITIONS = _bit_positions()
 
 
 @inlined
-def nth_bit(mask: int, n: int) -> int:
-    """Index of the n-th (from 0) set bit of a 16-bit ``mask``; ``n`` must be below its number of set bits.
+def nth_bit_by_table(mask: int, n: int) -> int:
+    """``nth_bit`` on any processor.
 
     Which half holds it is decided without a branch: a random ``n`` would be mispredicted half of the time.
     """
@@ -177,3 +179,31 @@ def nth_bit(mask: int, n: int) -> int:
     byte = (uint64(mask) >> shift) & uint64(0xFF)
     position = BIT_POSITIONS[(byte << uint64(3)) + uint64(n) - low * upper]
     return int64(uint64(position) + shift)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
+    """The low bits of ``word`` put where ``mask`` has ones (both uint64): the instruction PDEP of x86-64 with BMI2."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 2)
+        return builder.call(builder.module.declare_intrinsic("llvm.x86.bmi.pdep.64", (), kind), arguments)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@inlined
+def nth_bit_by_deposit(mask: int, n: int) -> int:
+    """``nth_bit`` in two instructions; random play is a seventh faster."""
+    return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
+
+
+def _deposits_bits() -> bool:
+    """Whether numba compiles for this machine's own processor, and that has PDEP."""
+    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
+        return False
+    return platform.machine() in ("x86_64", "AMD64") and bool(get_host_cpu_features().get("bmi2"))
+
+
+# Index of the n-th (from 0) set bit of a 16-bit mask; n must be below its number of set bits.
+nth_bit = nth_bit_by_deposit if _deposits_bits() else nth_bit_by_table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -61,6 +62,7 @@ def interruptible() -> Iterator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        sys.stderr.write("finishing what is in flight; Ctrl-C again drops it\n")
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
