@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     _within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
     _among("schedule", cfg.schedule, SCHEDULES)
     _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
-    rules = rules_of(_plain(cfg.rules))
+    rules = _named(rules_of(_plain(cfg.rules)), choices["rules"])
     agents = _tournament(cfg.agents, overrides) if cfg.agents is not None else _match(cfg, choices)
     spec = RunSpec(
         rules=rules,
@@ -139,6 +139,12 @@ def rules_of(mapping: Any) -> Rules:
         return Rules(**mapping)
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
+
+
+def _named(rules: Rules, preset: str) -> Rules:
+    """The rules, named after their preset and what was changed of it unless they were given a name of their own."""
+    chosen, own = asdict(rules), asdict(load_rules(preset))
+    return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules
 
 
 def load_rules(name: str) -> Rules:

@@ -348,3 +348,9 @@ def test_a_label_never_hides_that_another_class_plays() -> None:
 def test_two_different_agents_of_one_name_are_refused() -> None:
     with pytest.raises(RequestError, match="both named 'x': their games could not be told apart"):
         request("agent@a=random", "agent@b=dumb", "a.name=x", "b.name=x")
+
+
+def test_rules_that_were_changed_are_named_so() -> None:
+    assert request("rules=classic").spec.rules.name == "classic"
+    assert request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
+    assert request("rules.diagonals=none", "rules.name=straight").spec.rules.name == "straight"
