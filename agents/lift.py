@@ -124,12 +124,18 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
 Player = KernelPlayer | PythonPlayer
 
 
+def choosers_of(agent: Agent) -> tuple[str, ...]:
+    """Who may choose the pieces in the rules that an agent plays; both, if it does not say."""
+    choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
+    return choosers
+
+
 def lift(agent: Agent, rules: Rules, label: str) -> Player:
     """A player of the agent under the rules.
 
     Raises ``RequestError`` if the agent has none of the three seams or does not play these rules.
     """
-    choosers = getattr(agent, "choosers", ("opponent", "mover"))
+    choosers = choosers_of(agent)
     if rules.chooser not in choosers:
         raise RequestError(
             f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.parameters import checked_flag
 from agents.random import random_cell, random_piece
 from quarto.kernel import inlined, int64, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS, Position
@@ -78,9 +79,7 @@ class RuleBased(KernelAgent):
     kernel = rule_based_turn
 
     def __init__(self, faithful: bool = False) -> None:
-        if not isinstance(faithful, bool):
-            raise ValueError(f"faithful={faithful!r} is neither true nor false")
-        self.faithful = faithful
+        self.faithful = checked_flag("faithful", faithful)
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return Knowledge(params=np.array([float(self.faithful)]))

@@ -28,7 +28,7 @@ from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
 from runners.schedule import Pace, orders
 from runners.spec import RunSpec
-from runners.warm import choosers_of, play, warm
+from runners.warm import play, rules_played_by, warm
 
 Figures = dict[str, Any]
 
@@ -135,7 +135,7 @@ def _sizes(root: Path) -> dict[str, float]:
 
 def _agent(name: str, seconds: float, threads: int) -> Figures:
     """An agent against random, not written, for about so many seconds."""
-    rules = "classic" if "opponent" in choosers_of(load_agent(name)) else "own_piece"
+    rules = rules_played_by(load_agent(name))
     engine = engine_of(replace(_spec(name), rules=load_rules(rules)))
     games, pace, started = 0, Pace(), time.perf_counter()
 

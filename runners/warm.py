@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from agents.lift import choosers_of
 from analytics.archive import Archive
 from analytics.verify import verify
 from runners.config import Request, load_agent, load_rules, names
@@ -21,8 +22,7 @@ def warm() -> Iterator[tuple[str, float]]:
         for number, name in enumerate(names("agent")):
             started = time.perf_counter()
             agent = load_agent(name)
-            rules = load_rules("classic" if "opponent" in choosers_of(agent) else "own_piece")
-            play(RunSpec(rules, (agent, agent), ((0, 1),), number, 2), Path(folder))
+            play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), number, 2), Path(folder))
             yield name, time.perf_counter() - started
         started = time.perf_counter()
         verify(Archive.open(Path(folder)))
@@ -37,7 +37,6 @@ def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
     return execute(request, "qarena warm", threading.Event()).seconds
 
 
-def choosers_of(agent: AgentSpec) -> tuple[str, ...]:
-    """Who may choose the pieces in rules that an agent plays."""
-    choosers: tuple[str, ...] = getattr(agent.build(), "choosers", ("opponent", "mover"))
-    return choosers
+def rules_played_by(agent: AgentSpec) -> str:
+    """The name of rules that an agent plays: classic, unless it plays only where the mover chooses the piece."""
+    return "classic" if "opponent" in choosers_of(agent.build()) else "own_piece"
