@@ -1,7 +1,7 @@
 """The jit decorators of the project, and the directory that keeps what they compile.
 
 numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named
-by a hash of every source file that can hold a kernel: after any edit the old machine code is simply not looked at.
+by a hash of every source file that can change a kernel: after such an edit the old machine code is not looked at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KERNEL_PACKAGES = ("quarto", "agents", "runners", "analytics")
+KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
+OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import the decorators below
 
 # Casts inside kernels. numba finds NumPy's types behind these names; a type checker is told what a kernel's annotations
 # say, that machine words are ints, and so checks kernels like any other function.
@@ -44,9 +45,19 @@ def project_root() -> Path:
 
 
 @functools.cache
-def source_fingerprint(packages: tuple[str, ...] = KERNEL_PACKAGES) -> str:
+def source_fingerprint(packages: tuple[str, ...]) -> str:
     """Hex SHA-256 over the paths and bytes of every Python file in ``packages`` (folders beside this one)."""
-    return _fingerprint(path for package in packages for path in sorted((project_root() / package).rglob("*.py")))
+    return _fingerprint(_sources(packages))
+
+
+def kernel_sources() -> list[Path]:
+    """The project's files that decide what its kernels do: an edit to any other one compiles nothing anew."""
+    importing = (path for path in _sources(OTHER_PACKAGES) if b"from quarto.kernel import" in path.read_bytes())
+    return [*_sources(KERNEL_PACKAGES), *importing]
+
+
+def _sources(packages: tuple[str, ...]) -> list[Path]:
+    return [path for package in packages for path in sorted((project_root() / package).rglob("*.py"))]
 
 
 def outside_fingerprint(source: Path) -> str:
@@ -55,7 +66,7 @@ def outside_fingerprint(source: Path) -> str:
     Empty for a file of the project's own packages.
     """
     source = source.resolve()
-    if any(source.is_relative_to(project_root() / package) for package in KERNEL_PACKAGES):
+    if any(source.is_relative_to(project_root() / package) for package in (*KERNEL_PACKAGES, *OTHER_PACKAGES)):
         return ""
     folder = source.parent
     if not (folder / "__init__.py").exists():
@@ -82,7 +93,7 @@ def cache_directory(outside: str = "") -> Path:
     they were compiled by.
     """
     stamp = hashlib.sha256(
-        f"{source_fingerprint()} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
+        f"{_fingerprint(kernel_sources())} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
     ).hexdigest()[:16]
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     chosen = Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena") / "kernels" / stamp

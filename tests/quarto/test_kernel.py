@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarto import kernel as kernel_module
-from quarto.kernel import int64, kernel, lowest_bit, nth_bit, nth_bit_by_table, outside_fingerprint, popcount, uint64
+from quarto.kernel import (
+    int64,
+    kernel,
+    kernel_sources,
+    lowest_bit,
+    nth_bit,
+    nth_bit_by_table,
+    outside_fingerprint,
+    popcount,
+    uint64,
+)
 
 
 @kernel()
@@ -65,3 +76,31 @@ def test_a_package_is_fingerprinted_as_a_whole(tmp_path: Path) -> None:
 
 def test_the_projects_own_files_are_fingerprinted_elsewhere() -> None:
     assert outside_fingerprint(Path(kernel_module.__file__)) == ""
+
+
+def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:
+    root = Path(kernel_module.__file__).parent.parent
+    covered = {path.relative_to(root).with_suffix("").as_posix().replace("/", ".") for path in kernel_sources()}
+    read_by_kernels = set()
+    for path in [*root.glob("runners/*.py"), *root.glob("analytics/*.py")]:
+        tree = ast.parse(path.read_text())
+        origin = {
+            alias.asname or alias.name: str(node.module)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef) and any(map(compiles, function.decorator_list)):
+                assert path in kernel_sources(), path
+                names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+                read_by_kernels |= {origin[name] for name in names & origin.keys()}
+    ours = {
+        module for module in read_by_kernels if module.split(".")[0] in ("quarto", "agents", "runners", "analytics")
+    }
+    assert {"quarto.rules", "analytics.tables"} <= ours <= covered
+
+
+def compiles(decorator: ast.expr) -> bool:
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(name, ast.Name) and name.id in ("kernel", "inlined", "turn")
