@@ -1,0 +1,1 @@
+"""What players that learn from games share."""

@@ -1,0 +1,62 @@
+"""The seam of players that learn: a jitted agent, and a pure function that changes what it knows after each game."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge
+from agents.learning.policy import Policy
+from quarto.kernel import kernel
+
+
+class LoggedGame(NamedTuple):
+    """A finished game as the archive has it, and which seat the learner held."""
+
+    pieces: NDArray[np.int8]  # [16]; those at and beyond ``plies`` mean nothing
+    cells: NDArray[np.int8]  # [16]
+    plies: int  # this and the next two: int64
+    winner: int  # seat, or NONE for a draw
+    seat: int  # of the learner
+    stream: int  # uint64: of the game, so that every draw of the learner's turns can be repeated
+
+
+LOGGED_GAME_TYPE = types.NamedTuple(
+    (types.int8[::1], types.int8[::1], types.int64, types.int64, types.int64, types.uint64), LoggedGame
+)
+UPDATE_SIGNATURE = types.boolean(LOGGED_GAME_TYPE, RULES_TYPE, OWN_TYPE)
+UPDATE_TYPE = types.FunctionType(UPDATE_SIGNATURE)
+
+UpdateKernel = Callable[[LoggedGame, Any, Any], bool]
+
+
+def update(function: UpdateKernel) -> UpdateKernel:
+    """Compile an update with the one signature that every learner has.
+
+    ``function(game, rules, own) -> bool`` changes the arrays behind ``own`` (params, table, keys) as this game teaches,
+    and returns whether they have room for another game. It reads nothing else, so replaying a run's games in the order
+    of their ids from fresh knowledge gives the same bytes as learning while they were played.
+    """
+    return kernel(UPDATE_SIGNATURE)(function)
+
+
+class Learner(KernelAgent):
+    """A jitted agent that learns from each game it plays.
+
+    Its ``kernel`` plays by what ``own`` holds and explores as its parameters say; its ``update`` learns. What changes
+    from game to game without being learned (how much it still explores) is in ``params`` too.
+    """
+
+    update: ClassVar[UpdateKernel]
+
+    def grown(self, knowledge: Knowledge) -> Knowledge:
+        """The same knowledge with room for at least twice as much. Learners of a fixed size need not have it."""
+        raise NotImplementedError
+
+    def policy(self, knowledge: Knowledge) -> Policy:
+        """What has been learned, for a player to read."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Training: games are played, logged and learned from until there is a policy."""

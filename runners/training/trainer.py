@@ -1,0 +1,56 @@
+"""What a trainer is: an object made from ``conf/trainer/*.yaml`` that turns a setting into a policy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from agents.learning.policy import Policy
+from quarto.rules import Rules
+from runners.experiment import Progress
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how a training goes on; nothing here but the rules and the seed affects what is learned."""
+
+    name: str  # of the trainer's yaml
+    rules: Rules
+    seed: int
+    threads: int
+    root: Path  # of the archive
+    shard_games: int
+    shard_seconds: float
+    other_code: str  # as for runs: refuse, extend, new
+    command: str  # as it was typed
+    stop: threading.Event
+    progress: Progress | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training has come to."""
+
+    policy: Policy | None  # None: interrupted before there was one
+    run_ids: tuple[str, ...]  # of the games learned from, in order
+    games: int  # learned from, all sessions together
+    played: int  # in this session
+    seconds: float  # of this session
+    curve: pl.DataFrame  # how it went: a row for each thousand games, or for each generation
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept beside the policy, by name
+
+
+class Trainer(Protocol):
+    """Turns a setting into a policy. What it plays is in the archive, from which a stopped training goes on."""
+
+    def train(self, setting: Setting) -> Trained:
+        """Train until done or until ``setting.stop`` is set.
+
+        Raises ``RequestError`` before anything is played if the setting makes no sense.
+        """
+        ...
