@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics import policies
 from analytics.archive import Archive, commit_files, load, sweep_job
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
@@ -50,6 +51,7 @@ class Verification:
     shards: int = 0
     games: int = 0
     plies: int = 0
+    policies: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -95,6 +97,9 @@ def verify(archive: Archive) -> Verification:
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
     found.problems += _sweeps(archive)
+    for policy_id in policies.policy_ids(archive):
+        found.policies += 1
+        found.problems += [Problem(path, what) for path, what in policies.problems(archive, policy_id)]
     return found
 
 

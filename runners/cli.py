@@ -47,7 +47,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = typer.Typer(help="List and show learned policies.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(archive_app, name="archive")
+app.add_typer(policy_app, name="policy")
 
 
 def _say_version(wanted: bool) -> None:
@@ -188,6 +190,7 @@ def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
     for problem in found.problems:
         typer.echo(str(problem), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    counts += f", {found.policies} policies" if found.policies else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
 
@@ -216,6 +219,31 @@ def archive_gc(
         if remove
         else f"{len(found)} files, {able} to remove with --remove"
     )
+
+
+@policy_app.command("ls")
+def policy_ls(archive: ArchiveOption = ARCHIVE) -> None:
+    """List the policies."""
+    from analytics import policies
+    from analytics.archive import Archive
+    from runners.tables import write
+
+    write(policies.listing(Archive.open(archive)))
+
+
+@policy_app.command("show")
+def policy_show(
+    policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE
+) -> None:
+    """Show a policy: what it is, how it was learned, from which games."""
+    from analytics import policies
+    from analytics.archive import Archive
+    from runners.policies import description
+    from runners.tables import properties_table
+
+    opened = Archive.open(archive)
+    card = policies.find(opened, policy)
+    _print(properties_table(description(card, policies.folder_of(opened, card.policy_id)), f"policy {card.name}"))
 
 
 @app.command()

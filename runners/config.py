@@ -21,6 +21,7 @@ from analytics.records import SEATS
 from analytics.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
+from runners.policies import untrained, with_policy
 from runners.schedule import SCHEDULES, pairings
 from runners.spec import LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
 
@@ -28,13 +29,14 @@ MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
 CONF = Path(__file__).resolve().parent.parent / "conf"
 OTHER_CODE = ("refuse", "extend", "new")
+ARCHIVE = Path("data/archive")  # where no other is named
 
 
 @dataclass
 class ArchiveConfig:
     """Where and how games are kept."""
 
-    root: str = "data/archive"
+    root: str = str(ARCHIVE)
     shard_games: int = 1 << 18
     shard_seconds: float = 30.0
     other_code: str = "refuse"
@@ -101,7 +103,8 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     _among("seats", cfg.seats, SEATS)
     _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
     rules = _named(rules_of(_plain(cfg.rules)), choices["rules"])
-    agents = _tournament(cfg.agents, overrides) if cfg.agents is not None else _match(cfg, choices)
+    root = Path(cfg.archive.root)
+    agents = _tournament(cfg.agents, overrides, root) if cfg.agents is not None else _match(cfg, choices, root)
     spec = RunSpec(
         rules=rules,
         agents=agents,
@@ -111,17 +114,17 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         seats=cfg.seats,
     )
     odd = cfg.games % spec.games_a_pair
+    rounded = (f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",) * odd
     return Request(
         spec=spec,
         games=cfg.games + odd,
         threads=cfg.threads or available_cores(),
-        root=Path(cfg.archive.root),
+        root=root,
         shard_games=cfg.archive.shard_games,
         shard_seconds=cfg.archive.shard_seconds,
         other_code=cfg.archive.other_code,
         progress=cfg.progress,
-        notes=(f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",)
-        * odd,
+        notes=(*rounded, *untrained(agents)),
     )
 
 
@@ -162,8 +165,11 @@ def load_agent(name: str) -> AgentSpec:
     return _agent(name, own, own)
 
 
-def agent_named(text: str) -> AgentSpec:
-    """The agent that a label describes: ``random`` or ``rule_based(faithful=true)``."""
+def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
+    """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
+
+    Policies are those of the archive at ``root``.
+    """
     found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
     if not found:
         raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
@@ -175,7 +181,7 @@ def agent_named(text: str) -> AgentSpec:
             raise RequestError(f"agent {text!r}: {part!r} is not parameter=value")
         _check_parameter(found[1], key, _params(own))
         chosen[key] = _value(text, f"{key}={value}")
-    return _agent(found[1], own | chosen, own)
+    return _agent(found[1], own | chosen, own, root)
 
 
 def agent_settings(name: str) -> dict[str, Any]:
@@ -230,8 +236,8 @@ def _plain(node: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
 
 
-def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> AgentSpec:
-    """An agent from what its yaml, which says ``own``, has become; ``name`` is the yaml's."""
+def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: Path = ARCHIVE) -> AgentSpec:
+    """An agent from what its yaml, which says ``own``, has become; ``name`` is the yaml's, ``root`` has its policy."""
     target = settings.get("_target_")
     if not isinstance(target, str):
         raise RequestError(f"agent '{name}': its yaml names no class under _target_")
@@ -242,33 +248,33 @@ def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Ag
     )
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
-    return AgentSpec(label, target, params)
+    return with_policy(AgentSpec(label, target, params), _params(own), root)
 
 
 def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
 
 
-def _match(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[AgentSpec, ...]:
+def _match(cfg: DictConfig, choices: Mapping[str, str], root: Path) -> tuple[AgentSpec, ...]:
     """The two agents of a match."""
     for seat in ("a", "b"):
         if not OmegaConf.is_dict(cfg[seat]):
             raise RequestError(f"{seat}={cfg[seat]} is not an agent: choose one with agent@{seat}=NAME")
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
-    one, two = (_agent(name, _plain(cfg[seat]), agent_settings(name)) for seat, name in chosen.items())
+    one, two = (_agent(name, _plain(cfg[seat]), agent_settings(name), root) for seat, name in chosen.items())
     if one.label == two.label and one != two:
         raise RequestError(f"a and b differ but are both named '{one.label}': their games could not be told apart")
     return one, two
 
 
-def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[AgentSpec, ...]:
+def _tournament(entries: Sequence[Any], overrides: Sequence[str], root: Path) -> tuple[AgentSpec, ...]:
     """The agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(
                 f"{override} has no effect: agents=[…] names all players; leave out the one or the other"
             )
-    found = [_entry(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e) for e in entries]
+    found = [_entry(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e, root) for e in entries]
     if len(found) < 2:
         raise RequestError(f"agents has {len(found)} player(s): a tournament needs two or more")
     labels = [agent.label for agent in found]
@@ -280,17 +286,17 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[Agent
     return tuple(found)
 
 
-def _entry(entry: Any) -> AgentSpec:
+def _entry(entry: Any, root: Path) -> AgentSpec:
     """One player of a tournament."""
     if isinstance(entry, str):
-        return agent_named(entry)
+        return agent_named(entry, root)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(key): value for key, value in entry.items() if key != "agent"}
         own = agent_settings(entry["agent"])
         for key in settings:
             if key not in NOT_PARAMETERS:
                 _check_parameter(entry["agent"], key, _params(own))
-        return _agent(entry["agent"], own | settings, own)
+        return _agent(entry["agent"], own | settings, own, root)
     raise RequestError(f"agents: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 

@@ -10,12 +10,13 @@ import json
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
+from agents.learning.policy import Policy
 from analytics.records import run_id_of
 from quarto.errors import RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
@@ -35,6 +36,8 @@ class AgentSpec:
     label: str  # its name in the archive
     target: str  # dotted path of its class
     params: Mapping[str, Any]  # what its constructor is given
+    policy_id: str | None = None  # of what it plays by, if that was learned
+    policy: Policy | None = field(default=None, compare=False, repr=False)  # handed to a constructor that takes one
 
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
@@ -44,11 +47,20 @@ class AgentSpec:
             if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
                 raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
         try:
-            agent: Agent = target(**self.params)
+            agent: Agent = target(**{**self.params, **({"policy": self.policy} if self.policy else {})})
         except (Exception, SystemExit) as error:  # an agent may raise anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {reason}") from error
         return agent
+
+    def takes_policy(self) -> bool:
+        """Whether its constructor takes a policy. Raises ``RequestError`` for a target that does not exist."""
+        return "policy" in inspect.signature(self._class()).parameters
+
+    def as_mapping(self) -> dict[str, Any]:
+        """What affects its games as JSON values."""
+        mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
+        return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
 
     def _class(self) -> type[Any]:
         module_name, _, class_name = self.target.rpartition(".")
@@ -82,9 +94,7 @@ class RunSpec:
         rare = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
-            "agents": [
-                {"label": agent.label, "target": agent.target, "params": dict(agent.params)} for agent in self.agents
-            ],
+            "agents": [agent.as_mapping() for agent in self.agents],
             "pairings": [list(pairing) for pairing in self.pairings],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
