@@ -1,8 +1,8 @@
 """What five studies of Quarto published, row by row, and what is known about rows that differ from ours.
 
 Four small tables lie beside this file. ``studies.csv``: who and where. ``figures.csv``: a published win rate a row, in
-percent, and for whom a draw was counted. ``players.csv``: which of our players follow a study's code where its text says
-something else, and how those that learn are trained. ``notes.csv``: explanations, each of one or more rows.
+percent, and for whom a draw was counted. ``players.csv``: which of our players follow a study's code where its text
+says something else, and how those that learn are trained. ``notes.csv``: explanations, each of one or more rows.
 """
 
 from __future__ import annotations

@@ -62,22 +62,23 @@ def _figure(plot: str | None, study: str) -> str:
 def _table(reproduction: Reproduction, comparisons: Sequence[Comparison]) -> str:
     rows = [reproduction.row(each) for each in comparisons]
     names = shown(rows)
-    head = "".join(f"<th{_class(name)}>{escape(getattr(HEADINGS, name))}" for name in names)
+    head = "".join(f"<th{_class(name)}>{escape(getattr(HEADINGS, name))}</th>" for name in names)
     body = "".join(
-        f"<tr>{''.join(_cell(name, getattr(row, name), each) for name in names)}\n"
+        f"<tr>{''.join(_cell(name, getattr(row, name), each) for name in names)}</tr>\n"
         for row, each in zip(rows, comparisons, strict=True)
     )
-    return f"<div class=scroll><table>\n<thead><tr>{head}\n<tbody>\n{body}</table></div>\n"
+    return f"<div class=scroll><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n"
 
 
 def _cell(name: str, text: str, comparison: Comparison) -> str:
     ours = {"text": comparison.text, "code": comparison.code}.get(name)
     hint = f' title="{escape(f"{ours.player} v {ours.opponent}")}"' if ours else ""
     if name.endswith("agrees") and text in ("yes", "no"):
-        return f"<td class=agrees-{text}>{text}"
+        return f"<td class=agrees-{text}>{text}</td>"
     if name == "note":
-        return "<td>" + " ".join(f'<a href="#note-{number}">{number}</a>' for number in text.split())
-    return f"<td{_class(name)}{hint}>{escape(text)}"
+        links = " ".join(f'<a href="#note-{number}">{number}</a>' for number in text.split())
+        return f"<td>{links}</td>"
+    return f"<td{_class(name)}{hint}>{escape(text)}</td>"
 
 
 def _class(name: str) -> str:
@@ -88,6 +89,6 @@ def _notes(reproduction: Reproduction) -> str:
     if not reproduction.notes:
         return ""
     items = "".join(
-        f"<li id=note-{number}>{_marked(noted(note))}\n" for number, note in enumerate(reproduction.notes, 1)
+        f"<li id=note-{number}>{_marked(noted(note))}</li>\n" for number, note in enumerate(reproduction.notes, 1)
     )
     return f"<h2>Notes</h2>\n<ol>\n{items}</ol>\n"
