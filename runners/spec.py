@@ -18,7 +18,7 @@ from typing import Any
 from agents.base import Agent
 from agents.learning.policy import Policy
 from analytics.records import run_id_of
-from quarto.errors import RequestError, nearest
+from quarto.errors import ArenaError, RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
 
@@ -41,39 +41,18 @@ class AgentSpec:
 
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
-        target = self._class()
-        known = inspect.signature(target).parameters
-        for name in self.params:
-            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-                raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
-        try:
-            agent: Agent = target(**{**self.params, **({"policy": self.policy} if self.policy else {})})
-        except (Exception, SystemExit) as error:  # an agent may raise anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {reason}") from error
+        learned = {"policy": self.policy} if self.policy else {}
+        agent: Agent = made(f"agent '{self.label}'", self.target, self.params, learned)
         return agent
 
     def takes_policy(self) -> bool:
         """Whether its constructor takes a policy. Raises ``RequestError`` for a target that does not exist."""
-        return "policy" in inspect.signature(self._class()).parameters
+        return "policy" in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
 
     def as_mapping(self) -> dict[str, Any]:
         """What affects its games as JSON values."""
         mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
         return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
-
-    def _class(self) -> type[Any]:
-        module_name, _, class_name = self.target.rpartition(".")
-        try:
-            found = getattr(importlib.import_module(module_name), class_name)
-        except (Exception, SystemExit) as error:  # and so may its module
-            raise RequestError(
-                f"agent '{self.label}': _target_ {self.target!r} cannot be imported ({error}); it names a class, "
-                "'package.module.Class', of a module on PYTHONPATH"
-            ) from error
-        if not isinstance(found, type):
-            raise RequestError(f"agent '{self.label}': _target_ {self.target!r} is not a class")
-        return found
 
 
 @dataclass(frozen=True)
@@ -113,6 +92,39 @@ class RunSpec:
     def labels(self) -> tuple[tuple[str, str], ...]:
         """Each pairing's labels: first agent, second agent."""
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
+
+
+def made(what: str, target: str, params: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> Any:
+    """An object as a yaml describes it: the class at ``target``, called with ``params`` and, over them, ``others``.
+
+    ``what`` names it in messages. Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
+    """
+    found = _class(what, target)
+    known = inspect.signature(found).parameters
+    for name in params:
+        if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            raise RequestError(f"{what} has no parameter {name!r}{nearest(name, known)}")
+    try:
+        return found(**{**params, **(others or {})})
+    except ArenaError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's class may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise RequestError(f"{what} cannot be made of {dict(params)}: {reason}") from error
+
+
+def _class(what: str, target: str) -> type[Any]:
+    module_name, _, class_name = target.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (Exception, SystemExit) as error:  # and so may its module
+        raise RequestError(
+            f"{what}: _target_ {target!r} cannot be imported ({error}); it names a class, 'package.module.Class', of a "
+            "module on PYTHONPATH"
+        ) from error
+    if not isinstance(found, type):
+        raise RequestError(f"{what}: _target_ {target!r} is not a class")
+    return found
 
 
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
