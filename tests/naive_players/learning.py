@@ -11,7 +11,7 @@ from agents.learning.learner import Learner, LoggedGame
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from quarto.batch import Batch
-from quarto.position import Position
+from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
 from tests import naive
@@ -96,6 +96,18 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
         if not type(learner).update(logged(outcome, game, seats), rules.tables, player.own):
             knowledge = learner.grown(knowledge)
     return learner.policy(knowledge)
+
+
+def met(played: list[Outcome], count: int) -> list[Position]:
+    """The last of the positions in which somebody was asked in these games."""
+    positions = []
+    for outcome in reversed(played):
+        plies = list(zip(outcome.pieces, outcome.cells, strict=True))
+        for ply, (piece, _) in enumerate(plies):
+            positions += [from_plies(plies[:ply], hand) for hand in (naive.NONE, piece)]
+        if len(positions) >= count:
+            return positions[:count]
+    raise AssertionError(f"only {len(positions)} positions were met")
 
 
 def train_twin(learner: NaiveLearner, opponent: Player, rules: Rules, games: int, seats: str = "both") -> list[Outcome]:
