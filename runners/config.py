@@ -97,11 +97,9 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     within("seed", cfg.seed, 0, MAX_SEED)
     within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
     within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
-    within("archive.shard_games", cfg.archive.shard_games, 2, 1 << 24)
-    within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
     among("schedule", cfg.schedule, SCHEDULES)
     among("seats", cfg.seats, SEATS)
-    among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
+    check_keeping(cfg.archive)
     rules = named_rules(rules_of(plain(cfg.rules)), choices["rules"])
     root = Path(cfg.archive.root)
     agents = _tournament(cfg.agents, overrides, root) if cfg.agents is not None else _match(cfg, choices, root)
@@ -126,6 +124,13 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         progress=cfg.progress,
         notes=(*rounded, *untrained(agents)),
     )
+
+
+def check_keeping(archive: DictConfig) -> None:
+    """Raises ``RequestError`` for a value of ``archive`` that makes no sense."""
+    within("archive.shard_games", archive.shard_games, 2, 1 << 24)
+    within("archive.shard_seconds", archive.shard_seconds, 0, float("inf"))
+    among("archive.other_code", archive.other_code, OTHER_CODE)
 
 
 def available_cores() -> int:

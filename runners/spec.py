@@ -9,7 +9,7 @@ import inspect
 import json
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +24,7 @@ from quarto.rules import Rules
 
 PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.lockstep", "runners.engine")
+LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "analytics.lessons")
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -127,6 +128,15 @@ def _class(what: str, target: str) -> type[Any]:
     return found
 
 
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as dotted keys and values."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """``name`` and, in brackets, the parameters that differ from the yaml's: ``ga_minimax(depth=2)``."""
     changed = [f"{key}={_plain(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)]
@@ -147,10 +157,15 @@ def _plain(value: Any) -> str:
 
 def code_of(spec: RunSpec) -> dict[str, str]:
     """What is going to play: the project's version, a fingerprint of everything that decides games, the libraries."""
+    return code_by([agent.target for agent in spec.agents], spec.learner is not None)
+
+
+def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:
+    """``code_of``, by the dotted paths of the classes that take part and whether games depend on what is learned."""
     digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
-    for module in PLAYING_MODULES:
+    for module in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
         digest.update(_source(module).read_bytes())
-    for module in sorted({agent.target.rpartition(".")[0] for agent in spec.agents}):
+    for module in sorted({target.rpartition(".")[0] for target in targets}):
         digest.update(outside_fingerprint(_source(module)).encode())
     return {
         "version": version(),
