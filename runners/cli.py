@@ -123,13 +123,21 @@ def sweep(context: typer.Context, arguments: Overrides = None) -> None:
     _hydra("sweep", [*(arguments or []), *context.args])
 
 
+@app.command(context_settings=HYDRA_ARGUMENTS, help="Train a player: learn from games, keep what was learned.")
+def train(context: typer.Context, arguments: Overrides = None) -> None:
+    """Train, or go on with a training."""
+    _hydra("train", [*(arguments or []), *context.args])
+
+
 def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.application import launch
+    from runners.application import RUN, launch
+    from runners.training.application import TRAIN
 
     flags, rest = flags_first(arguments)
     multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
     flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    raise typer.Exit(launch([*flags, *rest], [command, *arguments], multirun))
+    application = TRAIN if command == "train" else RUN
+    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
 
 
 def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

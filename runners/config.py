@@ -91,18 +91,16 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
 
     Raises ``RequestError`` for the first value that makes no sense.
     """
-    _complete(cfg, RunConfig)
-    _complete(cfg.archive, ArchiveConfig, "archive.")
-    _within("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
-    _within("seed", cfg.seed, 0, MAX_SEED)
-    _within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
-    _within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
-    _within("archive.shard_games", cfg.archive.shard_games, 2, 1 << 24)
-    _within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
-    _among("schedule", cfg.schedule, SCHEDULES)
-    _among("seats", cfg.seats, SEATS)
-    _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
-    rules = _named(rules_of(_plain(cfg.rules)), choices["rules"])
+    complete(cfg, RunConfig)
+    complete(cfg.archive, ArchiveConfig, "archive.")
+    within("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
+    within("seed", cfg.seed, 0, MAX_SEED)
+    within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
+    within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
+    among("schedule", cfg.schedule, SCHEDULES)
+    among("seats", cfg.seats, SEATS)
+    check_keeping(cfg.archive)
+    rules = named_rules(rules_of(plain(cfg.rules)), choices["rules"])
     root = Path(cfg.archive.root)
     agents = _tournament(cfg.agents, overrides, root) if cfg.agents is not None else _match(cfg, choices, root)
     spec = RunSpec(
@@ -128,6 +126,13 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     )
 
 
+def check_keeping(archive: DictConfig) -> None:
+    """Raises ``RequestError`` for a value of ``archive`` that makes no sense."""
+    within("archive.shard_games", archive.shard_games, 2, 1 << 24)
+    within("archive.shard_seconds", archive.shard_seconds, 0, float("inf"))
+    among("archive.other_code", archive.other_code, OTHER_CODE)
+
+
 def available_cores() -> int:
     """The cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -148,7 +153,7 @@ def rules_of(mapping: Any) -> Rules:
         raise RequestError(str(error)) from error
 
 
-def _named(rules: Rules, preset: str) -> Rules:
+def named_rules(rules: Rules, preset: str) -> Rules:
     """The rules, named after their preset and what was changed of it unless they were given a name of their own."""
     chosen, own = asdict(rules), asdict(load_rules(preset))
     return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules
@@ -156,7 +161,7 @@ def _named(rules: Rules, preset: str) -> Rules:
 
 def load_rules(name: str) -> Rules:
     """The rules of ``conf/rules/NAME.yaml``."""
-    return rules_of(_load("rules", name))
+    return rules_of(settings_of("rules", name))
 
 
 def load_agent(name: str) -> AgentSpec:
@@ -186,7 +191,16 @@ def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
 
 def agent_settings(name: str) -> dict[str, Any]:
     """Everything in ``conf/agent/NAME.yaml``, its keys for tests and tables included."""
-    return _load("agent", name)
+    return settings_of("agent", name)
+
+
+def settings_of(group: str, name: str) -> dict[str, Any]:
+    """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
+    valid = names(group)
+    if name not in valid:
+        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    with _hydra():
+        return plain(compose(f"{group}/{name}")[group])
 
 
 def names(group: str) -> list[str]:
@@ -222,16 +236,7 @@ def _value(agent: str, setting: str) -> Any:
     return parsed.value()
 
 
-def _load(group: str, name: str) -> dict[str, Any]:
-    """One option of a group as plain values."""
-    valid = names(group)
-    if name not in valid:
-        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
-    with _hydra():
-        return _plain(compose(f"{group}/{name}")[group])
-
-
-def _plain(node: DictConfig) -> dict[str, Any]:
+def plain(node: DictConfig) -> dict[str, Any]:
     """A node as plain values, interpolations resolved."""
     return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
 
@@ -261,7 +266,7 @@ def _match(cfg: DictConfig, choices: Mapping[str, str], root: Path) -> tuple[Age
         if not OmegaConf.is_dict(cfg[seat]):
             raise RequestError(f"{seat}={cfg[seat]} is not an agent: choose one with agent@{seat}=NAME")
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
-    one, two = (_agent(name, _plain(cfg[seat]), agent_settings(name), root) for seat, name in chosen.items())
+    one, two = (_agent(name, plain(cfg[seat]), agent_settings(name), root) for seat, name in chosen.items())
     if one.label == two.label and one != two:
         raise RequestError(f"a and b differ but are both named '{one.label}': their games could not be told apart")
     return one, two
@@ -274,7 +279,7 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], root: Path) ->
             raise RequestError(
                 f"{override} has no effect: agents=[…] names all players; leave out the one or the other"
             )
-    found = [_entry(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e, root) for e in entries]
+    found = [agent_of(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e, root) for e in entries]
     if len(found) < 2:
         raise RequestError(f"agents has {len(found)} player(s): a tournament needs two or more")
     labels = [agent.label for agent in found]
@@ -286,8 +291,8 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], root: Path) ->
     return tuple(found)
 
 
-def _entry(entry: Any, root: Path) -> AgentSpec:
-    """One player of a tournament."""
+def agent_of(entry: Any, root: Path) -> AgentSpec:
+    """The player that a name, a label or a mapping with ``agent`` and its parameters describes."""
     if isinstance(entry, str):
         return agent_named(entry, root)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
@@ -297,7 +302,7 @@ def _entry(entry: Any, root: Path) -> AgentSpec:
             if key not in NOT_PARAMETERS:
                 _check_parameter(entry["agent"], key, _params(own))
         return _agent(entry["agent"], own | settings, own, root)
-    raise RequestError(f"agents: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+    raise RequestError(f"agent {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
 def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
@@ -305,7 +310,7 @@ def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
         raise RequestError(f"agent '{agent}' has no parameter {key!r}{nearest(key, valid)}")
 
 
-def _complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
+def complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Hydra's ``+key=`` and ``~key`` get past the schema."""
     known = [each.name for each in fields(schema)]
     for key in map(str, node):
@@ -316,12 +321,14 @@ def _complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
             raise RequestError(f"~{prefix}{key} takes away what every run needs: leave it out")
 
 
-def _within(key: str, value: float, least: float, most: float) -> None:
+def within(key: str, value: float, least: float, most: float) -> None:
+    """Raises ``RequestError`` unless ``least <= value <= most``."""
     if not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"
         raise RequestError(f"{key}={value} is out of range: it must be {bound}")
 
 
-def _among(key: str, value: str, valid: Sequence[str]) -> None:
+def among(key: str, value: str, valid: Sequence[str]) -> None:
+    """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
     if value not in valid:
         raise RequestError(f"{key}={value} does not exist{nearest(value, valid)}")

@@ -12,7 +12,7 @@ from analytics import policies
 from analytics.archive import Archive
 from analytics.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.spec import AgentSpec
+from runners.spec import AgentSpec, flat
 
 MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 
@@ -94,8 +94,8 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(READERS.get(card.kind, ())) or 'other players'}"),
         ("rules", str(card.rules["name"])),
-        *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in _flat(own)),
         ("trainer", f"{learned['trainer']}, seed {learned['seed']}, {learned['games']:,} games"),
+        *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
         *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
         *(
             [("", f"and {len(learned['run_ids']) - MOST_RUNS} more runs")]
@@ -113,12 +113,3 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
 
 def _rows(rows: int | None) -> str:
     return "" if rows is None else f", {rows:,} rows"
-
-
-def _flat(own: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """A mapping of mappings as dotted names and values."""
-    for key, value in own.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

@@ -126,7 +126,7 @@ def agents_table() -> Table:
 
 def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
     """Names and values, one below the other."""
-    headings = zip(("", "value"), zip(*properties, strict=True), strict=True)
+    headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
     return display.tabulated([display.Column(heading, [*texts], right=False) for heading, texts in headings], title)
 
 
