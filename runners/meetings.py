@@ -14,6 +14,7 @@ from analytics.tally import Tally
 from runners.config import ArchiveConfig, Request, agent_named, load_rules
 from runners.experiment import Experiment, Progress, carry_out, prepare
 from runners.spec import AgentSpec, RunSpec
+from runners.training.published import Learned
 
 TEXT, CODE = "text", "code"
 
@@ -65,12 +66,18 @@ def _side(label: str, follower: Follower | None, variant: str) -> Side:
     return Side(follower.text, follower.trainer)
 
 
+def trainings(figures: Sequence[Figure]) -> list[str]:
+    """The trainings that figures need, as overrides of ``qarena train``, each once."""
+    found = (sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
+    return list(dict.fromkeys(side.trainer for both in found for side in both if side.trainer))
+
+
 @dataclass
 class Meetings:
     """The runs that a list of figures needs, each once, and what they have come to."""
 
     terms: Terms
-    policies: Mapping[str, str]  # the name of the policy that each trainer has made
+    lessons: Mapping[str, Learned]  # what each training has come to, by its overrides
     experiments: dict[Key, Experiment] = field(default_factory=dict)
     tallies: dict[Key, Tally] = field(default_factory=dict)
     _known: dict[str, AgentSpec] = field(
@@ -81,7 +88,7 @@ class Meetings:
         """Prepare every run. Raises ``RequestError`` as ``prepare`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
-                agents = self._agents(figure, variant)
+                agents = None if figure.training else self._agents(figure, variant)
                 if agents:
                     key = _key(figure, agents)
                     if key not in self.experiments:
@@ -111,6 +118,8 @@ class Meetings:
         return Comparison(figure, self._played(figure, TEXT), self._played(figure, CODE))
 
     def _played(self, figure: Figure, variant: str) -> Played | None:
+        if figure.training:
+            return self._learned(figure, variant)
         agents = self._agents(figure, variant)
         if agents is None:
             return None
@@ -121,12 +130,21 @@ class Meetings:
             return None
         return played(figure, player, opponent, tally if key.first == player else tally.swapped)
 
-    def _agents(self, figure: Figure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
+    def _learned(self, figure: Figure, variant: str) -> Played | None:
         both = sides(figure, variant)
-        return (self._agent(both[0]), self._agent(both[1])) if both else None
+        learned = self.lessons.get(both[0].trainer) if both else None
+        return played(figure, learned.learner, learned.opponent, learned.tally) if learned else None
+
+    def _agents(self, figure: Figure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
+        """Who plays; None if nobody does, or one of them has not been trained yet."""
+        both = sides(figure, variant)
+        if both is None or any(side.trainer and side.trainer not in self.lessons for side in both):
+            return None
+        return self._agent(both[0]), self._agent(both[1])
 
     def _agent(self, side: Side) -> AgentSpec:
-        label = with_parameter(side.label, self.policies.get(side.trainer))
+        learned = self.lessons.get(side.trainer)
+        label = with_parameter(side.label, learned.policy if learned else None)
         if label not in self._known:
             self._known[label] = agent_named(label, self.terms.root)
         return self._known[label]

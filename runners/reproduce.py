@@ -5,26 +5,28 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
 
+from analytics.plots import EXTRA, MODULES
 from analytics.published import Figure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
 from quarto.errors import FailureError, RequestError, nearest
 from runners import display
-from runners.config import ARCHIVE, MAX_SEED, OTHER_CODE, available_cores
+from runners.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
 from runners.experiment import interruptible
-from runners.meetings import Meetings, Terms
+from runners.meetings import Meetings, Terms, trainings
 from runners.spec import version
+from runners.training.published import Learned, learn
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together
 MOST_GAMES = 1 << 32
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
-PLOTS = ("altair", "vl_convert")  # the modules that the extra brings
 NARROW = ("figure", "player", "opponent", "published", "text", "text_agrees", "code", "code_agrees", "note")
 
 
@@ -61,6 +63,7 @@ def wanted_of(words: Sequence[str], options: Mapping[str, str | None], typed: Se
     anything is touched.
     """
     given = _given(words, options)
+    among("archive.other_code", given["archive.other_code"], OTHER_CODE)
     games = _whole("games", given["games"], 1, MOST_GAMES)
     if games % 2:
         display.say(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
@@ -71,7 +74,7 @@ def wanted_of(words: Sequence[str], options: Mapping[str, str | None], typed: Se
             seed=_whole("seed", given["seed"], 0, MAX_SEED),
             root=Path(given["archive.root"]),
             threads=_whole("threads", given["threads"] or str(available_cores()), 1, 1024),
-            other_code=_among("archive.other_code", given["archive.other_code"], OTHER_CODE),
+            other_code=given["archive.other_code"],
             command=shlex.join(typed),
         ),
         markdown=_writable(given["markdown"]),
@@ -109,15 +112,7 @@ def _whole(key: str, text: str, least: int, most: int) -> int:
         value = int(text)
     except ValueError as error:
         raise RequestError(f"{key}={text!r} is not a whole number") from error
-    if not least <= value <= most:
-        bound = f"at least {least}" if value < least else f"at most {most}"
-        raise RequestError(f"{key}={value} is out of range: it must be {bound}")
-    return value
-
-
-def _among(key: str, value: str, valid: Sequence[str]) -> str:
-    if value not in valid:
-        raise RequestError(f"{key}={value} does not exist{nearest(value, valid)}")
+    within(key, value, least, most)
     return value
 
 
@@ -135,10 +130,13 @@ def _writable(text: str) -> Path | None:
 
 def reproduce(wanted: Wanted) -> int:
     """Play, compare, show and write; returns the exit code."""
-    meetings, root = Meetings(wanted.terms, {}), wanted.terms.root
-    meetings.arrange(wanted.figures)
-    with interruptible() as stop, display.progress(next(iter(meetings.experiments.values())).request) as progress:
-        count = meetings.play(stop, progress)
+    root = wanted.terms.root
+    with interruptible() as stop:
+        lessons = _lessons(wanted, stop)
+        meetings = Meetings(wanted.terms, lessons)
+        meetings.arrange(wanted.figures)
+        with display.progress(wanted=True) as progress:
+            count = meetings.play(stop, progress) + sum(learned.played for learned in lessons.values())
     reproduction = Reproduction(tuple(meetings.comparison(figure) for figure in wanted.figures))
     show(reproduction)
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
@@ -150,6 +148,22 @@ def reproduce(wanted: Wanted) -> int:
         f"interrupted; everything played is in the archive. To go on:\n  {display.program()} {wanted.terms.command}"
     )
     return INTERRUPTED
+
+
+def _lessons(wanted: Wanted, stop: threading.Event) -> dict[str, Learned]:
+    """Train whom the figures need trained, until done or ``stop`` is set."""
+    terms, lessons = wanted.terms, {}
+    settings = {
+        "seed": terms.seed,
+        "archive.root": terms.root,
+        "archive.other_code": terms.other_code,
+    }
+    for training in trainings(wanted.figures):
+        with display.progress(wanted=True) as progress:
+            learned = None if stop.is_set() else learn(training, settings, f"qarena {terms.command}", stop, progress)
+        if learned:
+            lessons[training] = learned
+    return lessons
 
 
 def show(reproduction: Reproduction) -> None:
@@ -197,8 +211,8 @@ def _write(wanted: Wanted, reproduction: Reproduction) -> None:
 
 def plots(reproduction: Reproduction) -> Mapping[str, str]:
     """A picture of each study; none, and a line that says why, without the extra."""
-    if any(importlib.util.find_spec(module) is None for module in PLOTS):
-        display.say("plots need an extra: pip install 'quarto-arena[plots]', in a clone -e '.[plots]'")
+    if any(importlib.util.find_spec(module) is None for module in MODULES):
+        display.say(f"the page has no plots; for them: {EXTRA}, in a clone -e '.[plots]'")
         return {}
     from analytics.published.panels import panels
 
