@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analytics.published import Figure, Follower, followers
+from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.tally import Tally
 from runners.config import ArchiveConfig, Request, agent_named, load_rules
@@ -80,9 +81,7 @@ class Meetings:
     lessons: Mapping[str, Learned]  # what each training has come to, by its overrides
     experiments: dict[Key, Experiment] = field(default_factory=dict)
     tallies: dict[Key, Tally] = field(default_factory=dict)
-    _known: dict[str, AgentSpec] = field(
-        default_factory=dict
-    )  # agents by what one would type: reading a yaml takes time
+    _known: dict[str, AgentSpec] = field(default_factory=dict)  # by what one would type: yaml takes time to read
 
     def arrange(self, figures: Sequence[Figure]) -> None:
         """Prepare every run. Raises ``RequestError`` as ``prepare`` does."""
@@ -128,12 +127,13 @@ class Meetings:
         player, opponent = (agent.label for agent in agents)
         if tally is None or not tally.games:
             return None
-        return played(figure, player, opponent, tally if key.first == player else tally.swapped)
+        ours = tally if key.first == player else tally.swapped
+        return played(figure, player, opponent, results_in(ours, figure.seat))
 
     def _learned(self, figure: Figure, variant: str) -> Played | None:
         both = sides(figure, variant)
         learned = self.lessons.get(both[0].trainer) if both else None
-        return played(figure, learned.learner, learned.opponent, learned.tally) if learned else None
+        return played(figure, learned.learner, learned.opponent, learned.results) if learned else None
 
     def _agents(self, figure: Figure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
         """Who plays; None if nobody does, or one of them has not been trained yet."""
@@ -150,8 +150,7 @@ class Meetings:
         return self._known[label]
 
     def _request(self, figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
-        ordered = tuple(sorted(agents, key=lambda agent: agent.label))
-        spec = RunSpec(load_rules(figure.rules), ordered, ((0, 1),), self.terms.seed, 0)
+        spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.terms.seed, opening_plies=0)
         usual = ArchiveConfig()
         return Request(
             spec=spec,
@@ -186,6 +185,12 @@ def with_parameter(label: str, policy: str | None) -> str:
     return f"{label[:-1]},policy={policy})" if label.endswith(")") else f"{label}(policy={policy})"
 
 
+def _in_order(agents: tuple[AgentSpec, AgentSpec]) -> tuple[AgentSpec, AgentSpec]:
+    """By their labels, so that a meeting is one run whichever side a figure takes."""
+    one, two = agents
+    return (one, two) if one.label <= two.label else (two, one)
+
+
 def _key(figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> Key:
-    first, second = sorted(agent.label for agent in agents)
-    return Key(figure.rules, first, second)
+    first, second = _in_order(agents)
+    return Key(figure.rules, first.label, second.label)

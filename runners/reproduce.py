@@ -16,6 +16,7 @@ from analytics.plots import EXTRA, MODULES
 from analytics.published import Figure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
+from analytics.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError, nearest
 from runners import display
 from runners.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
@@ -25,7 +26,6 @@ from runners.spec import version
 from runners.training.published import Learned, learn
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together
-MOST_GAMES = 1 << 32
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 NARROW = ("figure", "player", "opponent", "published", "text", "text_agrees", "code", "code_agrees", "note")
 
@@ -64,7 +64,7 @@ def wanted_of(words: Sequence[str], options: Mapping[str, str | None], typed: Se
     """
     given = _given(words, options)
     among("archive.other_code", given["archive.other_code"], OTHER_CODE)
-    games = _whole("games", given["games"], 1, MOST_GAMES)
+    games = _whole("games", given["games"], 1, 2 * MAX_PAIRS)
     if games % 2:
         display.say(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
     return Wanted(
@@ -139,28 +139,25 @@ def reproduce(wanted: Wanted) -> int:
             count = meetings.play(stop, progress) + sum(learned.played for learned in lessons.values())
     reproduction = Reproduction(tuple(meetings.comparison(figure) for figure in wanted.figures))
     show(reproduction)
+    _write(wanted, reproduction)
+    if stop.is_set():
+        again = f"{display.program()} {wanted.terms.command}"
+        display.say(f"interrupted; everything played is in the archive. To go on:\n  {again}")
+        return INTERRUPTED
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
     display.out().print(f"{done}.", markup=False, soft_wrap=True)
-    _write(wanted, reproduction)
-    if not stop.is_set():
-        return 0
-    display.say(
-        f"interrupted; everything played is in the archive. To go on:\n  {display.program()} {wanted.terms.command}"
-    )
-    return INTERRUPTED
+    return 0
 
 
 def _lessons(wanted: Wanted, stop: threading.Event) -> dict[str, Learned]:
     """Train whom the figures need trained, until done or ``stop`` is set."""
     terms, lessons = wanted.terms, {}
-    settings = {
-        "seed": terms.seed,
-        "archive.root": terms.root,
-        "archive.other_code": terms.other_code,
-    }
     for training in trainings(wanted.figures):
+        if stop.is_set():
+            break
+        overrides = f"{training} seed={terms.seed} archive.other_code={terms.other_code}"
         with display.progress(wanted=True) as progress:
-            learned = None if stop.is_set() else learn(training, settings, f"qarena {terms.command}", stop, progress)
+            learned = learn(overrides, terms.root, f"qarena {terms.command}", stop, progress)
         if learned:
             lessons[training] = learned
     return lessons
@@ -171,7 +168,7 @@ def show(reproduction: Reproduction) -> None:
     for study, comparisons in reproduction.studies:
         rows = [reproduction.row(each) for each in comparisons]
         title = f"Study {study.study}: {study.title} (games won, in %)"
-        names = shown(rows)
+        names = [name for name in shown(rows) if name != "where"]
         display.show([_table(rows, names, title)], [_table(rows, [name for name in names if name in NARROW], title)])
     console = display.out()
     for number, note in enumerate(reproduction.notes, 1):

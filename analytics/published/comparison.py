@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from analytics.published import Figure, Note, Study, notes_on, studies
-from analytics.published.agreement import agrees, measured_rate, published_rate, results_in
+from analytics.published.agreement import agrees, measured_rate, published_rate
 from analytics.statistics import Estimate
-from analytics.tally import DRAW, Tally
+from analytics.tally import DRAW
+from analytics.tally import Row as Counts
 
 LEGEND = (
     "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says; “by the "
@@ -44,9 +45,8 @@ class Comparison:
         return notes_on(self.figure.figure)
 
 
-def played(figure: Figure, player: str, opponent: str, tally: Tally) -> Played:
-    """What the games in ``tally``, whose first agent is ``player``, say about a figure."""
-    results = results_in(tally, figure.seat)
+def played(figure: Figure, player: str, opponent: str, results: Counts) -> Played:
+    """What the (losses, draws, wins) of ``player`` in the published seat say about a figure."""
     rate = measured_rate(results, figure.draws_for)
     games = sum(results)
     return Played(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
@@ -67,6 +67,7 @@ class Row(NamedTuple):
     draws: str
     games: str
     note: str  # numbers of notes
+    where: str  # in the study
 
 
 HEADINGS = Row(
@@ -82,6 +83,7 @@ HEADINGS = Row(
     "draws published : ours",
     "games",
     "note",
+    "where published",
 )
 NUMBERS = ("published", "text", "code", "draws", "games")  # columns of figures
 NONE = "·"
@@ -121,6 +123,7 @@ class Reproduction:
             drawn,
             f"{ours.games:,}" if ours else NONE,
             " ".join(str(1 + self.notes.index(note)) for note in comparison.notes),
+            "; ".join(filter(None, (figure.where, figure.remark))),
         )
 
     def summary(self) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
 from analytics import policies
 from analytics.archive import Archive
+from analytics.learning import training_of
 from analytics.records import PolicyCard
-from analytics.results import results
-from analytics.tally import Tally
+from analytics.tally import Row
 from runners.config import CONF
 from runners.experiment import Progress
 from runners.training.application import keep
 from runners.training.config import TrainingRequest, check, training_request_of
+
+PREFIX = "published_"  # of the policies' names: they are not to be mistaken for the user's own
 
 
 @dataclass(frozen=True)
@@ -25,57 +28,52 @@ class Learned:
     policy: str  # name
     learner: str  # label
     opponent: str  # label
-    tally: Tally  # of the games learned from, as the learner sees them
-    played: int  # now
+    results: Row  # the learner's (losses, draws, wins) in the games that it learned from
+    played: int  # of these, now
 
 
-def learn(
-    overrides: str, settings: dict[str, object], command: str, stop: threading.Event, progress: Progress | None
-) -> Learned | None:
+def learn(overrides: str, root: Path, command: str, stop: threading.Event, progress: Progress | None) -> Learned | None:
     """Train as ``qarena train`` does with these overrides, or find that it was done; None if stopped before the end.
 
-    ``overrides`` are separated by spaces, ``settings`` are further keys with their values. Raises what a training
-    raises, before anything is played if the request is wrong.
+    ``overrides`` are separated by spaces, ``root`` is the archive's. Raises what a training raises, before anything is
+    played if the request is wrong.
     """
-    request = _request([*overrides.split(), *(f"{key}={value}" for key, value in settings.items())], command)
-    card, played = _known(request), 0
+    request = _request(overrides.split(), root, command)
+    archive = Archive.open(root, create=True)
+    card, played = _known(request, archive), 0
     if card is None:
         check(request)
         trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
         if trained.policy is None:
             return None
         card, played = keep(request, trained, trained.policy), trained.played
-    (run_id,) = card.learned["run_ids"]
-    return _learned(Archive.open(request.setting.root), card.name, run_id, played)
+    return _learned(archive, card, played)
 
 
-def _request(overrides: list[str], command: str) -> TrainingRequest:
+def _request(overrides: list[str], root: Path, command: str) -> TrainingRequest:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed = compose("train", overrides=overrides, return_hydra_config=True)
-        return training_request_of(composed, composed.hydra.runtime.choices, command)
+        request = training_request_of(composed, composed.hydra.runtime.choices, command)
+    return replace(request, setting=replace(request.setting, root=root), policy=PREFIX + request.policy)
 
 
-def _known(request: TrainingRequest) -> PolicyCard | None:
+def _known(request: TrainingRequest, archive: Archive) -> PolicyCard | None:
     """The card of the same training by the same code, if the archive has it."""
-    archive = Archive.open(request.setting.root, create=True)
     card = policies.named(archive, request.policy)
     same = (
         card is not None
         and card.learned["training"] == request.training
+        and card.learned["parameters"] == dict(request.settings)
         and card.code["fingerprint"] == request.code["fingerprint"]
     )
     return card if same else None
 
 
-def _learned(archive: Archive, policy: str, run_id: str, played: int) -> Learned:
-    (result,) = results(archive, run_id)
+def _learned(archive: Archive, card: PolicyCard, played: int) -> Learned:
+    """What a policy's card and the curve beside it say."""
+    (run_id,) = card.learned["run_ids"]
+    learner = training_of(archive, run_id).label
     record = archive.run(run_id)
-    learner = record.labels[record.spec["learner"]] if record else result.first
-    first = result.first == learner
-    return Learned(
-        policy,
-        learner,
-        result.second if first else result.first,
-        result.tally if first else result.tally.swapped,
-        played,
-    )
+    others = [label for label in record.labels if label != learner] if record else []
+    losses, draws, wins = policies.read_table(archive, card, "curve").select("losses", "draws", "wins").sum().row(0)
+    return Learned(card.name, learner, others[0] if others else learner, (losses, draws, wins), played)

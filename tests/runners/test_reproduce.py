@@ -1,4 +1,4 @@
-"""``qarena reproduce``: published pairings are played once, compared, shown, written; wrong requests change nothing."""
+"""``qarena reproduce``: published pairings are played once, shown and written; wrong requests change nothing."""
 
 from __future__ import annotations
 
@@ -7,64 +7,17 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
-from analytics.published import TRAINING, Figure, figures, notes_on
-from quarto.errors import RequestError
+from analytics.published import figures, notes_on
 from runners import reproduce
-from runners.config import agent_named
-from runners.meetings import CODE, TEXT, Meetings, Terms, sides, trainings, with_parameter
-from runners.spec import label_of
-from runners.training.online import Online
-from runners.training.published import Learned, learn
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
 
 REPORT = Path(__file__).resolve().parents[2] / "docs/reproduction.md"  # of all figures, as found
-
-
-def terms(root: Path, games: int = 20) -> Terms:
-    return Terms(games, 1, root, 2, "refuse", "reproduce")
-
-
-def of_study(study: str) -> list[Figure]:
-    return [figure for figure in figures() if figure.study == study]
-
-
-LABELS = sorted(
-    {
-        side.label
-        for figure in figures()
-        for variant in (TEXT, CODE)
-        for side in sides(figure, variant) or ()
-        if not side.label.endswith(TRAINING)
-    }
-)
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_every_player_of_a_figure_can_be_made(label: str) -> None:
-    agent_named(label).build()
-
-
-def test_by_the_code_somebody_plays_otherwise_than_by_the_text() -> None:
-    for figure in figures():
-        text, code = sides(figure, TEXT), sides(figure, CODE)
-        assert text
-        assert text != code
-
-
-def test_a_policy_is_named_in_a_label() -> None:
-    assert with_parameter("rl_encoded", None) == "rl_encoded"
-    assert with_parameter("rl_encoded", "mine") == label_of("rl_encoded", {"policy": "mine"}, {})
-    assert with_parameter("rl_encoded(gift_rule=mean)", "mine") == "rl_encoded(gift_rule=mean,policy=mine)"
-
-
-# From the command line.
 
 
 def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, tmp_path: Path) -> None:
@@ -167,125 +120,6 @@ def test_help_says_what_can_be_set(qarena: Qarena) -> None:
     assert (found.code, found.err) == (0, "")
     for word in ("[KEY=VALUE]", "--study", "--games", "--archive", "--markdown", "--html", "--seed", "--threads"):
         assert word in found.out
-
-
-# What is played.
-
-
-class Heard:
-    """A progress that remembers."""
-
-    def __init__(self) -> None:
-        self.started: list[int] = []
-        self.games = 0
-
-    def start(self, games: int) -> None:
-        self.started.append(games)
-
-    def advance(self, games: int) -> None:
-        self.games += games
-
-
-def test_each_meeting_is_played_once_and_told_of_as_one(tmp_path: Path) -> None:
-    meetings, heard = Meetings(terms(tmp_path / "games"), {}), Heard()
-    chosen = of_study("E")
-    meetings.arrange(chosen)
-    assert len(meetings.experiments) == 8  # four players, by the text and by the code, for eleven figures
-    assert meetings.games_left == 160
-    assert meetings.play(threading.Event(), heard) == 160
-    assert (heard.started, heard.games) == ([160], 160)
-    found = [meetings.comparison(figure) for figure in chosen]
-    assert all(each.text and each.code for each in found)
-    assert found[0].text == found[1].text
-    assert meetings.games_left == 0
-
-
-def test_a_meeting_seen_from_either_side_is_one(tmp_path: Path) -> None:
-    known = {figure.figure: figure for figure in figures()}
-    one, other = known["A05"], known["A30"]  # rule_based v random, random v rule_based
-    meetings = Meetings(terms(tmp_path / "games", 200), {})
-    meetings.arrange([one, other])
-    assert len(meetings.experiments) == 2
-    meetings.play(threading.Event(), None)
-    ours, theirs = (meetings.comparison(figure).text for figure in (one, other))
-    assert ours
-    assert theirs
-    assert ours.rate.mean > 0.85
-    assert theirs.rate.mean == pytest.approx(1 - ours.rate.mean - ours.draws)
-
-
-# Who is trained for it.
-
-
-def taught(root: Path, overrides: str, stopped: bool = False) -> Learned | None:
-    stop = threading.Event()
-    if stopped:
-        stop.set()
-    return learn(overrides, {"archive.root": root}, "qarena reproduce", stop, None)
-
-
-@pytest.mark.parametrize("training", trainings(figures()))
-def test_every_training_of_a_figure_can_begin_and_be_stopped(training: str, tmp_path: Path) -> None:
-    assert taught(tmp_path / "games", training, stopped=True) is None
-
-
-def test_a_training_is_carried_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides = "trainer=rl_encoded trainer.games=40"
-    found = taught(tmp_path, overrides)
-    assert found
-    assert (found.policy, found.learner, found.opponent) == ("rl_encoded", "rl_encoded(training)", "semi_random")
-    assert (found.played, found.tally.games) == (40, 40)
-    assert agent_named(f"rl_encoded(policy={found.policy})", tmp_path).policy_id
-    with monkeypatch.context() as patched:
-        patched.setattr(Online, "train", lambda *_arguments: pytest.fail("it was trained again"))
-        assert taught(tmp_path, overrides) == replace(found, played=0)
-    other = taught(tmp_path, f"{overrides} seed=2")
-    assert other
-    assert (other.policy, other.played) == ("rl_encoded_seed-2", 40)
-
-
-def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides = "trainer=rl_encoded trainer.games=20"
-    assert taught(tmp_path, overrides)
-    monkeypatch.setattr("runners.training.config.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
-    monkeypatch.setattr("runners.experiment.code_of", lambda _spec: {"fingerprint": "0" * 16})
-    with pytest.raises(RequestError, match="begun by other code"):
-        taught(tmp_path, f"{overrides} trainer.games=40")
-    again = taught(tmp_path, f"{overrides} archive.other_code=extend")
-    assert again
-    assert again.played == 0
-
-
-def test_a_learner_is_seen_in_the_seat_that_it_had(tmp_path: Path) -> None:
-    found = taught(tmp_path, "trainer=q_placement trainer.games=30")
-    assert found
-    assert (found.learner, found.opponent) == ("q_placement(training)", "ga2")
-    assert sum(found.tally.results(0)) == 0
-    assert sum(found.tally.results(1)) == 30
-
-
-def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Path) -> None:
-    (figure,) = of_study("C")
-    learned = taught(tmp_path, "trainer=rl_encoded trainer.games=60")
-    assert learned
-    meetings = Meetings(terms(tmp_path), {"trainer=rl_encoded": learned})
-    meetings.arrange([figure])
-    assert meetings.games_left == 0
-    found = meetings.comparison(figure).text
-    assert found
-    assert (found.player, found.games) == ("rl_encoded(training)", 60)
-    assert found.rate.mean == learned.tally.wins / 60
-    assert Meetings(terms(tmp_path), {}).comparison(figure).text is None
-
-
-def test_who_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
-    chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
-    learned = taught(tmp_path, "trainer=q_placement trainer.games=20")
-    assert learned
-    meetings = Meetings(terms(tmp_path), {"trainer=q_placement": learned})
-    meetings.arrange(chosen)
-    assert {key.first for key in meetings.experiments} == {"ga2", "q_placement(policy=q_placement)"}
-    assert [meetings.comparison(figure).code for figure in chosen] == [None, None]
 
 
 def verdicts(report: str) -> dict[str, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analytics.published import Figure, Span
+from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.tally import Tally
 
@@ -35,7 +36,7 @@ def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: 
 
 
 def ours(of: Figure, tally: Tally = TALLY) -> Played:
-    return played(of, of.player, of.opponent, tally)
+    return played(of, of.player, of.opponent, results_in(tally, of.seat))
 
 
 def comparison(of: Figure, text: bool = True, code: bool = False) -> Comparison:

@@ -27,7 +27,9 @@ def reproduction(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
     """Three figures of two studies, with notes: by both, by the text alone, not played yet."""
     notes = {"A01": [FIRST], "A02": [FIRST, SECOND]}
     monkeypatch.setattr(comparisons, "notes_on", lambda figure: notes.get(figure, []))
-    drawn = replace(figure("44.4"), figure="A02", opponent="random", seat="0", draw=Span("0-0.5", 0.0, 0.5))
+    drawn = replace(
+        figure("44.4"), figure="A02", opponent="random", seat="0", remark="of two", draw=Span("0-0.5", 0.0, 0.5)
+    )
     unplayed = replace(FIGURE, figure="C01", study="C", player="rl_encoded(training)")
     return Reproduction(
         (comparison(figure("44.4"), code=True), comparison(drawn), comparison(unplayed, text=False)),
@@ -49,16 +51,27 @@ def test_a_row_has_both_variants_with_intervals_and_verdicts(reproduction: Repro
         "·",
         "200",
         "1",
+        "README",
     )
-    assert rows[1][4:] == (f"44.4 (41.3{TO}47.5)", f"60.0 (50.2{TO}69.1)", "no", "·", "·", "0-0.5 : 10.0", "100", "1 2")
-    assert rows[2][5:] == ("·", "·", "·", "·", "·", "·", "")
+    assert rows[1][4:] == (
+        f"44.4 (41.3{TO}47.5)",
+        f"60.0 (50.2{TO}69.1)",
+        "no",
+        "·",
+        "·",
+        "0-0.5 : 10.0",
+        "100",
+        "1 2",
+        "README; of two",
+    )
+    assert rows[2][5:] == ("·", "·", "·", "·", "·", "·", "", "README")
 
 
 def test_columns_that_say_nothing_are_left_out(reproduction: Reproduction) -> None:
     rows = [reproduction.row(each) for each in reproduction.comparisons]
     assert shown(rows) == list(Row._fields)
     assert shown(rows[:1]) == [name for name in Row._fields if name != "draws"]
-    assert shown(rows[2:]) == ["figure", "player", "opponent", "seat", "published"]
+    assert shown(rows[2:]) == ["figure", "player", "opponent", "seat", "published", "where"]
 
 
 def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
@@ -118,7 +131,7 @@ class Cells(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.inside:
-            self.rows[-1][-1] += data.strip()
+            self.rows[-1][-1] += data
 
 
 def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduction: Reproduction) -> None:
@@ -131,7 +144,7 @@ def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduct
         ["A02", "ga5", "random"],
         ["C01", "rl_encoded(training)", "rule_based"],
     ]
-    assert [*reproduction.row(reproduction.comparisons[1])[:-1], "12"] == cells.rows[2]
+    assert list(reproduction.row(reproduction.comparisons[1])) == cells.rows[2]
     assert "Made by <code>hand</code> &amp; eye." in text
     assert "<li id=note-1>Proven: A &lt;first&gt; note with <code>code</code>" in text
     assert set(cells.references) == {"#note-1", "#note-2"}
