@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from analytics import policies
 from analytics.archive import Archive
 from analytics.published import figures
 from analytics.results import results
@@ -56,9 +57,12 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     monkeypatch.setattr("runners.experiment.code_of", lambda _spec: {"fingerprint": "0" * 16})
     with pytest.raises(RequestError, match="begun by other code"):
         taught(tmp_path, f"{overrides} trainer.games=40")
-    again = taught(tmp_path, f"{overrides} archive.other_code=extend")
+    again = taught(tmp_path, overrides)  # learned anew, from games that are all there
     assert again
     assert again.played == 0
+    card = policies.named(Archive.open(tmp_path), again.policy)
+    assert card
+    assert card.code["fingerprint"] == "0" * 16
 
 
 def test_longer_and_shorter_trainings_are_told_apart(tmp_path: Path) -> None:
