@@ -33,9 +33,9 @@ def test_untrained_and_by_the_code_it_plays_at_random(rules: Rules) -> None:
 
 @pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
 def test_turns_with_a_policy_are_those_of_the_slow_twin(rules: Rules) -> None:
-    policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 600)
+    policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 300)
     agent, twin = RlTabular(policy), naive_rl_tabular.RlTabular(counters_of(policy))
-    assert_same_turns(agent, twin, rules, met(played, 3000))
+    assert_same_turns(agent, twin, rules, met(played, 1500))
     assert_same_turns(agent, twin, rules, asked(rules, games=20))
     assert_same_games(agent, twin, rules, pairs=10)
     with pytest.raises(AssertionError):
@@ -58,7 +58,7 @@ def test_it_learns_what_the_slow_twin_learns() -> None:
     assert same_bytes(learned, nothing_more)
 
 
-@pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
+@pytest.mark.parametrize("name", ["classic", "square"])
 def test_it_learns_from_many_games_what_the_slow_twin_learns(name: str) -> None:
     learned = assert_learns_the_same(500, PRESETS[name], exploration=0.8, exploration_step=0.0005)
     assert len(learned.table["count"]) > 1000
