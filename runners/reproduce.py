@@ -27,7 +27,7 @@ from runners.training.published import Learned, learn
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
-NARROW = ("figure", "player", "opponent", "published", "text", "text_agrees", "code", "code_agrees", "note")
+NARROW = ("figure", "player", "opponent", "seat", "published", "text", "text_agrees", "code", "code_agrees", "note")
 
 
 @dataclass(frozen=True)

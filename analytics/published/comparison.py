@@ -128,10 +128,14 @@ class Reproduction:
 
     def summary(self) -> str:
         """How many figures were met, in a sentence."""
-        count = len(self.comparisons)
-        text = sum(each.text is not None and each.text.agrees for each in self.comparisons)
-        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in self.comparisons)
-        return f"{text} of {count} published figures agree with ours by the text, {either} by the text or by the code"
+        begun = [each for each in self.comparisons if each.text or each.code]
+        text = sum(each.text is not None and each.text.agrees for each in begun)
+        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in begun)
+        left = len(self.comparisons) - len(begun)
+        said = (
+            f"{text} of {len(begun)} published figures agree with ours by the text, {either} by the text or by the code"
+        )
+        return f"{said}; {left} have not been played yet" if left else said
 
 
 def shown(rows: Sequence[Row]) -> list[str]:

@@ -84,6 +84,7 @@ def test_ctrl_c_says_how_to_go_on(qarena: Qarena, monkeypatch: pytest.MonkeyPatc
         "interrupted; everything played is in the archive. To go on:\n  qarena reproduce study=D games=20 --seed 7\n"
     )
     assert re.search(r"│ D01 │ random +│ random +│ first +│ +47\.6 \(44\.5.50\.7\) │$", found.out, re.MULTILINE)
+    assert "3 have not been played yet." in found.out
     assert "60 games played" in qarena("reproduce", "study=D", "games=20", "--seed", "7").out
 
 

@@ -75,8 +75,9 @@ def test_columns_that_say_nothing_are_left_out(reproduction: Reproduction) -> No
 
 
 def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
-    said = "of 3 published figures agree with ours by the text"
-    assert reproduction.summary() == f"1 {said}, 1 by the text or by the code"
+    said = "1 of 2 published figures agree with ours by the text, 1 by the text or by the code"
+    assert reproduction.summary() == f"{said}; 1 have not been played yet"
+    assert Reproduction(reproduction.comparisons[:2]).summary() == said
     away = figure("90")
     agreeing_by_code = comparison(replace(figure("40"), figure="A03"), code=True)
     far = replace(agreeing_by_code, text=comparison(away).text)
