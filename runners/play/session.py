@@ -135,4 +135,3 @@ def _steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
         yield game
     if game.asked is Asked.GIFT:
         yield game.give(gift)
-

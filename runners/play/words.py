@@ -30,7 +30,9 @@ def told(before: Game, after: Game, players: Players) -> str:
     """What was done between two moments of a game, by the seat that was to act at the first."""
     you = before.seat == players.seat
     who, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
-    done = [f"{places} {format_piece(piece)} on {format_cell(cell)}" for piece, cell in after.plies[len(before.plies) :]]
+    done = [
+        f"{places} {format_piece(piece)} on {format_cell(cell)}" for piece, cell in after.plies[len(before.plies) :]
+    ]
     if after.hand not in (NONE, before.hand):
         done.append(f"{gives} {format_piece(after.hand)}")
     return _sentence(f"{who} {' and '.join(done)}") if done else ""
