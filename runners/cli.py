@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import math
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -216,6 +217,24 @@ def archive_gc(
         if remove
         else f"{len(found)} files, {able} to remove with --remove"
     )
+
+
+@app.command()
+def play(
+    agent: Annotated[str, typer.Argument(help="An agent, with parameters if you like: 'mcts(iterations=1000)'.")],
+    seat: Annotated[int, typer.Option(min=0, max=1, help="Yours: 0 gives the first piece, 1 places first.")] = 1,
+    rules: Annotated[str, typer.Option(help="The rules to play by.")] = "classic",
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Of the agent's randomness.")] = 1,
+    name: Annotated[str | None, typer.Option(help="The game is logged as human:NAME. Default: the login name.")] = None,
+    archive: ArchiveOption = ARCHIVE,
+    no_log: Annotated[bool, typer.Option("--no-log", help="Keep the game out of the archive.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No pictures and colours, as over a pipe.")] = False,
+) -> None:
+    """Play against an agent at the terminal, or over a pipe."""
+    from runners.play.start import Setting, start
+
+    command = shlex.join(["qarena", *sys.argv[1:]])
+    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, plain, command))
 
 
 @app.command()

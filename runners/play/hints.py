@@ -37,17 +37,15 @@ def _placement(game: Game) -> list[str]:
     best = max(game.empty_cells, key=lambda cell: safe[cell].bit_count())
     if not safe[best]:
         return [*lines, "Wherever it goes, every gift then lets your opponent finish one."]
-    counts = [f"{format_cell(cell)} {safe[cell].bit_count()}" for cell in game.empty_cells]
+    counts = {cell: safe[cell].bit_count() for cell in game.empty_cells}
+    each = ", ".join(f"{format_cell(cell)} {count}" for cell, count in counts.items())
+    same = len(set(counts.values())) == 1
     first = format_piece(_bits(safe[best])[0])
     return [
         *lines,
-        f"Safe gifts after each cell: {', '.join(counts)}.",
-        f"A quick look suggests {format_cell(best)} {first}: {_most(safe[best].bit_count())}.",
+        f"Safe gifts after any cell: {counts[best]}." if same else f"Safe gifts after each cell: {each}.",
+        f"A quick look suggests {format_cell(best)} {first}{'' if same else ': no cell leaves more safe gifts'}.",
     ]
-
-
-def _most(safe: int) -> str:
-    return "it leaves the one safe gift" if safe == 1 else f"it leaves {safe} safe gifts, no cell more"
 
 
 def _ply(game: Game) -> list[str]:

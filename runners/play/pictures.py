@@ -11,6 +11,7 @@ from rich.text import Text
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece
 from quarto.rules import NONE, PIECES, SIDE
 from runners.play.game import Game
+from runners.play.plain import PIECE_WIDTH, drawn, token
 from runners.play.words import attributes
 
 # Colours that can be read on black and on white. A coloured piece is spotted too, for who sees or has no colours.
@@ -19,6 +20,7 @@ SPOT = "•"
 WIN, LAST = "green", "bold"
 FAINT = "dim"
 
+SPARE_ROWS = 5  # of a terminal: heading, news in two lines, prompt, and an answer to what was typed
 PICTURE_WIDTH, PICTURE_HEIGHT = 5, 3
 CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for what marks the cell
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
@@ -35,17 +37,17 @@ class Shape(NamedTuple):
     """What a piece is drawn with, by whether it is solid and square."""
 
     top: str
-    sides: str
+    sides: tuple[str, str]
     bottom: str
-    base: str  # the corners of the lower row of a low piece
+    base: tuple[str, str]  # the corners of the lower row of a low piece
     floor: str  # between them, where nothing else is
 
 
 SHAPES = {
-    (False, False): Shape("▞▀▀▀▚", "▌▐", "▚▄▄▄▞", "▚▞", "▄"),
-    (False, True): Shape("▛▀▀▀▜", "▌▐", "▙▄▄▄▟", "▙▟", "▄"),
-    (True, False): Shape("▟███▙", "██", "▜███▛", "▜▛", " "),
-    (True, True): Shape("█████", "██", "█████", "██", " "),
+    (False, False): Shape("▞▀▀▀▚", ("▌", "▐"), "▚▄▄▄▞", ("▚", "▞"), "▄"),
+    (False, True): Shape("▛▀▀▀▜", ("▌", "▐"), "▙▄▄▄▟", ("▙", "▟"), "▄"),
+    (True, False): Shape("▟███▙", ("█", "█"), "▜███▛", ("▜", "▛"), " "),
+    (True, True): Shape("█████", ("█", "█"), "█████", ("█", "█"), " "),
 }
 
 
@@ -57,10 +59,10 @@ def picture(piece: int) -> list[Text]:
     shape = SHAPES[bool(piece & SOLID), bool(piece & SQUARE)]
     colour = COLOUR if piece & COLOURED else ""
     inside = f"{colour} reverse" if piece & SOLID else colour  # cut out of what is solid
-    sides, floor = (shape.sides, " ") if piece & HIGH else (shape.base, shape.floor)
+    (left, right), floor = (shape.sides, " ") if piece & HIGH else (shape.base, shape.floor)
     fill = SPOT if piece & COLOURED else floor
     digit = _text((fill, inside), (format_piece(piece), f"{inside} bold"), (fill, inside))
-    middle = _text((sides[0], colour), digit, (sides[1], colour))
+    middle = _text((left, colour), digit, (right, colour))
     top = _text((shape.top, colour))
     return [top, middle, _text((shape.bottom, colour))] if piece & HIGH else [_text((" " * 5, "")), top, middle]
 
@@ -73,18 +75,17 @@ def board_rows(game: Game) -> list[Text]:
     letters = "".join(f" {letter:^{CELL_WIDTH}}" for letter in COLUMN_LETTERS)
     rows = [_text((indent + letters, FAINT))]
     for row, digit in enumerate(ROW_DIGITS):
-        rows.append(Text(indent + _rule("├┼┤" if row else "┌┬┐"), FAINT))
+        rows.append(Text(indent + _rule(*("├┼┤" if row else "┌┬┐")), FAINT))
         cells = [_cell(game, SIDE * row + column, won, last) for column in range(SIDE)]
         for height in range(PICTURE_HEIGHT):
             line = _text((f" {digit if height == 1 else ' '} ", FAINT))
             for cell in cells:
                 line.append("│", FAINT).append_text(cell[height])
             rows.append(line.append("│", FAINT))
-    return [*rows, Text(indent + _rule("└┴┘"), FAINT)]
+    return [*rows, Text(indent + _rule(*"└┴┘"), FAINT)]
 
 
-def _rule(corners: str) -> str:
-    left, middle, right = corners
+def _rule(left: str, middle: str, right: str) -> str:
     return left + middle.join(["─" * CELL_WIDTH] * SIDE) + right
 
 
@@ -96,7 +97,7 @@ def _cell(game: Game, cell: int, won: Iterable[int], last: int) -> list[Text]:
     if cell in won:
         left, right, style = "▌▌▌", "▐▐▐", WIN
     else:
-        left, right, style = (" › ", " ‹ ", LAST) if cell == last else ("   ", "   ", "")
+        left, right, style = (" ▸ ", " ◂ ", LAST) if cell == last else ("   ", "   ", "")
     sides = zip(left, picture(piece), right, strict=True)
     return [_text((before, style), row, (after, style)) for before, row, after in sides]
 
@@ -134,6 +135,36 @@ def beside(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[Text]:
         row.rstrip()
         rows.append(row)
     return rows
+
+
+def token_rows(game: Game) -> list[Text]:
+    """The pieces left in one line each row of the grid, for where pictures of them have no room."""
+    rows = [Text()]
+    for first in range(0, PIECES, SIDE):
+        row = range(first, first + SIDE)
+        tokens = (_token(piece) if piece in game.left else Text(" " * PIECE_WIDTH) for piece in row)
+        rows.append(Text("  ").join(tokens))
+    return rows
+
+
+def _token(piece: int) -> Text:
+    return _text((token(piece), COLOUR if piece & COLOURED else ""))
+
+
+def pictured(game: Game, room: Room) -> list[Text]:
+    """The game as large as there is room for: beside the board, below it, or all in plain characters."""
+    board = board_rows(game)
+    blocks = [board, left_rows(game), hand_rows(game)]
+    for count in (3, 2):
+        rows = beside(blocks[:count])
+        if _fits(rows, room):
+            return rows
+    rows = [*board, *token_rows(game)]
+    return rows if _fits(rows, room) else [Text(row) for row in drawn(game, room.width).split("\n")]
+
+
+def _fits(rows: Sequence[Text], room: Room) -> bool:
+    return max(row.cell_len for row in rows) <= room.width and len(rows) + SPARE_ROWS <= room.height
 
 
 def _text(*parts: tuple[str, str] | Text) -> Text:

@@ -14,8 +14,8 @@ CELL_WIDTH = PIECE_WIDTH + 2
 WIDTH = 79  # of a board with the pieces left beside it
 
 LEGEND = (
-    "[ ] square, ( ) round; [[ ]] (( )) high, single low; * coloured; # solid, not hollow. So [[*F#]] is high, "
-    "coloured, solid and square, and ( 0 ) nothing of the kind."
+    "Pieces: [ ] square, ( ) round; [[ ]] or (( )) high, single low; * coloured; # solid.\n"
+    "So [[*F#]] is high, coloured, solid and square, and ( 0 ) is none of these."
 )
 
 

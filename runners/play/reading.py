@@ -24,20 +24,20 @@ class Command(StrEnum):
     QUIT = "quit"
 
 
-SYNONYMS = {"?": Command.HELP, "h": Command.HELP, "exit": Command.QUIT, "q": Command.QUIT}
+COMMANDS = {command.value: command for command in Command} | {"?": Command.HELP, "exit": Command.QUIT}
 
 
 def command_of(line: str) -> Command | None:
     """The command that a line is, if it is one."""
     word = line.strip().lower()
-    return SYNONYMS.get(word) or (Command(word) if word in Command else None)
+    return COMMANDS.get(word)
 
 
 def game_after(line: str, game: Game) -> Game:
     """The game after what a line says was done. Raises ``RequestError`` for what cannot be read, or is illegal."""
     words = line.replace(",", " ").split()
     if not words:
-        raise RequestError(f"nothing was typed: {expected(game)}")
+        raise RequestError(f"Nothing was typed: {expected(game)}")
     if len(words) == 1 and not re.search(r"[\d@]", words[0]) and len(words[0]) > 1:
         raise RequestError(f"{shown(words[0])} is not a command{_nearest(words[0])}; {expected(game)}")
     readers = {Asked.GIFT: _gift, Asked.PLACEMENT: _placement, Asked.PLY: _ply}
