@@ -10,8 +10,8 @@ from rich.text import Text
 
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece
 from quarto.rules import NONE, PIECES, SIDE
+from runners.play import plain
 from runners.play.game import Game
-from runners.play.plain import PIECE_WIDTH, drawn, token
 from runners.play.words import attributes
 
 # Colours that can be read on black and on white. A coloured piece is spotted too, for who sees or has no colours.
@@ -139,28 +139,29 @@ def beside(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[Text]:
 
 def token_rows(game: Game) -> list[Text]:
     """The pieces left in one line each row of the grid, for where pictures of them have no room."""
-    rows = [Text()]
+    rows = [Text("pieces left", FAINT)]
     for first in range(0, PIECES, SIDE):
         row = range(first, first + SIDE)
-        tokens = (_token(piece) if piece in game.left else Text(" " * PIECE_WIDTH) for piece in row)
+        tokens = (_token(piece) if piece in game.left else Text(" " * plain.PIECE_WIDTH) for piece in row)
         rows.append(Text("  ").join(tokens))
     return rows
 
 
 def _token(piece: int) -> Text:
-    return _text((token(piece), COLOUR if piece & COLOURED else ""))
+    return _text((plain.token(piece), COLOUR if piece & COLOURED else ""))
 
 
 def pictured(game: Game, room: Room) -> list[Text]:
     """The game as large as there is room for: beside the board, below it, or all in plain characters."""
-    board = board_rows(game)
-    blocks = [board, left_rows(game), hand_rows(game)]
-    for count in (3, 2):
-        rows = beside(blocks[:count])
-        if _fits(rows, room):
-            return rows
-    rows = [*board, *token_rows(game)]
-    return rows if _fits(rows, room) else [Text(row) for row in drawn(game, room.width).split("\n")]
+    board, left = board_rows(game), left_rows(game)
+    in_words = [Text(row) for row in plain.hand_rows(game, room.width)]
+    layouts = (
+        beside([board, left, hand_rows(game)]),
+        [*beside([board, left]), *in_words],
+        [*board, *token_rows(game), *in_words],
+    )
+    in_characters = [Text(row) for row in plain.drawn(game, room.width).splitlines()]
+    return next((rows for rows in layouts if _fits(rows, room)), in_characters)
 
 
 def _fits(rows: Sequence[Text], room: Room) -> bool:

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.rules import NONE, PIECES, SIDE
 from runners.play.game import Game
+from runners.play.words import attributes
 
 PIECE_WIDTH = 7
 CELL_WIDTH = PIECE_WIDTH + 2
@@ -52,12 +53,20 @@ def left_rows(game: Game) -> list[str]:
     return ["pieces left:", *rows]
 
 
+def hand_rows(game: Game, width: int) -> list[str]:
+    """The piece in hand, if there is one, with its attributes in words where there is room for them."""
+    if game.hand == NONE:
+        return []
+    row = f"in hand: {token(game.hand).strip()}"
+    words = f" {', '.join(attributes(game.hand))}"
+    return [row + words if len(row + words) <= width else row]
+
+
 def drawn(game: Game, width: int) -> str:
     """The board, and the pieces left beside it or, if it is too narrow, below."""
     board, left = board_rows(game), left_rows(game)
-    if width < WIDTH:
-        return "\n".join([*board, "", *left])
-    return "\n".join(_beside(board, left))
+    rows = _beside(board, left) if width >= WIDTH else [*board, "", *left]
+    return "\n".join([*rows, *hand_rows(game, width)])
 
 
 def _beside(first: Sequence[str], second: Iterable[str]) -> list[str]:

@@ -29,8 +29,8 @@ class Screen(Protocol):
         """Show what has happened and the game as it is now."""
         ...
 
-    def say(self, text: str) -> None:
-        """Tell the person something."""
+    def say(self, text: str, whole: bool = False) -> None:
+        """Tell the person something; ``whole`` in one piece, to be copied."""
         ...
 
     def ask(self, request: str) -> str:
@@ -54,7 +54,8 @@ class PlainScreen:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else plain.WIDTH
         self.say("\n".join([*news, "", plain.drawn(game, width), ""]))
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, whole: bool = False) -> None:
+        del whole  # nothing is ever folded
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
@@ -64,12 +65,12 @@ class PlainScreen:
         sys.stdout.write(f"{request}> ")
         sys.stdout.flush()
         line = sys.stdin.readline()
+        if not line:
+            raise EOFError
         typed = line.rstrip("\r\n")
         if not sys.stdin.isatty():  # whoever reads the transcript sees what a terminal would have shown
             seen = "".join(character if character.isprintable() else "?" for character in typed[:ECHOED])
             self.say(seen + ("…" if len(typed) > ECHOED else ""))
-        if not line:
-            raise EOFError
         return typed
 
     def waiting(self, who: str) -> AbstractContextManager[object]:
@@ -98,8 +99,8 @@ class PictureScreen:
         for text in news:
             self.say(text)
 
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+    def say(self, text: str, whole: bool = False) -> None:
+        self._console.print(Text(text), soft_wrap=whole)
 
     def ask(self, request: str) -> str:
         return input(f"{request}> ")

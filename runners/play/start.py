@@ -73,14 +73,11 @@ def login_name() -> str:
 
 def _heading(spec: RunSpec, setting: Setting, number: int | None) -> str:
     human, agent = spec.agents
-    does = "place first" if setting.seat or spec.rules.mover_chooses else "give the first piece"
-    if spec.rules.mover_chooses and setting.seat == 0:
-        does = "place second"
+    in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
+    does = in_seat_0 if setting.seat == 0 else "places first"
     kept = "not logged" if number is None else f"game {number}"
-    return (
-        f"{human.label} (seat {setting.seat}: you {does}) against {agent.label}; "
-        f"rules {spec.rules.name}, seed {spec.seed}, {kept}."
-    )
+    who = f"{human.label} ({does}) against {agent.label}"
+    return f"{who}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
 
 
 def _held(dialogue: Dialogue, screen: Screen) -> bool:
@@ -104,4 +101,4 @@ def _say_where(screen: Screen, logbook: Logbook, number: int, root: Path) -> Non
     screen.say(f"Logged as game {number} of run {logbook.run_id} in {root}. To find it again:")
     game = f"run_id = '{logbook.run_id}' AND game_id = {logbook.game_id(number)}"
     question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)
-    screen.say(f"  {sql_command(question, root)}")
+    screen.say(f"  {sql_command(question, root)}", whole=True)
