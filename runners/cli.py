@@ -220,7 +220,7 @@ def archive_gc(
 
 
 @app.command()
-def play(
+def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     agent: Annotated[str, typer.Argument(help="An agent, with parameters if you like: 'mcts(iterations=1000)'.")],
     seat: Annotated[int, typer.Option(min=0, max=1, help="Yours: 0 gives the first piece, 1 places first.")] = 1,
     rules: Annotated[str, typer.Option(help="The rules to play by.")] = "classic",
@@ -228,13 +228,16 @@ def play(
     name: Annotated[str | None, typer.Option(help="The game is logged as human:NAME. Default: the login name.")] = None,
     archive: ArchiveOption = ARCHIVE,
     no_log: Annotated[bool, typer.Option("--no-log", help="Keep the game out of the archive.")] = False,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="A folder with agents and rules of your own, as for run.")
+    ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="No pictures and colours, as over a pipe.")] = False,
 ) -> None:
     """Play against an agent at the terminal, or over a pipe."""
     from runners.play.start import Setting, start
 
     command = shlex.join(["qarena", *sys.argv[1:]])
-    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, plain, command))
+    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, config_dir, plain, command))
 
 
 @app.command()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from runners.play import plain
-from runners.play.game import Game
+from runners.play.game import Asked, Game
 from runners.play.pictures import Room, pictured
 
 ECHOED = 200  # characters of a line that came through a pipe
@@ -97,7 +97,7 @@ class PictureScreen:
         for row in pictured(game, Room(*self._console.size)):
             self._console.print(row, no_wrap=True, crop=True)
         for text in news:
-            self.say(text)
+            self._console.print(Text(text, "bold" if game.asked is Asked.NOTHING else ""))
 
     def say(self, text: str, whole: bool = False) -> None:
         self._console.print(Text(text), soft_wrap=whole)

@@ -15,6 +15,7 @@ from quarto.notation import format_game
 from runners.config import agent_named, load_rules
 from runners.display import sql_command
 from runners.engine import Contestant
+from runners.own_folder import own_folder
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
@@ -34,6 +35,7 @@ class Setting:
     seed: int
     name: str | None  # None: the login name
     archive: Path | None  # None: the game is not logged
+    config_dir: Path | None  # with agents and rules of the user's own
     plain: bool
     command: str  # as it was typed
 
@@ -44,7 +46,8 @@ def start(setting: Setting) -> None:
     Raises ``RequestError`` for a setting that makes no sense, before anything is asked or written; ``FailureError``
     when the input ends before the game does, or the disk refuses; ``KeyboardInterrupt`` at Ctrl-C.
     """
-    rules, agent = load_rules(setting.rules), agent_named(setting.agent)
+    with own_folder(setting.config_dir):
+        rules, agent = load_rules(setting.rules), agent_named(setting.agent)
     spec = spec_of(rules, login_name() if setting.name is None else setting.name, agent, setting.seat, setting.seed)
     contestant = Contestant(agent.build(), agent.label, rules)
     logbook = number = None

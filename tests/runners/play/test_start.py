@@ -140,6 +140,25 @@ def test_a_resigned_game_is_logged_as_lost(play: Play, tmp_path: Path) -> None:
     check(tmp_path / "data/archive", 4)
 
 
+def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "agent_named", agent_named)
+    monkeypatch.setattr(start, "load_rules", load_rules)
+    for group, name, content in (
+        ("agent", "first", "_target_: tests.runners.experiments.OneByOne\n"),
+        ("rules", "columns", "name: columns\nrows_and_columns: true\ndiagonals: none\n"),
+    ):
+        (tmp_path / "mine" / group).mkdir(parents=True)
+        (tmp_path / "mine" / group / f"{name}.yaml").write_text(content)
+    found = play(["resign"], "first", "--rules", "columns", "--config-dir", "mine")
+    assert found.code == 0, found.err
+    assert " against first; columns rules, seed 1, game 0\n" in found.out
+    check(tmp_path / "data/archive", 1)
+    assert "agent 'first' does not exist" in play(["resign"], "first").err
+    assert play(["resign"], "first", "--config-dir", "nowhere").err == (
+        "error: --config-dir nowhere is not a folder: name the one that holds agent/ or rules/\n"
+    )
+
+
 @pytest.mark.parametrize(("what", "ending"), [("raise", "forfeit_error"), ("cheat", "forfeit_illegal")])
 def test_an_agent_that_misbehaves_forfeits_in_one_line(
     what: str, ending: str, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -280,5 +299,5 @@ def test_nothing_is_drawn_over_and_bytes_that_are_no_text_are_a_wrong_answer(tmp
         out, err = process.communicate(b"d4 F\n\xff\xfe\nquit\n", timeout=DEADLINE)
     assert (process.returncode, err) == (0, b"")
     assert b"\x1b" not in out
-    assert b"is not a cell a1 to d4" in out
+    assert b"is not a command" in out
     assert b"You leave." in out
