@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from quarto.notation import format_cell, format_piece
-from quarto.position import ALL_PIECES
 from quarto.rules import CELLS
 from quarto.threats import look, safe_gifts
 from runners.play.game import Asked, Game, cells_text, pieces_text
@@ -37,14 +36,16 @@ def _placement(game: Game) -> list[str]:
     best = max(game.empty_cells, key=lambda cell: safe[cell].bit_count())
     if not safe[best]:
         return [*lines, "Wherever it goes, every gift then lets your opponent finish one."]
+    most = safe[best].bit_count()
     counts = {cell: safe[cell].bit_count() for cell in game.empty_cells}
-    each = ", ".join(f"{format_cell(cell)} {count}" for cell, count in counts.items())
-    same = len(set(counts.values())) == 1
-    first = format_piece(_bits(safe[best])[0])
+    groups = {
+        count: [cell for cell in counts if counts[cell] == count] for count in sorted({*counts.values()}, reverse=True)
+    }
+    each = "; ".join(f"{count} after {cells_text(cells)}" for count, cells in groups.items())
     return [
         *lines,
-        f"Safe gifts after any cell: {counts[best]}." if same else f"Safe gifts after each cell: {each}.",
-        f"A quick look suggests {format_cell(best)} {first}{'' if same else ': no cell leaves more safe gifts'}.",
+        f"Safe gifts: {each if len(groups) > 1 else f'{most} wherever it goes'}.",
+        f"A quick look suggests {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
     ]
 
 
@@ -52,7 +53,7 @@ def _ply(game: Game) -> list[str]:
     wins: list[str] = []
     safe: list[str] = []
     for piece in game.left:
-        others = game.position.available & ~(1 << piece) & ALL_PIECES
+        others = game.position.available & ~(1 << piece)
         cells, harmless = look(game.position, piece, game.rules)
         wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in _bits(cells)]
         quiet = [cell for cell in game.empty_cells if harmless[cell] == others]

@@ -80,11 +80,12 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
         else:
             listed, suggestion = more
             if len(set(counts.values())) == 1:
-                assert listed == f"Safe gifts after any cell: {counts[game.empty_cells[0]]}."
+                assert listed == f"Safe gifts: {counts[game.empty_cells[0]]} wherever it goes."
             else:
-                each = ", ".join(f"{format_cell(cell)} {count}" for cell, count in counts.items())
-                assert listed == f"Safe gifts after each cell: {each}."
-            found = re.match(r"A quick look suggests (\w\w) (\w)[.:]", suggestion)
+                said = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
+                assert {cell: int(count) for count, where in said for cell in cells(where)} == counts
+                assert [int(count) for count, _ in said] == sorted(set(counts.values()), reverse=True)
+            found = re.match(r"A quick look suggests (\w\w) (\w)\.", suggestion)
             assert found
             assert counts[parse_cell(found[1])] == max(counts.values())
             assert parse_piece(found[2]) in safe[parse_cell(found[1])]
@@ -125,4 +126,5 @@ def shortened(turns: list[str]) -> str:
 def test_a_hint_says_how_many_of_the_safe_gifts_are_left() -> None:
     game = Game(CLASSIC, ((0, 0), (1, 1)), hand=2)
     assert hint(game)[0] == "2 finishes no line now."
-    assert "c1 4" in hint(game)[1]  # with 0, 1 and 2 in a row only 12 to 15 share no value with them all: C D E F
+    # With 0, 1 and 2 in a row only C, D, E and F share no value with all three.
+    assert hint(game)[1].endswith("; 4 after c1 d1.")
