@@ -36,17 +36,22 @@ def _placement(game: Game) -> list[str]:
     best = max(game.empty_cells, key=lambda cell: safe[cell].bit_count())
     if not safe[best]:
         return [*lines, "Wherever it goes, every gift then lets your opponent finish one."]
-    most = safe[best].bit_count()
     counts = {cell: safe[cell].bit_count() for cell in game.empty_cells}
-    groups = {
-        count: [cell for cell in counts if counts[cell] == count] for count in sorted({*counts.values()}, reverse=True)
-    }
-    each = "; ".join(f"{count} after {cells_text(cells)}" for count, cells in groups.items())
     return [
         *lines,
-        f"Safe gifts: {each if len(groups) > 1 else f'{most} wherever it goes'}.",
+        f"Safe gifts: {_grouped(counts)}.",
         f"A quick look suggests {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
     ]
+
+
+def _grouped(counts: dict[int, int]) -> str:
+    """How many safe gifts are left after each cell, the most first."""
+    groups: dict[int, list[int]] = {count: [] for count in sorted(counts.values(), reverse=True)}
+    for cell, count in counts.items():
+        groups[count].append(cell)
+    if len(groups) == 1:
+        return f"{next(iter(groups))} wherever it goes"
+    return "; ".join(f"{count} after {cells_text(cells)}" for count, cells in groups.items())
 
 
 def _ply(game: Game) -> list[str]:
