@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -57,7 +58,8 @@ class Terminal:
         return screen
 
     def close(self) -> None:
-        self._tmux("kill-server")
+        with suppress(subprocess.CalledProcessError):  # whatever ran in it has ended, and the terminal with it
+            self._tmux("kill-server")
         self._home.cleanup()
 
 
@@ -80,7 +82,7 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
 
     terminal.type("c1 a")
     screen = terminal.read("dumb places A on a1 and gives you 1.", "place 1>")
-    assert screen.count("human:ada") == 1  # drawn anew, not below
+    assert screen.startswith("human:ada")  # drawn anew, not below: two boards would not fit
     assert re.search(r"│▸██ A ██◂│|│▸█ A █◂│", screen)
 
     terminal.type("c1 4")
