@@ -11,10 +11,13 @@ from agents.base import Agent
 from quarto.batch import ENDINGS
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
+from runners.config import names
 from runners.engine import Engine, Order
 from runners.play.dialogue import Dialogue
 from runners.play.game import Asked, Game, Ply
+from runners.play.reading import game_after
 from runners.play.session import Session
+from runners.warm import rules_played_by
 from tests.naive import PRESETS
 from tests.runners.experiments import Dice, Misbehaving
 from tests.runners.play.people import SEED, Notes, any_line, named, session
@@ -79,29 +82,36 @@ def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
             assert playing.reason.startswith("its turn was illegal: ")
 
 
-@pytest.mark.parametrize("agent", ["random", "semi_random", "mcts", Dice()], ids=str)
-@pytest.mark.parametrize("seat", [0, 1])
-def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str, seat: int) -> None:
-    playing, dice = session(CLASSIC, seat, agent), random.Random(3)
-    for _ in range(4):
+@pytest.mark.parametrize("agent", [*names("agent"), Dice()], ids=str)
+def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str) -> None:
+    rules = PRESETS[rules_played_by(named(agent)) if isinstance(agent, str) else "classic"]
+    playing = session(rules, 1, agent)
+    for turn in range(3):
         while playing.agent_to_act:
             playing.answer()
-        before = playing.game
+        before, mine = playing.game, whole_turn(playing.game, seed=turn)
+        if mine.asked is Asked.NOTHING:
+            return
         answers = []
-        for _ in range(3):
+        for _ in range(2):
             assert playing.game == before
-            playing.act(_whole_turn(before, random.Random(before.turn)))
+            playing.act(mine)
             playing.answer()
             answers.append(playing.game)
             assert playing.undo()
-        assert answers[0] != before
-        assert answers.count(answers[0]) == 3
-        playing.act(_whole_turn(before, dice))
+        assert mine != answers[0] == answers[1]
+        playing.act(whole_turn(before, seed=turn + 100))
 
 
-def _whole_turn(game: Game, dice: random.Random) -> Game:
-    piece = dice.choice(game.left)
-    return game.give(piece) if game.asked is Asked.GIFT else game.place(dice.choice(game.empty_cells)).give(piece)
+def whole_turn(game: Game, seed: int) -> Game:
+    """Any turn, the same for the same seed."""
+    dice = random.Random(seed)
+    while game.asked is not Asked.NOTHING:
+        after = game_after(any_line(game, dice), game)
+        if not after.halfway:
+            return after
+        game = after
+    return game
 
 
 def test_undo_goes_back_to_the_beginning_of_the_persons_turns() -> None:
