@@ -78,14 +78,29 @@ class Format(StrEnum):
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
 
 
+def options_of(group: str, incomplete: str = "") -> list[str]:
+    """The project's own options of a configuration group that begin so."""
+    names = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def agent_options(incomplete: str) -> list[str]:
+    """What the name of an agent may be completed to."""
+    return options_of("agent", incomplete)
+
+
+def rules_options(incomplete: str) -> list[str]:
+    """What the name of rules may be completed to."""
+    return options_of("rules", incomplete)
+
+
 def overrides(incomplete: str) -> list[str]:
     """What an override may begin with or, after ``group=``, the options of the project's own groups."""
     key, equals, value = incomplete.partition("=")
     group = key.lstrip("+").split("@")[0]
     groups = ("agent", "rules", "experiment")
     if equals and group in groups:
-        options = [path.stem for path in (ROOT / "conf" / group).glob("*.yaml")]
-        return [f"{key}={option}" for option in sorted(options) if option.startswith(value)]
+        return [f"{key}={option}" for option in options_of(group, value)]
     keys = [
         "agent@a",
         "agent@b",
@@ -221,9 +236,14 @@ def archive_gc(
 
 @app.command()
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    agent: Annotated[str, typer.Argument(help="An agent, with parameters if you like: 'mcts(iterations=1000)'.")],
+    agent: Annotated[
+        str,
+        typer.Argument(
+            help="An agent, with parameters if you like: 'mcts(iterations=1000)'.", autocompletion=agent_options
+        ),
+    ],
     seat: Annotated[int, typer.Option(min=0, max=1, help="Yours: 0 gives the first piece, 1 places first.")] = 1,
-    rules: Annotated[str, typer.Option(help="The rules to play by.")] = "classic",
+    rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
     seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Of the agent's randomness.")] = 1,
     name: Annotated[str | None, typer.Option(help="The game is logged as human:NAME. Default: the login name.")] = None,
     archive: ArchiveOption = ARCHIVE,

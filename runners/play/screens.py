@@ -112,8 +112,17 @@ class PictureScreen:
 
 
 def screen_for(plain_wanted: bool) -> Screen:
-    """Pictures at a terminal, plain lines everywhere else and where they are wanted."""
+    """Pictures at a terminal that has the characters, plain lines everywhere else and where they are wanted."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if plain_wanted or not at_terminal or Console().is_dumb_terminal:
+    if plain_wanted or not at_terminal or Console().is_dumb_terminal or not _has_blocks(sys.stdout.encoding):
         return PlainScreen()
     return PictureScreen()
+
+
+def _has_blocks(encoding: str | None) -> bool:
+    """Whether what pieces are drawn with can be written at all."""
+    try:
+        "▞█•▸│".encode(encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

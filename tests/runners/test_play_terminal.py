@@ -28,7 +28,7 @@ class Terminal:
     """A terminal of its own, in which somebody types."""
 
     def __init__(self, folder: Path, columns: int, rows: int, *arguments: str) -> None:
-        self._home = TemporaryDirectory(prefix="qarena-", dir="/tmp")  # a socket's path must be short
+        self._home = TemporaryDirectory(prefix="qarena-")  # not the test folder: a path to a socket must be short
         # Ctrl-C reaches the shell as well, which must outlive it to tell how the program ended.
         typed = f"trap : INT; {shlex.join([QARENA, *arguments])}; echo left with $?; sleep {DEADLINE}"
         size = ["-x", str(columns), "-y", str(rows)]
