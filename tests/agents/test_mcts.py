@@ -39,6 +39,12 @@ def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
     assert assert_same_turns(Mcts(**many), twin(**many), CLASSIC, late(CLASSIC, 40, most_empty=3)) > 10
 
 
+@pytest.mark.parametrize("settings", [{}, {"c": 0.1}, {"solver": True}, {"faithful": True}], ids=str)
+def test_turns_of_wide_families_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
+    these = settings | {"iterations": 400}
+    assert assert_same_turns(Mcts(**these), twin(**these), CLASSIC, asked(CLASSIC, games=1)[1:4]) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

@@ -30,7 +30,7 @@ class Node:
     def upper_bound(self, c: float, parent_visits: int) -> float:
         if self.visits == 0:
             return inf
-        return self.total / self.visits + c * sqrt(round(log(parent_visits), 12) / self.visits)
+        return self.total / self.visits + sqrt(round(log(parent_visits), 12)) * (c / sqrt(self.visits))
 
 
 class Mcts:
