@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
+from agents.search.kept_tree import keep_tree, kept_reply, recall_tree, words_of_kept_tree
 from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
 from agents.search.tree import (
     LOST,
@@ -29,6 +30,7 @@ from quarto.rules import Rules
 
 FINALS = ("visits", "value")
 MOST_ITERATIONS = 1_000_000
+MOST_TURNS = 9  # of one player in a game: the first gift and eight placements
 
 
 @inlined
@@ -128,16 +130,33 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
     return best
 
 
+@inlined
+def start_tree(own: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
+    """The tree that the search begins with, of which the size is returned: what was kept, or the root alone.
+
+    A root that is proven and has lost its children could not say which of them to play: it is made anew.
+    """
+    if reuse:
+        reply = kept_reply(own, position, rules)
+        if reply != NOBODY:
+            size = recall_tree(own, grown, reply, c, solver)
+            if grown.nodes[0].made > 0 or grown.nodes[0].proven == OPEN:
+                return size
+    add_node(grown.nodes, 0, NO_MOVE, GOES_ON)
+    return int64(1)
+
+
 @turn
 def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     settings, roots_of_logs, grown = params(own), table(own), tree(own)
     nodes, path = grown.nodes, grown.path
     iterations, c, draw_reward = int64(settings[0]), settings[1], settings[2]
     by_value, faithful = settings[3] != 0.0, settings[4] != 0.0
-    solver, safe_gifts = settings[5] != 0.0, settings[6] != 0.0
-    add_node(nodes, 0, NO_MOVE, GOES_ON)
-    size, index = int64(1), int64(0)
+    solver, safe_gifts, reuse = settings[5] != 0.0, settings[6] != 0.0, own.memory_size != 0
+    size, index = start_tree(own, grown, position, reuse, c, solver, rules), int64(0)
     for _ in range(iterations):
+        if nodes[0].proven != OPEN:
+            break
         here, depth, state, expanded = int64(0), int64(0), position, False
         path[0] = uint64(0)
         while nodes[here].visits > 0 and nodes[here].came_to == GOES_ON:
@@ -161,10 +180,12 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
             back_up_faithfully(grown, depth, value, expanded, c, roots_of_logs)
         else:
             back_up(grown, depth, result, c, draw_reward, solver)
-        if nodes[0].proven != OPEN:
-            break
-    chosen = int64(nodes[final_child(grown, size, by_value, solver)].move)
-    return encode_turn(move_cell(chosen), move_gift(chosen))
+    chosen = final_child(grown, size, by_value, solver)
+    move = int64(nodes[chosen].move)
+    if reuse:
+        after, _ = play_move(position, move, rules)
+        keep_tree(own, grown, chosen, after)
+    return encode_turn(move_cell(move), move_gift(move))
 
 
 class Mcts(KernelAgent):
@@ -184,7 +205,9 @@ class Mcts(KernelAgent):
 
     ``solver``: proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
     "Monte-Carlo Tree Search Solver", CG 2008). ``safe_gifts``: nodes have only moves that give no piece with which the
-    opponent could win at once, if there are such.
+    opponent could win at once, if there are such. ``reuse``: the tree below the turn that was played is kept, at most
+    ``iterations`` nodes of it, and the next search of the game goes on where the opponent's reply leads, with as many
+    iterations on top (see ``agents.search.kept_tree``).
 
     Randomness: words are drawn in order from index 0, one for each move of each playout.
     """
@@ -201,6 +224,7 @@ class Mcts(KernelAgent):
         faithful: bool = False,
         solver: bool = False,
         safe_gifts: bool = False,
+        reuse: bool = False,
     ) -> None:
         self.iterations = checked_whole("iterations", iterations, 2, MOST_ITERATIONS)  # the first has no turn yet
         self.c = checked_number("c", c)
@@ -210,10 +234,14 @@ class Mcts(KernelAgent):
         self.faithful = checked_flag("faithful", faithful)
         self.solver = checked_flag("solver", solver)
         self.safe_gifts = checked_flag("safe_gifts", safe_gifts)
+        self.reuse = checked_flag("reuse", reuse)
+        self.most_kept = iterations if reuse else 0  # nodes from one turn to the next
         if final not in (None, *FINALS):
             raise ValueError(f"final={final!r} is neither null nor one of {', '.join(FINALS)}")
         if solver and faithful:
             raise ValueError("solver=true needs faithful=false: nothing is proven of an opponent who helps")
+        if reuse and faithful:
+            raise ValueError("reuse=true needs faithful=false: the study's code throws its tree away")
         self.final = final or ("value" if faithful else "visits")
 
     def knowledge(self, rules: Rules) -> Knowledge:
@@ -221,11 +249,13 @@ class Mcts(KernelAgent):
             raise ValueError("safe_gifts=true has no meaning where the mover chooses the piece: nothing is given")
         by_value = self.final == "value"
         flags = (by_value, self.faithful, self.solver, self.safe_gifts)
-        most_visits = 2 * self.iterations + 1  # faithful counts some visits twice
+        # Faithful counts some visits twice; a kept root has those of all turns that a player may have.
+        most_visits = self.iterations * (MOST_TURNS if self.reuse else 2) + 1
         # Rounded, so that logarithms which differ in their last bit from machine to machine lead to the same games.
         roots_of_logs = np.sqrt(np.log(np.maximum(np.arange(most_visits + 1), 1)).round(12))
         return Knowledge(
             params=np.array([self.iterations, self.c, self.draw_reward, *flags], np.float64),
             table=roots_of_logs,
-            scratch_size=words_of_tree(self.iterations + 1),
+            scratch_size=words_of_tree(self.iterations + self.most_kept + 1),
+            game_words=words_of_kept_tree(self.most_kept) if self.reuse else 0,
         )

@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
 from agents.lift import BATCH_TYPE, KernelPlayer, Player
 from quarto.batch import Batch
 from quarto.kernel import inlined, int64, kernel, uint64
@@ -42,7 +42,8 @@ def read_clock(timespec: Any) -> int:
 
 @inlined
 def time_of(turn: TurnKernel, own: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any) -> int:
-    """Nanoseconds of so many turns."""
+    """Nanoseconds of so many turns; nothing is remembered of a game."""
+    memory(own)[:] = 0
     started = read_clock(timespec)
     for number in range(turns):
         turn(position, seed + turn_offset(uint64(number)), rules, own)
@@ -66,7 +67,7 @@ def time_turns(
         )
         turns = int64(1)
         taken = time_of(turn, own, rules, position, seeds[i], turns, timespec)
-        if taken < LONG:
+        if taken < LONG and own.memory_size == 0:  # else a second turn would remember the first
             turns += SAMPLE // max(taken, 1)
             taken = time_of(turn, own, rules, position, seeds[i], turns, timespec)
         nanoseconds[i] = taken / turns
@@ -80,6 +81,7 @@ def turn_nanoseconds(player: Player, batch: Batch, rng: Streams) -> NDArray[np.f
     """
     nanoseconds = np.zeros(len(batch.lanes))
     if isinstance(player, KernelPlayer):
+        player.start(range(1))
         time_turns(player.turn, player.own, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds)
     else:
         for i in range(len(nanoseconds)):
