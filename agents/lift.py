@@ -21,6 +21,7 @@ from agents.base import (
     KernelAgent,
     Knowledge,
     TurnKernel,
+    symmetry_addresses,
 )
 from quarto.batch import Batch, Lockstep, Turns
 from quarto.errors import RequestError
@@ -68,7 +69,7 @@ class KernelPlayer:
         self._knowledge = knowledge
         self._memories = np.zeros((0, knowledge.game_words), np.uint64)  # [games, game_words]
         self._slots = range(0)  # of those games
-        self._arrays = {  # kept alive here: the record below holds bare addresses
+        self._arrays: dict[str, NDArray[Any]] = {  # kept alive here: the record below holds bare addresses
             "params": np.ascontiguousarray(knowledge.params, np.float64),
             "table": np.ascontiguousarray(knowledge.table, np.float64),
             "keys": np.ascontiguousarray(knowledge.keys, np.uint64),
@@ -79,6 +80,9 @@ class KernelPlayer:
             own[f"{name}_address"] = array.ctypes.data
             own[f"{name}_size"] = array.size
         own["memory_size"] = knowledge.game_words
+        if knowledge.symmetric:
+            self._arrays["symmetries"] = symmetry_addresses(rules)
+            own["symmetries_address"] = self._arrays["symmetries"].ctypes.data
         self.own = own[0]
 
     def fork(self) -> KernelPlayer:
