@@ -69,8 +69,8 @@ def turn(function: TurnKernel) -> TurnKernel:
     """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
 
     ``function(position, seed, rules, own) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
-    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch``, ``memory`` and
-    ``symmetry_tables``.
+    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch``,
+    ``memory`` and ``symmetry_tables``.
     """
     return kernel(TURN_SIGNATURE)(function)
 
