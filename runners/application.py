@@ -145,7 +145,7 @@ def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Outcome:
     experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
     for note in experiment.request.notes:
         display.say(note)
-    with interruptible() as stop, display.progress(experiment.request) as progress:
+    with interruptible() as stop, display.progress(experiment.request.progress) as progress:
         return carry_out(experiment, f"qarena {os.environ[COMMAND]}", stop, progress)
 
 
