@@ -10,7 +10,7 @@ PIP_INSTALL := $(PIP) install -qq --no-build-isolation --use-pep517
 COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-.PHONY: install run test test-all lint bench lock clean
+.PHONY: install run test test-all lint debian bench lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -18,10 +18,10 @@ install: $(VENV)/installed
 run: install
 	$(BIN)/qarena run experiment=round_robin
 
-test: lint
+test: lint debian
 	$(BIN)/python -m pytest -m "not slow" --durations=5 --durations-min=2
 
-test-all: lint
+test-all: lint debian
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/installed-dev
@@ -29,6 +29,12 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# What the tests need beyond Python: a terminal that they can type into. Installed where that is possible without asking.
+debian:
+	@command -v tmux >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& { apt-get install -qq -y tmux || { apt-get update -qq && apt-get install -qq -y tmux; }; } >/dev/null; } \
+		|| echo "tmux is not installed: the tests that play at a terminal will be skipped (apt install tmux)"
 
 bench: install
 	$(BIN)/qarena bench

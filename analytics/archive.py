@@ -198,7 +198,7 @@ class Archive:
         ``ValueError`` when blocks overlap one another.
         """
         blocks = in_order(blocks)
-        slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block.games)) for block in blocks)
+        slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block)) for block in blocks)
         if any(a.pairing == b.pairing and a.end_pair > b.first_pair for a, b in pairwise(slices)):
             raise ValueError("two blocks of a shard hold the same pair")
         slices = joined(slices)

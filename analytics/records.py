@@ -20,6 +20,7 @@ COMMIT = re.compile(r"[0-9]{6,12}\.json")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
+SEATS = ("swapped", "fixed")
 RUN_STATUSES = ("running", "interrupted", "complete")
 JOB_STATUSES = ("complete", "failed", "interrupted")
 
@@ -63,8 +64,9 @@ class RunRecord:
     """One experiment executed. Raises ``ValueError`` (or ``KeyError``, ``TypeError``) for a value that makes no sense.
 
     ``spec`` holds everything that affects the games: ``rules`` (the fields of ``Rules``), ``agents`` (each ``label``,
-    ``target``, ``params``), ``pairings`` (pairs of indices into ``agents``), ``seed``, ``opening_plies``, and whatever
-    else the runner needs. ``code`` is what played them: ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
+    ``target``, ``params``), ``pairings`` (pairs of indices into ``agents``), ``seed``, ``opening_plies``, ``seats``
+    (``swapped`` if it is not there, or ``fixed``), and whatever else the runner needs. ``code`` is what played them:
+    ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
     """
 
     run_id: str  # what ``run_id_of`` makes of the spec
@@ -83,6 +85,7 @@ class RunRecord:
         _count("games", self.games)
         _count("seed", self.spec["seed"])
         _count("opening_plies", self.spec["opening_plies"])
+        _one_of("seats", self.spec.get("seats", "swapped"), SEATS)
         _count("schema_version", self.schema_version, 1)
         datetime.fromisoformat(self.created)
         if not isinstance(self.code, Mapping) or not isinstance(self.command, str):
@@ -91,6 +94,11 @@ class RunRecord:
             raise ValueError(f"seconds {self.seconds!r} is not a duration")
         if not (self.rules and all(self.pairings)):
             raise ValueError("a run has rules, and every pairing two agents")
+
+    @property
+    def swapped(self) -> bool:
+        """Whether each pair has its second game, with the seats swapped."""
+        return bool(self.spec.get("seats", "swapped") == "swapped")
 
     @property
     def rules(self) -> Rules:

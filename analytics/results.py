@@ -57,7 +57,7 @@ class PairingResult:
 
     @property
     def forfeits(self) -> tuple[int, int]:
-        """Games forfeited by the first and by the second agent, for whatever reason."""
+        """Games forfeited by the first and by the second agent, by an illegal turn or an exception."""
         first, second = (a + b for a, b in zip(self.tally.illegal, self.tally.errors, strict=True))
         return first, second
 
@@ -75,7 +75,7 @@ def results(archive: Archive, run_id: str, confidence: float = CONFIDENCE) -> li
     record = archive.run(run_id)
     if record is None:
         raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
-    by_pairs = record.spec["opening_plies"] > 0
+    by_pairs = record.swapped and record.spec["opening_plies"] > 0
     labels = record.pairings
     return [
         PairingResult(pairing, *labels[pairing], tally, by_pairs, confidence)

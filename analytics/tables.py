@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics import parquet
-from analytics.schema import ENDING, GAMES, PLIES, first_game_id
+from analytics.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
 from quarto.kernel import kernel
 from quarto.rules import PIECES
@@ -57,8 +57,13 @@ def _rows_by_ply(plies: NDArray[np.int8]) -> NDArray[np.int64]:
 
 
 @kernel()
-def _fill(games: Games, game_id: int, pairing: int, first_row: NDArray[np.int64], columns: PlyColumns) -> None:
-    """Writes the plies of one block; those of ply ``k`` begin at ``first_row[k]``, which moves past them."""
+def _fill(
+    games: Games, game_id: int, step: int, pairing: int, first_row: NDArray[np.int64], columns: PlyColumns
+) -> None:
+    """Writes the plies of one block; those of ply ``k`` begin at ``first_row[k]``, which moves past them.
+
+    Its games have ids from ``game_id`` on, ``step`` apart.
+    """
     rows = _rows_by_ply(games.plies)
     for ply in range(PIECES):
         seat = (ply + 1) & 1
@@ -68,7 +73,7 @@ def _fill(games: Games, game_id: int, pairing: int, first_row: NDArray[np.int64]
         # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
         while row < end:
             winner = np.int64(games.winner[game])
-            columns.game_id[row] = game_id + game
+            columns.game_id[row] = game_id + step * game
             columns.pairing[row] = pairing
             columns.ply[row] = ply
             columns.seat[row] = seat
@@ -100,7 +105,8 @@ def _plies(blocks: Sequence[Block]) -> pl.DataFrame:
     first_row = np.cumsum(by_ply) - by_ply
     columns = PlyColumns.empty(int(by_ply.sum()))
     for block in blocks:
-        _fill(block.games, first_game_id(block.pairing, block.first_pair), block.pairing, first_row, columns)
+        game_id, step = first_game_id(block.pairing, block.first_pair), 3 - block.games_a_pair
+        _fill(block.games, game_id, step, block.pairing, first_row, columns)
     return pl.DataFrame(columns._asdict(), schema=PLIES)
 
 
@@ -115,8 +121,9 @@ def _games(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> pl.D
     def joined(arrays: list[NDArray[np.integer]], dtype: type[np.integer]) -> NDArray[np.integer]:
         return np.concatenate([np.empty(0, dtype), *arrays])
 
-    ids = [first_game_id(block.pairing, block.first_pair) for block in blocks]
-    game_id = joined([np.arange(start, start + size) for start, size in zip(ids, sizes, strict=True)], np.int64)
+    game_id = joined(
+        [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks], np.int64
+    )
     firsts, seconds = (
         repeated([number[pairings[block.pairing][agent]] for block in blocks], np.uint32) for agent in (0, 1)
     )

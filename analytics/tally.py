@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Block, Games
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Block
 from quarto.kernel import kernel
 
 LOSS, DRAW, WIN = range(3)
 
 Row = tuple[int, int, int]
 NO_PAIRS: tuple[Row, Row, Row] = ((0, 0, 0), (0, 0, 0), (0, 0, 0))
+NO_SINGLES: tuple[Row, Row] = ((0, 0, 0), (0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,19 @@ class Tally:
     """Counts over the pairs of one pairing; ``a + b`` is the tally of both sets. "First" is its first agent."""
 
     pairs: tuple[Row, Row, Row] = NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
+    singles: tuple[Row, Row] = NO_SINGLES  # pairs of one game, where seats are fixed: [first's seat][first's result]
     illegal: tuple[int, int] = (0, 0)  # games forfeited by an illegal turn, by agent: first, second
     errors: tuple[int, int] = (0, 0)  # games forfeited by an exception, by agent: first, second
     plies: int = 0  # of all games
 
     def __add__(self, other: Tally) -> Tally:
         rows = [[a + b for a, b in zip(*both, strict=True)] for both in zip(self.pairs, other.pairs, strict=True)]
+        singles = [
+            [a + b for a, b in zip(*both, strict=True)] for both in zip(self.singles, other.singles, strict=True)
+        ]
         return _tally(
             rows,
+            singles,
             [a + b for a, b in zip(self.illegal, other.illegal, strict=True)],
             [a + b for a, b in zip(self.errors, other.errors, strict=True)],
             self.plies + other.plies,
@@ -38,16 +44,16 @@ class Tally:
 
     @property
     def pair_count(self) -> int:
-        return sum(map(sum, self.pairs))
+        return sum(map(sum, (*self.pairs, *self.singles)))
 
     @property
     def games(self) -> int:
-        return 2 * self.pair_count
+        return self.pair_count + sum(map(sum, self.pairs))
 
     def results(self, game: int) -> Row:
         """The first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or in game 1."""
         columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))
-        losses, draws, wins = (sum(row) for row in columns)
+        losses, draws, wins = (sum(row) + alone for row, alone in zip(columns, self.singles[game], strict=True))
         return losses, draws, wins
 
     @property
@@ -70,7 +76,7 @@ class Tally:
 
     @property
     def pentanomial(self) -> tuple[int, int, int, int, int]:
-        """Pairs by the first agent's points in them: 0, 1/2, 1, 3/2, 2."""
+        """Pairs of two games by the first agent's points in them: 0, 1/2, 1, 3/2, 2."""
         counts = [0] * 5
         for in_game_0, row in enumerate(self.pairs):
             for in_game_1, count in enumerate(row):
@@ -82,6 +88,7 @@ class Tally:
         """The same pairs as the second agent sees them: it holds seat 0 in what was game 1."""
         return _tally(
             [[self.pairs[WIN - b][WIN - a] for b in range(3)] for a in range(3)],
+            [row[::-1] for row in self.singles[::-1]],
             self.illegal[::-1],
             self.errors[::-1],
             self.plies,
@@ -94,17 +101,18 @@ class Tally:
     @staticmethod
     def of_mapping(mapping: Mapping[str, Any]) -> Tally:
         """The tally that ``as_mapping`` wrote. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for all else."""
-        tally = _tally(mapping["pairs"], mapping["illegal"], mapping["errors"], mapping["plies"])
-        shape = (len(tally.pairs), *map(len, tally.pairs), len(tally.illegal), len(tally.errors))
-        numbers = [*sum(tally.pairs, ()), *tally.illegal, *tally.errors, tally.plies]
-        if shape != (3, 3, 3, 3, 2, 2) or any(number < 0 for number in numbers):
-            raise ValueError("a tally is 3 x 3 counts of pairs, two counts twice and a number of plies, none negative")
+        tally = _tally(mapping["pairs"], mapping["singles"], mapping["illegal"], mapping["errors"], mapping["plies"])
+        rows = (*tally.pairs, *tally.singles, tally.illegal, tally.errors)
+        shape = (len(tally.pairs), len(tally.singles), *map(len, rows))
+        if shape != (3, 2, 3, 3, 3, 3, 3, 2, 2) or any(number < 0 for number in (*sum(rows, ()), tally.plies)):
+            raise ValueError("a tally is 3 x 3 + 2 x 3 + 2 + 2 counts and a number of plies, none negative")
         return tally
 
 
-def _tally(pairs: Any, illegal: Any, errors: Any, plies: Any) -> Tally:
+def _tally(pairs: Any, singles: Any, illegal: Any, errors: Any, plies: Any) -> Tally:
     return Tally(
         tuple(tuple(int(count) for count in row) for row in pairs),  # type: ignore[arg-type]
+        tuple(tuple(int(count) for count in row) for row in singles),  # type: ignore[arg-type]
         tuple(int(count) for count in illegal),  # type: ignore[arg-type]
         tuple(int(count) for count in errors),  # type: ignore[arg-type]
         int(plies),
@@ -112,32 +120,40 @@ def _tally(pairs: Any, illegal: Any, errors: Any, plies: Any) -> Tally:
 
 
 @kernel()
-def _count(winner: NDArray[np.int8], ending: NDArray[np.int8], plies: NDArray[np.int8], out: NDArray[np.int64]) -> None:
-    """Adds to ``out`` [14]: nine cells of ``pairs``, illegal first and second, errors first and second, plies."""
-    for pair in range(winner.shape[0] // 2):
+def _count(
+    winner: NDArray[np.int8],
+    ending: NDArray[np.int8],
+    plies: NDArray[np.int8],
+    games_a_pair: int,
+    out: NDArray[np.int64],
+) -> None:
+    """Adds to ``out`` [14]: cells of ``pairs`` (or 3 of ``singles``), illegal first and second, errors, plies."""
+    for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
-        for game in range(2):
-            i = 2 * pair + game
+        for game in range(games_a_pair):
+            i = games_a_pair * pair + game
             # In game 0 the first agent holds seat 0, in game 1 seat 1.
             result = np.int64(1) if winner[i] < 0 else np.int64(2) * np.int64(winner[i] == game)
             cell = 3 * cell + result
             out[13] += plies[i]
-            if ending[i] >= FORFEIT_ILLEGAL:
+            if ending[i] == FORFEIT_ILLEGAL or ending[i] == FORFEIT_ERROR:
                 loser_is_second = np.int64(result == 2)
                 out[9 + 2 * np.int64(ending[i] == FORFEIT_ERROR) + loser_is_second] += 1
         out[cell] += 1
 
 
-def tally_of(games: Games) -> Tally:
-    """The tally of whole pairs of one pairing: game ``2 i + s`` is game ``s`` of the ``i``-th pair."""
-    counts = np.zeros(14, np.int64)
-    _count(games.winner, games.ending, games.plies, counts)
-    return _tally(counts[:9].reshape(3, 3), counts[9:11], counts[11:13], counts[13])
+def tally_of(block: Block) -> Tally:
+    """The tally of one block."""
+    games, counts = block.games, np.zeros(14, np.int64)
+    _count(games.winner, games.ending, games.plies, block.games_a_pair, counts)
+    pairs = counts[:9].reshape(3, 3) if block.swapped else NO_PAIRS
+    singles = NO_SINGLES if block.swapped else (counts[:3], NO_SINGLES[1])
+    return _tally(pairs, singles, counts[9:11], counts[11:13], counts[13])
 
 
 def tally(blocks: Iterable[Block]) -> dict[int, Tally]:
     """The tally of each pairing in ``blocks``, in constant memory."""
     totals: dict[int, Tally] = {}
     for block in blocks:
-        totals[block.pairing] = totals.get(block.pairing, Tally()) + tally_of(block.games)
+        totals[block.pairing] = totals.get(block.pairing, Tally()) + tally_of(block)
     return totals

@@ -19,10 +19,10 @@ from analytics.archive import Archive, commit_files, load, sweep_job
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
-from analytics.schema import GAME_BITS, TABLES, first_game_id
+from analytics.schema import GAME_BITS, TABLES, game_ids
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
-from quarto.batch import Games
+from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
 
@@ -177,8 +177,9 @@ def _checked(content: bytes, stored: StoredFile, table: str) -> pl.DataFrame:
 def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     path = shard.file("games")
     game_id = games["game_id"].to_numpy()
-    ranges = [(first_game_id(part.pairing, part.first_pair), 2 * part.pairs) for part in shard.slices]
-    expected = np.concatenate([np.empty(0, np.int64), *(np.arange(first, first + size) for first, size in ranges)])
+    swapped = shard.record.swapped
+    ids = [game_ids(part.pairing, part.first_pair, part.pairs, swapped) for part in shard.slices]
+    expected = np.concatenate([np.empty(0, np.int64), *ids])
     if not np.array_equal(game_id, expected):
         same = game_id[: len(expected)] == expected[: len(game_id)]
         at = int(np.argmin(same)) if not same.all() else len(same)
@@ -257,14 +258,16 @@ def _openings(shard: _Shard, game_id: NDArray[np.int64], plies: pl.DataFrame) ->
     size = (imposed, len(game_id))
     piece, cell = (plies[name][: imposed * len(game_id)].to_numpy().reshape(size) for name in ("piece", "cell"))
     turns = piece.astype(np.int64) * CELLS + cell  # [imposed, G]
-    for i in np.flatnonzero((turns[:, 0::2] != turns[:, 1::2]).any(axis=0))[:1]:
-        what = f"its first {imposed} plies are not those of the other game of its pair"
-        yield Problem(path, what, int(game_id[2 * i + 1]))
-    first = game_id[0::2]
+    if shard.record.swapped:
+        for i in np.flatnonzero((turns[:, 0::2] != turns[:, 1::2]).any(axis=0))[:1]:
+            what = f"its first {imposed} plies are not those of the other game of its pair"
+            yield Problem(path, what, int(game_id[2 * i + 1]))
+        turns, game_id = turns[:, 0::2], game_id[0::2]
+    first = game_id
     number = (first & ((1 << GAME_BITS) - 1)) >> 1
     order = np.argsort(number, kind="stable")
     before, after = order[:-1], order[1:]
-    differ = (turns[:, 2 * before] != turns[:, 2 * after]).any(axis=0)
+    differ = (turns[:, before] != turns[:, after]).any(axis=0)
     for i in np.flatnonzero((number[before] == number[after]) & differ)[:1]:
         pairing = int(first[before[i]]) >> GAME_BITS
         what = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
@@ -274,10 +277,10 @@ def _openings(shard: _Shard, game_id: NDArray[np.int64], plies: pl.DataFrame) ->
 def _tallies(shard: _Shard, played: Games) -> Iterator[Problem]:
     start = 0
     for part in shard.slices:
-        end = start + 2 * part.pairs
+        end = start + part.pairs * (1 + shard.record.swapped)
         _, _, *columns = played
         of_part = Games(played.pieces, played.cells, *(column[start:end] for column in columns))
-        if tally_of(of_part) != part.tally:
+        if tally_of(Block(part.pairing, part.first_pair, 0, of_part, shard.record.swapped)) != part.tally:
             what = f"the tally of pairing {part.pairing} from pair {part.first_pair} on is not that of its games"
             yield Problem(shard.path, what)
         start = end

@@ -70,8 +70,8 @@ class Turns(NamedTuple):
 
 
 # How a game ended; the archive stores the name.
-ENDINGS = ("line", "full_board", "forfeit_illegal", "forfeit_error")
-LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR = range(4)
+ENDINGS = ("line", "full_board", "forfeit_illegal", "forfeit_error", "forfeit_resigned")
+LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_RESIGNED = range(5)
 
 
 class Games(NamedTuple):
@@ -99,14 +99,20 @@ class Block(NamedTuple):
     """Consecutive pairs of one pairing, played.
 
     Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``: in game 0 of a pair the pairing's first
-    agent holds seat 0, in game 1 its second agent does.
+    agent holds seat 0, in game 1 its second agent does. Where the seats are not swapped, a pair has its game 0 alone:
+    game ``i`` of ``games`` is that of pair ``first_pair + i``.
     """
 
     pairing: int  # index of the pairing in its run
     first_pair: int  # number of the first pair within the pairing
     opening: int  # plies that were imposed on each game
-    games: Games  # G = 2 x pairs
+    games: Games  # G = pairs x games_a_pair
+    swapped: bool = True  # both games of each pair
+
+    @property
+    def games_a_pair(self) -> int:
+        return 1 + self.swapped
 
     @property
     def pairs(self) -> int:
-        return len(self.games.plies) // 2
+        return len(self.games.plies) // self.games_a_pair

@@ -17,6 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from analytics.records import SEATS
 from analytics.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
@@ -55,6 +56,7 @@ class RunConfig:
     b: Any = None
     agents: list[Any] | None = None
     schedule: str = "round_robin"
+    seats: str = "swapped"
     games: int = 100000
     seed: int = 1
     opening_plies: int = 0
@@ -72,7 +74,7 @@ class Request:
     """A checked configuration: what to play, how many games, where to keep them."""
 
     spec: RunSpec
-    games: int  # per pairing, even
+    games: int  # per pairing, even if the seats are swapped
     threads: int
     root: Path
     shard_games: int
@@ -89,13 +91,14 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     """
     _complete(cfg, RunConfig)
     _complete(cfg.archive, ArchiveConfig, "archive.")
-    _within("games", cfg.games, 1, 2 * MAX_PAIRS)
+    _within("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
     _within("seed", cfg.seed, 0, MAX_SEED)
     _within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
     _within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
     _within("archive.shard_games", cfg.archive.shard_games, 2, 1 << 24)
     _within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
     _among("schedule", cfg.schedule, SCHEDULES)
+    _among("seats", cfg.seats, SEATS)
     _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
     rules = _named(rules_of(_plain(cfg.rules)), choices["rules"])
     agents = _tournament(cfg.agents, overrides) if cfg.agents is not None else _match(cfg, choices)
@@ -105,8 +108,9 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         pairings=pairings(len(agents), cfg.schedule) if cfg.agents is not None else ((0, 1),),
         seed=cfg.seed,
         opening_plies=cfg.opening_plies,
+        seats=cfg.seats,
     )
-    odd = cfg.games % 2
+    odd = cfg.games % spec.games_a_pair
     return Request(
         spec=spec,
         games=cfg.games + odd,

@@ -99,8 +99,9 @@ class Contestant:
 class Engine:
     """Plays the pairings of one run.
 
-    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Everything that affects the
-    games is given here, so a block depends on its ``Order`` alone.
+    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Unless ``swapped``, only the
+    first game of each pair is played. Everything that affects the games is given here, so a block depends on its
+    ``Order`` alone.
     """
 
     def __init__(
@@ -111,11 +112,13 @@ class Engine:
         pairings: Sequence[tuple[int, int]],
         seed: int,
         opening_plies: int = 0,
+        swapped: bool = True,
     ) -> None:
         self.rules = rules
         self.pairings = tuple(pairings)
         self.seed = uint64(seed)  # a machine word: kernels are called with it
         self.opening_plies = opening_plies
+        self.swapped = swapped
         self._contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
 
@@ -142,11 +145,11 @@ class Engine:
                     future.cancel()
 
     def play_block(self, order: Order) -> Played:
-        """Play both games of each pair of ``order`` in the calling thread."""
+        """Play the games of each pair of ``order`` in the calling thread."""
         started = time.perf_counter()
-        games = Games.zeros(2 * order.pairs)
+        games = Games.zeros((1 + self.swapped) * order.pairs)
         self._play_pairs(order, games)
-        block = Block(order.pairing, order.first_pair, self.opening_plies, games)
+        block = Block(order.pairing, order.first_pair, self.opening_plies, games, self.swapped)
         return Played(block, time.perf_counter() - started)
 
     def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
@@ -158,14 +161,15 @@ class Engine:
     def _play_pairs(self, order: Order, games: Games) -> None:
         openings = self.openings(order.first_pair, order.pairs)
         state = self._state(order.pairs)
-        for game, seats in enumerate((self.pairings[order.pairing], self.pairings[order.pairing][::-1])):
-            deal = Deal(self.seed, order.pairing, order.first_pair, game)
+        pairing, games_a_pair = self.pairings[order.pairing], 1 + self.swapped
+        for game, seats in enumerate((pairing, pairing[::-1])[:games_a_pair]):
+            deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
             begin(deal, openings, state, games)
             players = [self._player(agent) for agent in seats]
             if not self._play_compiled(players, order.pairs, state, games):
                 begin(deal, openings, state, games)
                 self._play_stepwise(seats, players, order.pairs, state, games)
-            settle(games, game)
+            settle(games, game, games_a_pair)
 
     def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:
         """Play all games in one kernel; false if that cannot be: a player in Python, or a jitted turn that raised."""

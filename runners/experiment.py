@@ -101,7 +101,7 @@ class ShardWriter:
     def add(self, block: Block) -> None:
         """Take a block; commits a shard when there are enough games, or enough time has passed."""
         self._blocks.append(block)
-        self._games += 2 * block.pairs
+        self._games += len(block.games.plies)
         waited = time.monotonic() - self._since
         if self._games >= self._request.shard_games or waited >= self._request.shard_seconds:
             self._submit()
@@ -122,7 +122,7 @@ class ShardWriter:
             writing, self._writing = self._writing, None
             commit = writing.result()
             if commit is not None:
-                self.committed += 2 * sum(part.pairs for part in commit.slices)
+                self.committed += commit.games.rows
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,13 @@ class Experiment:
         """The pairs of each pairing that the archive lacks of so many games."""
         covered = self.archive.covered(self.run_id)
         pairings = range(len(self.request.spec.pairings))
-        return {pairing: missing(games // 2, covered.get(pairing, [])) for pairing in pairings}
+        pairs = games // self.request.spec.games_a_pair
+        return {pairing: missing(pairs, covered.get(pairing, [])) for pairing in pairings}
+
+    def games_left(self, games: int) -> int:
+        """How many games of all pairings those are."""
+        ranges = (each for pairing in self.left(games).values() for each in pairing)
+        return self.request.spec.games_a_pair * sum(end - first for first, end in ranges)
 
 
 def prepare(request: Request) -> Experiment:
@@ -157,7 +163,7 @@ def prepare(request: Request) -> Experiment:
     experiment = Experiment(request, engine, Archive.open(request.root, create=True), code)
     known = experiment.archive.run(experiment.run_id)
     other = known is not None and known.code.get("fingerprint") != code["fingerprint"]
-    if known and other and request.other_code == "refuse" and games_in(experiment.left(request.games)):
+    if known and other and request.other_code == "refuse" and experiment.games_left(request.games):
         theirs, ours = (f"{each.get('version')}, {each.get('fingerprint')}" for each in (known.code, code))
         raise RequestError(
             f"run {known.run_id} was begun by other code ({theirs}; this is {ours}): archive.other_code=extend "
@@ -187,7 +193,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         raise
     seconds = time.perf_counter() - started
     _end(experiment, seconds if committed else 0.0)
-    interrupted = games_in(experiment.left(experiment.request.games)) > 0
+    interrupted = experiment.games_left(experiment.request.games) > 0
     return Outcome(
         run_id, results(archive, run_id), committed, seconds, interrupted, stop.is_set(), experiment.request.root
     )
@@ -202,12 +208,8 @@ def engine_of(spec: RunSpec) -> Engine:
         spec.pairings,
         spec.seed,
         spec.opening_plies,
+        spec.seats == "swapped",
     )
-
-
-def games_in(left: Left) -> int:
-    """How many games such ranges of pairs are."""
-    return 2 * sum(end - first for ranges in left.values() for first, end in ranges)
 
 
 def _begin(experiment: Experiment, command: str) -> None:
@@ -222,7 +224,7 @@ def _begin(experiment: Experiment, command: str) -> None:
         )
     elif request.games > known.games:
         archive.save_run(replace(known, games=request.games, command=command, status="running"))
-    elif games_in(experiment.left(request.games)):
+    elif experiment.games_left(request.games):
         archive.save_run(replace(known, status="running"))
 
 
@@ -231,7 +233,7 @@ def _end(experiment: Experiment, seconds: float) -> None:
     known = experiment.archive.run(experiment.run_id)
     if known is None:
         return
-    status = "interrupted" if games_in(experiment.left(known.games)) else "complete"
+    status = "interrupted" if experiment.games_left(known.games) else "complete"
     if seconds or known.status != status:
         experiment.archive.save_run(replace(known, status=status, seconds=known.seconds + seconds))
 
@@ -239,20 +241,21 @@ def _end(experiment: Experiment, seconds: float) -> None:
 def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:
     """Play and commit until nothing is missing or ``stop`` is set; returns the number of games committed here."""
     request = experiment.request
-    left = experiment.left(request.games)
-    if progress and games_in(left):
-        progress.start(games_in(left))
+    games = experiment.games_left(request.games)
+    if progress and games:
+        progress.start(games)
     committed, pace = 0, Pace()
     # More than once only if another process was faster with some games: our shards that hold any of those are dropped.
-    while games_in(left) and not stop.is_set():
+    while games and not stop.is_set():
+        source = orders(experiment.left(request.games), pace)
         with ShardWriter(experiment.archive, experiment.run_id, request) as writer:
-            for block, seconds in experiment.engine.play(_until(stop, orders(left, pace)), request.threads):
+            for block, seconds in experiment.engine.play(_until(stop, source), request.threads):
                 pace.took(block.pairing, block.pairs, seconds)
                 writer.add(block)
                 if progress:
-                    progress.advance(2 * block.pairs)
+                    progress.advance(len(block.games.plies))
         committed += writer.committed
-        left = experiment.left(request.games)
+        games = experiment.games_left(request.games)
     return committed
 
 

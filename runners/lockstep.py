@@ -48,11 +48,12 @@ class Deal(NamedTuple):
     pairing: int  # this and the others: int64
     first_pair: int
     game: int  # 0 or 1 within each pair
+    games_a_pair: int  # 2, or 1 if the seats are not swapped: columns of Games between one pair and the next
 
 
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
 GAMES_TYPE = numba.typeof(Games.zeros(1))
-DEAL_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64), Deal)
+DEAL_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), Deal)
 OPENINGS_TYPE = types.int8[:, :, ::1]
 SPAN_TYPE = types.UniTuple(types.int64, 2)
 
@@ -99,7 +100,7 @@ def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
     """Set up one game of each pair after its opening; returns their number."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
-        slot = 2 * i + deal.game
+        slot = deal.games_a_pair * i + deal.game
         lanes, occupied, available, last_cell = uint64(0), int64(0), int64(ALL_PIECES), int64(NONE)
         for ply in range(plies):
             piece, cell = int64(openings[0, ply, i]), int64(openings[1, ply, i])
@@ -170,10 +171,10 @@ def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> i
     return int64(kept)
 
 
-@kernel(types.void(GAMES_TYPE, types.int64))
-def settle(games: Games, game: int) -> None:
+@kernel(types.void(GAMES_TYPE, types.int64, types.int64))
+def settle(games: Games, game: int, games_a_pair: int) -> None:
     """Once all are over: how long each ``game`` (0 or 1) of the pairs was, how it ended and who won it."""
-    for slot in range(game, games.plies.shape[0], 2):
+    for slot in range(game, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
         plies, placer = ply + int64(legal), (ply + 1) & 1

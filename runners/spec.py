@@ -73,10 +73,13 @@ class RunSpec:
     pairings: tuple[tuple[int, int], ...]  # indices into agents
     seed: int
     opening_plies: int
+    seats: str = "swapped"  # in the second game of each pair; "fixed": there is none, the first agent has seat 0
+    learner: int | None = None  # index of the agent that learns from each game before the next one, if one does
     salt: str = ""  # the code's fingerprint, for a run that is to be kept apart from one of other code
 
     def as_mapping(self) -> dict[str, Any]:
-        """The fields as JSON values."""
+        """The fields as JSON values; those that are as in most runs are left out."""
+        rare = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
             "agents": [
@@ -85,12 +88,16 @@ class RunSpec:
             "pairings": [list(pairing) for pairing in self.pairings],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
-        } | ({"salt": self.salt} if self.salt else {})
+        } | {key: value for key, (value, usual) in rare.items() if value != usual}
 
     @functools.cached_property
     def run_id(self) -> str:
         """Twelve hex digits: the same for the same spec on every machine, and for no other one."""
         return run_id_of(self.as_mapping())
+
+    @property
+    def games_a_pair(self) -> int:
+        return 2 if self.seats == "swapped" else 1
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:

@@ -50,7 +50,9 @@ def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0
     return {"plies": plies, "winner": NONE, "ending": FULL_BOARD}
 
 
-def block_of(games: Sequence[Game], pairing: int = 0, first_pair: int = 0, opening: int = 0) -> Block:
+def block_of(
+    games: Sequence[Game], pairing: int = 0, first_pair: int = 0, opening: int = 0, swapped: bool = True
+) -> Block:
     """Games as the engine hands them over; what lies beyond a game's plies is rubbish on purpose."""
     packed = Games(
         np.full((16, len(games)), 77, np.int8),
@@ -63,7 +65,7 @@ def block_of(games: Sequence[Game], pairing: int = 0, first_pair: int = 0, openi
         for ply, (piece, cell) in enumerate(game["plies"]):
             packed.pieces[ply, i] = piece
             packed.cells[ply, i] = cell
-    return Block(pairing, first_pair, opening, packed)
+    return Block(pairing, first_pair, opening, packed, swapped)
 
 
 def random_block(
@@ -73,14 +75,21 @@ def random_block(
     return block_of([random_game(dice, rules, forfeits) for _ in range(2 * pairs)], pairing, first_pair)
 
 
+def single_games(seed: int, pairing: int = 0, first_pair: int = 0, pairs: int = 8) -> Block:
+    """Random games of a run in which seats are fixed: each pair is one game."""
+    dice = random.Random(f"{seed} {pairing} {first_pair}")
+    return block_of([random_game(dice) for _ in range(pairs)], pairing, first_pair, swapped=False)
+
+
 def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """The rows of ``games`` and ``plies``, in order, cell by cell from the text of data/README.md."""
     games, plies = [], []
     for block in blocks:
-        for i in range(2 * block.pairs):
-            pair = block.first_pair + i // 2
-            game_id = block.pairing * 2**32 + 2 * pair + i % 2
-            agents = pairings[block.pairing] if i % 2 == 0 else pairings[block.pairing][::-1]
+        for i in range(len(block.games.plies)):
+            pair, game = divmod(i, 2) if block.swapped else (i, 0)
+            pair += block.first_pair
+            game_id = block.pairing * 2**32 + 2 * pair + game
+            agents = pairings[block.pairing] if game == 0 else pairings[block.pairing][::-1]
             winner, count = int(block.games.winner[i]), int(block.games.plies[i])
             ending = ENDINGS[block.games.ending[i]]
             games.append((game_id, game_id // 2, block.pairing, *agents, winner, count, block.opening, ending))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from analytics.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from analytics.tables import ROW_GROUP_ROWS, tables, write_table
 from quarto.batch import Block
-from tests.analytics.naive_games import PAIRINGS, block_of, naive_rows, random_block
+from tests.analytics.naive_games import PAIRINGS, block_of, naive_rows, random_block, single_games
 
 PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), unique=True, max_size=6)
 
@@ -22,6 +22,14 @@ def test_rows_equal_those_of_the_naive_builder(places: list[tuple[int, int]], se
     assert plies.rows() == expected_plies
     assert games.schema == GAMES
     assert plies.schema == PLIES
+
+
+@given(places=PLACES, seed=st.integers(0, 1000), pairs=st.integers(1, 5))
+def test_rows_of_single_games_equal_those_of_the_naive_builder(
+    places: list[tuple[int, int]], seed: int, pairs: int
+) -> None:
+    blocks = [single_games(seed, pairing, first * pairs, pairs) for pairing, first in places]
+    assert tuple(table.rows() for table in tables(blocks, PAIRINGS)) == naive_rows(blocks, PAIRINGS)
 
 
 def test_the_largest_numbers_fit() -> None:

@@ -6,36 +6,46 @@ from hypothesis import strategies as st
 
 from analytics.tally import Tally, tally
 from quarto.batch import Block
-from tests.analytics.naive_games import Game, block_of, random_block
+from tests.analytics.naive_games import Game, block_of, random_block, single_games
 
 COUNT = st.integers(0, 10**6)
 ROW = st.tuples(COUNT, COUNT, COUNT)
-TALLIES = st.builds(Tally, st.tuples(ROW, ROW, ROW), st.tuples(COUNT, COUNT), st.tuples(COUNT, COUNT), COUNT)
+TALLIES = st.builds(
+    Tally, st.tuples(ROW, ROW, ROW), st.tuples(ROW, ROW), st.tuples(COUNT, COUNT), st.tuples(COUNT, COUNT), COUNT
+)
 
 
 def naive_tally(block: Block) -> Tally:
     """Game by game, as a person would count."""
     pairs = [[0, 0, 0], [0, 0, 0], [0, 0, 0]]
+    singles = [0, 0, 0]
     forfeits = {2: [0, 0], 3: [0, 0]}
     for pair in range(block.pairs):
         results = []
-        for game in (0, 1):
-            i = 2 * pair + game
+        for game in (0, 1) if block.swapped else (0,):
+            i = 2 * pair + game if block.swapped else pair
             seat_of_first = game
             winner = int(block.games.winner[i])
             results.append(1 if winner == -1 else 2 if winner == seat_of_first else 0)
             if block.games.ending[i] in forfeits:
                 loser = "first" if winner != seat_of_first else "second"
                 forfeits[int(block.games.ending[i])][("first", "second").index(loser)] += 1
-        pairs[results[0]][results[1]] += 1
-    rows = tuple(tuple(row) for row in pairs)
-    return Tally(rows, tuple(forfeits[2]), tuple(forfeits[3]), int(block.games.plies.sum()))  # type: ignore[arg-type]
+        if block.swapped:
+            pairs[results[0]][results[1]] += 1
+        else:
+            singles[results[0]] += 1
+    rows, alone = tuple(tuple(row) for row in pairs), (tuple(singles), (0, 0, 0))
+    plies = int(block.games.plies.sum())
+    return Tally(rows, alone, tuple(forfeits[2]), tuple(forfeits[3]), plies)  # type: ignore[arg-type]
 
 
 @given(seed=st.integers(0, 10**6), pairs=st.integers(1, 20))
 def test_the_tally_is_that_of_a_person_counting(seed: int, pairs: int) -> None:
     block = random_block(seed, pairs=pairs, forfeits=0.4)
     assert tally([block]) == {0: naive_tally(block)}
+    alone = single_games(seed, pairs=pairs)
+    assert tally([alone]) == {0: naive_tally(alone)}
+    assert (tally([alone])[0].games, tally([alone])[0].pair_count) == (pairs, pairs)
 
 
 def test_blocks_of_a_pairing_add_up() -> None:
@@ -58,7 +68,7 @@ def test_seats_and_sums_by_hand() -> None:
 def test_sums_and_views_agree(a: Tally, b: Tally) -> None:
     total = a + b
     assert total.games == a.games + b.games == sum(total.trinomial)
-    assert sum(total.pentanomial) == total.pair_count
+    assert sum(total.pentanomial) == total.pair_count - sum(map(sum, total.singles))
     assert total.swapped == a.swapped + b.swapped
     assert total.swapped.swapped == total
     assert total.swapped.trinomial == total.trinomial[::-1]
@@ -76,6 +86,8 @@ def test_a_tally_survives_json(counts: Tally) -> None:
     [
         {"pairs": [[0] * 3] * 2},
         {"pairs": [[0] * 2] * 3},
+        {"singles": [[0] * 3]},
+        {"singles": [[0, 0, -1]] * 2},
         {"illegal": [1]},
         {"errors": [0, -1]},
         {"plies": -1},

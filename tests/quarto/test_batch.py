@@ -3,7 +3,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Batch, Block, Games, Turns
+from quarto.batch import (
+    ENDINGS,
+    FORFEIT_ERROR,
+    FORFEIT_ILLEGAL,
+    FORFEIT_RESIGNED,
+    FULL_BOARD,
+    LINE,
+    Batch,
+    Block,
+    Games,
+    Turns,
+)
 from quarto.position import Position
 from tests.naive_quarto import positions
 
@@ -27,8 +38,9 @@ def test_empty_batches_and_games_have_the_documented_types_and_shapes() -> None:
     assert {str(field.dtype) for field in games} == {"int8"}
     assert set(games.winner.tolist()) == {-1}
     assert Block(0, 0, 0, games).pairs == 3
+    assert Block(0, 0, 0, games, swapped=False).pairs == 6
 
 
 def test_endings_are_numbered_as_they_are_listed() -> None:
-    names = [ENDINGS[ending] for ending in (LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR)]
-    assert names == ["line", "full_board", "forfeit_illegal", "forfeit_error"]
+    names = [ENDINGS[ending] for ending in (LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_RESIGNED)]
+    assert names == ["line", "full_board", "forfeit_illegal", "forfeit_error", "forfeit_resigned"]

@@ -53,8 +53,9 @@ def play(engine: Engine, orders: Sequence[Order], threads: int = 1) -> dict[Key,
     outcomes: dict[Key, Outcome] = {}
     for played in engine.play(orders, threads):
         block = played.block
-        for i in range(2 * block.pairs):
-            key = block.pairing, block.first_pair + i // 2, i % 2
+        for i in range(len(block.games.plies)):
+            pair, game = divmod(i, 2) if block.swapped else (i, 0)
+            key = block.pairing, block.first_pair + pair, game
             plies = int(block.games.plies[i])
             pieces, cells = block.games.pieces[:plies, i].tolist(), block.games.cells[:plies, i].tolist()
             assert key not in outcomes

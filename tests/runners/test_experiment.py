@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from analytics import open_archive
 from analytics.archive import Archive
@@ -105,6 +106,25 @@ def test_asking_for_what_is_there_plays_nothing_and_changes_nothing(tmp_path: Pa
 def test_an_odd_number_of_games_is_rounded_up_to_whole_pairs(tmp_path: Path) -> None:
     assert play(tmp_path, "games=7").played == 8
     assert play(tmp_path, "games=8").played == 0
+
+
+def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(tmp_path: Path, expected: RESULT) -> None:
+    outcome = play(tmp_path, *TOURNAMENT, "seats=fixed", "games=61")  # an odd number is fine: nothing is swapped
+    assert outcome.played == 61 * 6
+    assert play(tmp_path, *TOURNAMENT, "seats=fixed", "games=61").played == 0
+    found = rows(tmp_path)
+    first_60 = pl.col("game_id") % 2**32 < 120
+    first_of_pair = pl.col("game_id") % 2 == 0
+    for table, frame in found.items():
+        assert frame.select(first_of_pair.all()).item()
+        assert_frame_equal(
+            frame.filter(first_60).drop("run_id"),
+            expected[table].filter(first_of_pair).drop("run_id"),
+            check_dtypes=True,
+        )
+    assert verify(Archive.open(tmp_path)).problems == []
+    first = outcome.results[0]
+    assert (first.games, sum(first.in_seat(0)), sum(first.in_seat(1)), first.by_pairs) == (61, 61, 0, False)
 
 
 def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(tmp_path: Path) -> None:
