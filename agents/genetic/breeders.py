@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.genetic.population import CROSSOVER, CROSSOVER2, MUTATION, Population, gaussians, tournament, units
+from agents.genetic.population import CROSSOVER2, MUTATION, Population, gaussians, tournament, units
 from quarto.rng import Streams
 from quarto.rules import NONE
 
@@ -83,7 +83,7 @@ class FiveGenes:
 def _one_after_the_other(
     population: Population, chosen: NDArray[np.int64], change: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The genes of offspring [n, G] at the moment each is made, where a mutation changes the whole line of its parent."""
+    """[n, G] the genes of each of the offspring when it is made, where a mutation changes all of its parent's line."""
     held, genes = population.genes.copy(), np.empty_like(change)
     for i, parent in enumerate(chosen):
         genes[i] = held[parent] + change[i]

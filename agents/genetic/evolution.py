@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from agents.genetic.breeders import Breeder
 from agents.genetic.population import JUDGING, Population, by_fitness, initial, streams_of
+from quarto.kernel import uint64
 from quarto.rng import stream
 from quarto.rules import NONE
 
@@ -20,7 +21,7 @@ def seed_of_games(seed: int, generation: int, games: int) -> int:
 
     The number of games is part of it, since asking for more of them would extend the run of a smaller number.
     """
-    return int(stream(np.uint64(stream(np.uint64(seed), generation, JUDGING)), games, JUDGING)) >> 1
+    return int(stream(uint64(stream(uint64(seed), generation, JUDGING)), games, JUDGING)) >> 1
 
 
 class Evolution:
@@ -94,7 +95,7 @@ class Evolution:
 
     def _write_into_parents(self) -> None:
         """Each individual that was made changes the genes of all of its line, whatever they were judged by."""
-        everybody, parents = self.population.joined(self._made), len(self.population)
+        everybody, parents = self.population.joined(self._made), self.population.size
         for ancestor, genes in zip(self._made.ancestor, self._made.genes, strict=True):
             everybody.genes[everybody.ancestor == ancestor] = genes
         self.population, self._made = everybody.part(slice(parents)), everybody.part(slice(parents, None))

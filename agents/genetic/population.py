@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quarto.kernel import uint64
 from quarto.rng import Streams, stream
 from quarto.rules import NONE
 
@@ -34,16 +35,17 @@ class Population(NamedTuple):
     genes: NDArray[np.float64]  # [N, G]
     fitness: NDArray[np.float64]  # [N, F] compared lexicographically; NaN until judged
 
-    def __len__(self) -> int:
-        return int(self.number.shape[0])
+    @property
+    def size(self) -> int:
+        return len(self.number)
 
     def part(self, which: slice | NDArray[np.integer]) -> Population:
         """Some of the individuals, in the order given."""
-        return self._make(field[which] for field in self)
+        return Population(*(field[which] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def joined(self, others: Population) -> Population:
         """These and then the others."""
-        return self._make(np.concatenate(both) for both in zip(self, others, strict=True))
+        return Population(*map(np.concatenate, zip(self, others, strict=True)))  # type: ignore[arg-type]
 
 
 def initial(genes: NDArray[np.float64], opponents: int) -> Population:
@@ -61,7 +63,7 @@ def initial(genes: NDArray[np.float64], opponents: int) -> Population:
 
 def streams_of(seed: int, numbers: NDArray[np.int64]) -> Streams:
     """The randomness that makes each individual: its own stream, by its number."""
-    return Streams(np.array([stream(np.uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
+    return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
 def units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -95,6 +97,7 @@ def tournament(population: Population, size: int, words: Streams, first: int) ->
 
     The first picked of those that are equally good. Reads the words from ``first`` to before ``first + size``.
     """
-    picks = np.stack([words.below(first + i, len(population)) for i in range(size)], axis=1)
+    picks = np.stack([words.below(first + i, population.size) for i in range(size)], axis=1)
     best = places(population)[picks].argmin(axis=1)
-    return picks[np.arange(len(picks)), best]
+    chosen: NDArray[np.int64] = picks[np.arange(len(picks)), best]
+    return chosen

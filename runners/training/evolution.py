@@ -1,0 +1,233 @@
+"""Training by evolution: each generation is a run that judges its individuals, and the archive is the checkpoint.
+
+An evolution is a pure function of its plan, its seed and the fitnesses of its individuals, and these follow from the
+tallies of the generations' runs. So to go on after a stop is to begin again: what is complete is found, not played.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.genetic.breeders import Breeder
+from agents.genetic.evolution import Evolution, seed_of_games
+from agents.genetic.population import OPERATORS, Population
+from agents.learning.policy import GENOME, Policy
+from analytics.results import PairingResult
+from quarto.errors import RequestError
+from quarto.rules import NONE
+from runners.config import Request, agent_named, load_agent
+from runners.experiment import Outcome, Progress, carry_out, prepare
+from runners.spec import AgentSpec, RunSpec, label_of
+from runners.training.trainer import Setting, Trained
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an evolution is, but for the way its individuals are made."""
+
+    agent: str  # who plays by the genes
+    size: int  # of the population
+    offspring: int  # in each generation
+    generations: int  # after the initial one
+    games: int  # by which an individual is judged, against each opponent
+    opponents: tuple[str, ...]  # the first decides, the others where it leaves two equal
+    seats: str  # swapped, or fixed: individuals hold seat 0 only
+    draw_reward: float  # what a drawn game counts; a win counts 1
+    again: bool  # judge those that go on anew in every generation
+    answer: str  # best or mean: see ``Evolution.answer``
+    faithful: bool  # all players follow their studies' code, where they have that choice
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The games by which an individual was judged last."""
+
+    run_id: str
+    label: str  # under which it played them
+    games: int
+
+
+@dataclass
+class Tracker:
+    """Tells of a whole training's games as one, those found in the archive included."""
+
+    progress: Progress | None
+    told: int = 0  # games
+
+    def start(self, games: int) -> None:
+        """A generation begins: nothing to tell."""
+
+    def advance(self, games: int) -> None:
+        self.told += games
+        if self.progress:
+            self.progress.advance(games)
+
+    def reach(self, games: int) -> None:
+        """So many are in the archive by now, whoever played them."""
+        if games > self.told:
+            self.advance(games - self.told)
+
+
+def evolve(breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None = None) -> Trained:
+    """Evolve for all generations of ``plan``, or until ``setting.stop`` is set.
+
+    ``start`` [n, G] are genes to begin with. Raises ``RequestError`` before anything is played if the agents make no
+    sense.
+    """
+    return _Training(breeder, plan, setting, start).run()
+
+
+class _Training:
+    """One evolution, while it goes on."""
+
+    def __init__(self, breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None) -> None:
+        self._genes = breeder.genes
+        self._plan = plan
+        self._setting = setting
+        self._evolution = Evolution(
+            breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
+        )
+        self._player = _agent(plan.agent, plan.faithful)
+        self._name = plan.agent.partition("(")[0].strip()
+        self._defaults = load_agent(self._name).params
+        for gene in breeder.genes:
+            if gene not in self._player.params:
+                raise RequestError(
+                    f"agent '{plan.agent}' has no gene {gene!r}: it has {', '.join(self._player.params)}"
+                )
+        self._opponents = [_agent(opponent, plan.faithful) for opponent in plan.opponents]
+        self._judgements: dict[int, Judgement] = {}  # by the individual's number
+        self._run_ids: list[str] = []
+        self._populations: list[pl.DataFrame] = []
+        self._curve: list[dict[str, float]] = []
+        self._games = self._played = 0
+
+    def run(self) -> Trained:
+        started, plan = time.perf_counter(), self._plan
+        tracker = Tracker(self._setting.progress)
+        if self._setting.progress:
+            judged_later = plan.offspring + plan.again * plan.size
+            individuals = plan.size + plan.generations * judged_later
+            self._setting.progress.start(individuals * len(plan.opponents) * plan.games)
+        complete = all(self._generation(tracker) for _ in range(plan.generations + 1))
+        genome = dict(zip(self._genes, self._evolution.answer(plan.answer), strict=True)) if complete else None
+        return Trained(
+            policy=Policy(GENOME, genome) if genome else None,
+            run_ids=tuple(self._run_ids),
+            games=self._games,
+            played=self._played,
+            seconds=time.perf_counter() - started,
+            curve=pl.DataFrame(self._curve),
+            tables={"population": pl.concat(self._populations)} if self._populations else {},
+        )
+
+    def _generation(self, tracker: Tracker) -> bool:
+        """Breed a generation and judge it; false if somebody asked to stop before all of its games were played."""
+        due = self._evolution.breed()
+        players = [self._individual(genes) for genes in due.genes.tolist()]
+        outcome = self._play(players, tracker)
+        if outcome is None:
+            return False
+        self._run_ids.append(outcome.run_id)
+        games = self._plan.games * len(self._opponents)
+        self._games += games * len(players)
+        tracker.reach(self._games)
+        for number, player in zip(due.number.tolist(), players, strict=True):
+            self._judgements[number] = Judgement(outcome.run_id, player.label, games)
+        everybody = self._evolution.judge(self._fitness(outcome.results))
+        self._populations.append(self._table(everybody, int(due.number[-1])))
+        self._curve.append(self._point())
+        return True
+
+    def _individual(self, genes: Sequence[float]) -> AgentSpec:
+        """The player with these genes."""
+        params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
+        return replace(self._player, label=label_of(self._name, params, self._defaults), params=params)
+
+    def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
+        """Each player against each opponent, as far as the archive lacks it; None if games are missing still."""
+        plan, setting = self._plan, self._setting
+        spec = RunSpec(
+            rules=setting.rules,
+            agents=(*players, *self._opponents),
+            pairings=tuple((i, len(players) + j) for i in range(len(players)) for j in range(len(self._opponents))),
+            seed=seed_of_games(setting.seed, self._evolution.generation, plan.games),
+            opening_plies=0,
+            seats=plan.seats,
+        )
+        experiment = prepare(
+            Request(
+                spec=spec,
+                games=plan.games,
+                threads=setting.threads,
+                root=setting.root,
+                shard_games=setting.shard_games,
+                shard_seconds=setting.shard_seconds,
+                other_code=setting.other_code,
+                progress=setting.progress is not None,
+            )
+        )
+        if setting.stop.is_set() and experiment.games_left(plan.games):
+            return None
+        outcome = carry_out(experiment, setting.command, setting.stop, tracker)
+        self._played += outcome.played
+        return None if outcome.interrupted else outcome
+
+    def _fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
+        """[n, F] each player's mean reward against each opponent."""
+        rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
+        return np.array(rewards).reshape(-1, len(self._opponents))
+
+    def _table(self, everybody: Population, youngest: int) -> pl.DataFrame:
+        """A generation's rows of the table ``population``: everybody, best first."""
+        generation, numbers = self._evolution.generation, everybody.number.tolist()
+        new = everybody.number > youngest - self._plan.offspring
+        judgements = [self._judgements[number] for number in numbers]
+        return pl.DataFrame(
+            {
+                "generation": np.full(len(numbers), generation),
+                "place": np.arange(len(numbers)),
+                "individual": everybody.number,
+                "origin": [("offspring" if each else "survivor") if generation else "initial" for each in new],
+                "operator": [OPERATORS[operator] for operator in everybody.operator],
+                "parents": pl.Series(
+                    [[n for n in both if n != NONE] for both in everybody.parents.tolist()], dtype=_INDIVIDUALS
+                ),
+                "goes_on": np.arange(len(numbers)) < self._plan.size,
+                **dict(zip(self._genes, everybody.genes.T, strict=True)),
+                **{
+                    f"v {opponent.label}": column
+                    for opponent, column in zip(self._opponents, everybody.fitness.T, strict=True)
+                },
+                "games": [judgement.games for judgement in judgements],
+                "run_id": [judgement.run_id for judgement in judgements],
+                "label": [judgement.label for judgement in judgements],
+            }
+        )
+
+    def _point(self) -> dict[str, float]:
+        """A generation's row of the curve: the fitness of the best that goes on, and the mean of all that do."""
+        fitness = self._evolution.population.fitness
+        point: dict[str, float] = {"generation": self._evolution.generation, "games": self._games}
+        for i, opponent in enumerate(self._opponents):
+            of = f" v {opponent.label}" if i else ""
+            point |= {f"best{of}": float(fitness[0, i]), f"mean{of}": float(fitness[:, i].mean())}
+        return point
+
+
+_INDIVIDUALS = pl.List(pl.Int64)
+
+
+def _agent(text: str, faithful: bool) -> AgentSpec:
+    """The agent that a label describes, following its study's code if it has that choice and ``faithful`` says so."""
+    agent = agent_named(text)
+    if not faithful or "faithful" not in agent.params or "faithful" in text:
+        return agent
+    name, _, parameters = text.strip().removesuffix(")").partition("(")
+    return agent_named(f"{name}({parameters}{',' * bool(parameters)}faithful=true)")
