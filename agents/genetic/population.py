@@ -75,10 +75,11 @@ def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A standard normal number for each word, of the same shape, by inversion.
 
     The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
-    the standard library has it. The middles of 2^53 intervals are inverted, so that it is always finite.
+    the standard library has it. The middles of 2^52 intervals are inverted, so that it is always finite.
     """
     inverse = NormalDist().inv_cdf
-    return np.array([inverse(float(unit) + 2.0**-54) for unit in units(words).flat]).reshape(words.shape)
+    middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return np.array([inverse(middle) for middle in middles.ravel().tolist()]).reshape(words.shape)
 
 
 def by_fitness(population: Population) -> Population:

@@ -105,7 +105,7 @@ class _Training:
         self._judgements: dict[int, Judgement] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
-        self._curve: list[dict[str, float]] = []
+        self._curve: list[tuple[float, ...]] = []
         self._games = self._played = 0
 
     def run(self) -> Trained:
@@ -123,7 +123,7 @@ class _Training:
             games=self._games,
             played=self._played,
             seconds=time.perf_counter() - started,
-            curve=pl.DataFrame(self._curve),
+            curve=pl.DataFrame(self._curve, schema=self._curve_schema(), orient="row"),
             tables={"population": pl.concat(self._populations)} if self._populations else {},
         )
 
@@ -211,14 +211,19 @@ class _Training:
             }
         )
 
-    def _point(self) -> dict[str, float]:
+    def _curve_schema(self) -> dict[str, pl.DataType]:
+        """The columns of the curve: what decides is ``best`` and ``mean``, the others say against whom."""
+        schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
+        for i, opponent in enumerate(self._opponents):
+            against = f" v {opponent.label}" * (i > 0)
+            schema |= {f"best{against}": pl.Float64(), f"mean{against}": pl.Float64()}
+        return schema
+
+    def _point(self) -> tuple[float, ...]:
         """A generation's row of the curve: the fitness of the best that goes on, and the mean of all that do."""
         fitness = self._evolution.population.fitness
-        point: dict[str, float] = {"generation": self._evolution.generation, "games": self._games}
-        for i, opponent in enumerate(self._opponents):
-            of = f" v {opponent.label}" if i else ""
-            point |= {f"best{of}": float(fitness[0, i]), f"mean{of}": float(fitness[:, i].mean())}
-        return point
+        best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
+        return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
 
 
 _INDIVIDUALS = pl.List(pl.Int64)
