@@ -104,9 +104,7 @@ def in_order(population: list[Individual]) -> list[Individual]:
 
 
 def copied(population: list[Individual]) -> list[Individual]:
-    return [
-        Individual(each.number, list(each.genes), each.operator, each.parents, each.fitness) for each in population
-    ]
+    return [Individual(each.number, list(each.genes), each.operator, each.parents, each.fitness) for each in population]
 
 
 @dataclass

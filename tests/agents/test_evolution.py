@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import erf, sqrt
 from typing import Any
 
@@ -39,7 +39,7 @@ WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=20)
 FITNESSES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=12)
 
 
-def population_of(fitnesses: list[Fitness]) -> Population:
+def population_of(fitnesses: Sequence[Fitness]) -> Population:
     made = initial(np.arange(2.0 * len(fitnesses)).reshape(-1, 2), opponents=2)
     return made._replace(fitness=np.array(fitnesses))
 

@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from analytics import open_archive
 from analytics.archive import Archive
 from analytics.verify import verify
 from quarto.errors import RequestError
+from quarto.rules import CLASSIC
+from runners import config
 from runners.config import CONF, load_rules
-from runners.training import evolution
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import Setting, Trained
 from tests import naive
@@ -39,6 +41,14 @@ PROJECT = Path(__file__).resolve().parents[2]
 TRAINERS: Mapping[str, type[GeneticTrainer]] = {"ga2": Ga2Trainer, "ga5": Ga5Trainer}
 SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "games": 6}
 GENES = {"ga2": ("alpha", "beta"), "ga5": ("alpha", "beta", "gamma", "delta", "epsilon")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _composed_once() -> Iterator[None]:
+    """Each agent's yaml is read once: composing it takes longer than a small training's games."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "_load", cache(config._load))
+        yield
 
 
 def trainer(name: str, **changes: Any) -> GeneticTrainer:
@@ -53,7 +63,7 @@ def trainer(name: str, **changes: Any) -> GeneticTrainer:
 def setting(root: Path, seed: int = 3, threads: int = 2) -> Setting:
     return Setting(
         name="evolution",
-        rules=load_rules("classic"),
+        rules=CLASSIC,
         seed=seed,
         threads=threads,
         root=root,
@@ -100,7 +110,7 @@ class Watcher:
 def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful: bool, tmp_path: Path) -> None:
     """Each game played by the twins of its players, each individual bred by the twin of its study."""
     plan = {"population": 3, "offspring": 2, "generations": 2, "tournament": 2, "games": 4, "faithful": faithful}
-    opponents = {"random": naive.Random(), "dumb": naive.Dumb()}
+    opponents: dict[str, naive.Player] = {"random": naive.Random(), "dumb": naive.Dumb()}
     trained = trainer(name, opponents=list(opponents), **plan).train(setting(tmp_path, seed=8))
 
     def reward(generation: int, pairing: int, player: naive.Player, opponent: naive.Player) -> float:
@@ -153,7 +163,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
 def test_the_population_of_every_generation_is_kept(small: tuple[Path, Trained]) -> None:
     _, trained = small
     population = trained.tables["population"]
-    assert population["generation"].to_list() == [0] * 5 + sum(([generation] * 8 for generation in (1, 2, 3, 4)), [])
+    assert population["generation"].to_list() == [0] * 5 + sorted(8 * [1, 2, 3, 4])
     assert population["place"].to_list() == [*range(5)] + 4 * [*range(8)]
     assert set(population.filter(generation=0)["origin"]) == {"initial"}
     for generation in (1, 2, 3, 4):
@@ -207,10 +217,12 @@ def test_the_policy_is_a_genome_that_plays(small: tuple[Path, Trained], tmp_path
     _, trained = small
     assert trained.policy is not None
     assert (trained.policy.kind, dict(trained.policy.table)) == (GENOME, {})
-    Ga2(**trained.policy.parameters)
+    Ga2(*trained.policy.parameters.values())
+    assert tuple(trained.policy.parameters) == GENES["ga2"]
     other = trainer("ga5", **SMALL).train(setting(tmp_path)).policy
     assert other is not None
-    Ga5(**other.parameters)
+    Ga5(**other.parameters, faithful=False)
+    assert tuple(other.parameters) == GENES["ga5"]
 
 
 def test_every_generation_is_a_run_and_the_archive_verifies(small: tuple[Path, Trained]) -> None:
@@ -329,11 +341,13 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
     assert_frame_equal(first.curve, small[1].curve.head(generations))
     stopped_before = made.train(begun)
     assert (stopped_before.played, stopped_before.run_ids) == (0, first.run_ids)
+    archive = Archive.open(tmp_path)
+    assert archive.recorded() == archive.run_ids()  # no run was begun without a game
 
     again = made.train(setting(tmp_path))
     assert_same(again, small[1])
     assert again.played == 204 - watcher.games
-    assert verify(Archive.open(tmp_path)).problems == []
+    assert verify(archive).problems == []
 
 
 def test_a_training_that_is_complete_plays_nothing_and_changes_nothing(tmp_path: Path) -> None:
@@ -354,7 +368,7 @@ def test_progress_is_told_of_a_whole_training_also_of_what_is_found(tmp_path: Pa
             assert (watcher.started, watcher.games) == ([total], total)
 
 
-SLOW = {**SMALL, "opponents": ["mcts(iterations=300)"], "generations": 8}
+SLOW = {**SMALL, "opponents": ["mcts(iterations=1000)"], "generations": 16}
 SCRIPT = """
 from pathlib import Path
 from tests.runners.test_evolution import SLOW, setting, trainer
@@ -366,7 +380,7 @@ def test_kill_at_any_moment_loses_at_most_what_was_not_committed(tmp_path: Path)
     expected = trainer("ga2", **SLOW).train(setting(tmp_path / "whole"))
     root, dice = tmp_path / "killed", random.Random(5)
     committed = 0
-    for _ in range(3):
+    for _ in range(2):
         with subprocess.Popen([sys.executable, "-c", SCRIPT.format(root=str(root))], cwd=PROJECT) as process:
             while len(list(root.glob("commits/*/*.json"))) <= committed:
                 assert process.poll() is None
