@@ -23,7 +23,7 @@ def unit(word: int) -> float:
 
 
 def gaussian(word: int) -> float:
-    return NormalDist().inv_cdf(((word >> 12) + 0.5) / 2**52)
+    return round(NormalDist().inv_cdf(((word >> 12) + 0.5) / 2**52), 12)
 
 
 def run_seed(seed: int, generation: int, games: int) -> int:

@@ -75,11 +75,12 @@ def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A standard normal number for each word, of the same shape, by inversion.
 
     The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
-    the standard library has it. The middles of 2^52 intervals are inverted, so that it is always finite.
+    the standard library has it. The middles of 2^52 intervals are inverted, so that it is always finite, and what comes
+    out has twelve decimals, so that it does not depend on the last bit of a machine's logarithm.
     """
     inverse = NormalDist().inv_cdf
     middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    return np.array([inverse(middle) for middle in middles.ravel().tolist()]).reshape(words.shape)
+    return np.array([round(inverse(middle), 12) for middle in middles.ravel().tolist()]).reshape(words.shape)
 
 
 def by_fitness(population: Population) -> Population:
