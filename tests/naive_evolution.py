@@ -162,5 +162,4 @@ class StudyB(Study):
         return Individual(number, self.kept([gene + shift for gene in genes]), "crossover2", parents)
 
     def kept(self, genes: list[float]) -> list[float]:
-        clamped = [min(max(gene, 0.0), 1.0) for gene in genes]
-        return clamped if self.faithful else [round(10 * gene) / 10 for gene in clamped]
+        return [round(10 * min(max(gene, 0.0), 1.0)) / 10 for gene in genes]

@@ -99,7 +99,7 @@ class TwoGenes:
     first half, then ``stuck`` while the best is less than ``margin`` fitter than the mean of the best five, else
     ``late``. Genes stay between 0 and 1. Words of an individual: 0 which operator, or its first gene to begin with; 1
     which gene is mutated, or its second gene to begin with; 2 whether genes go up or down. Faithful to the study's
-    code, a shift always goes up, and genes are rounded to begin with only.
+    code, which decides that by the draw that chose the operator, ``only_shifts_up``.
     """
 
     generations: int = 100
@@ -111,7 +111,7 @@ class TwoGenes:
     step: float = 0.1  # by which a mutation changes a gene
     shift: float = 0.3  # by which crossover2 changes both
     decimals: int = 1
-    faithful: bool = False
+    only_shifts_up: bool = False
 
     @property
     def genes(self) -> tuple[str, ...]:
@@ -141,8 +141,8 @@ class TwoGenes:
         crossed = which != MUTATION
         genes[crossed, 1] = population.genes[second[crossed], 1]
         genes += self._change(which, words)
-        genes = genes.clip(0.0, 1.0) if self.faithful else self._rounded(genes.clip(0.0, 1.0))
-        return Offspring(which.astype(np.int8), np.stack([first, np.where(crossed, second, NONE)], axis=1), genes)
+        parents = np.stack([first, np.where(crossed, second, NONE)], axis=1)
+        return Offspring(which.astype(np.int8), parents, self._rounded(genes.clip(0.0, 1.0)))
 
     def _change(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
         """[n, 2] what is added to the genes."""
@@ -150,7 +150,7 @@ class TwoGenes:
         change = np.zeros((len(which), 2))
         mutated, shifted = which == MUTATION, which == CROSSOVER2
         change[mutated, words.below(1, 2)[mutated]] = np.where(up, self.step, -self.step)[mutated]
-        change[shifted] = np.where(up | self.faithful, self.shift, -self.shift)[shifted, None]
+        change[shifted] = np.where(up | self.only_shifts_up, self.shift, -self.shift)[shifted, None]
         return change
 
     def _rounded(self, genes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -30,22 +30,20 @@ class GeneticTrainer(ABC):
     games: int
     opponents: Sequence[str]
     tournament: int
-    evaluate: str = "new"
+    evaluate: str
     answer: str
-    start: str | None = None
-    faithful: bool = False
+    start: str | None
+    seats: str | None
+    draw_reward: float
+    faithful: bool
 
     @abstractmethod
     def breeder(self) -> Breeder:
         """The study's way to make individuals. Raises ``ValueError`` for a parameter that makes no sense."""
 
     @abstractmethod
-    def chosen_seats(self) -> str:
-        """``swapped`` or ``fixed``."""
-
-    @abstractmethod
-    def chosen_draw_reward(self) -> float:
-        """What a drawn game counts."""
+    def seats_of_the_study(self) -> str:
+        """How individuals are seated unless ``seats`` says so: ``swapped`` or ``fixed``."""
 
     def train(self, setting: Setting) -> Trained:
         """Evolve. Raises ``RequestError`` before anything is played if a parameter makes no sense."""
@@ -66,7 +64,7 @@ class GeneticTrainer(ABC):
             checked_whole(key, getattr(self, key), 1, most)
         if self.population < self.tournament:
             raise ValueError(f"population={self.population} is smaller than tournament={self.tournament}")
-        seats = checked_choice("seats", self.chosen_seats(), SEATS)
+        seats = checked_choice("seats", self.seats or self.seats_of_the_study(), SEATS)
         if seats == "swapped" and self.games % 2:
             raise ValueError(f"games={self.games} is odd: half of them are played in each seat")
         return Plan(
@@ -77,7 +75,7 @@ class GeneticTrainer(ABC):
             games=self.games,
             opponents=checked_opponents(self.opponents),
             seats=seats,
-            draw_reward=checked_probability("draw_reward", self.chosen_draw_reward()),
+            draw_reward=checked_probability("draw_reward", self.draw_reward),
             again=checked_choice("evaluate", self.evaluate, EVALUATIONS) == "all",
             answer=checked_choice("answer", self.answer, ANSWERS),
             faithful=checked_flag("faithful", self.faithful),
@@ -88,8 +86,6 @@ class GeneticTrainer(ABC):
 class Ga5Trainer(GeneticTrainer):
     """Study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
 
-    seats: str = "swapped"
-    draw_reward: float = 0.0
     reach: float
     scale: float
 
@@ -99,19 +95,14 @@ class Ga5Trainer(GeneticTrainer):
             raise ValueError(f"reach={reach}, scale={scale}: neither may be below 0")
         return FiveGenes(self.tournament, reach, scale, writes_into_parents=self.faithful)
 
-    def chosen_seats(self) -> str:
-        return self.seats
-
-    def chosen_draw_reward(self) -> float:
-        return self.draw_reward
+    def seats_of_the_study(self) -> str:
+        return "swapped"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ga2Trainer(GeneticTrainer):
     """Study B's evolution of two genes (``quarto_ci_2022_2023``)."""
 
-    seats: str | None = None
-    draw_reward: float | None = None
     operators: Mapping[str, Sequence[float]]
     margin: float
     step: float
@@ -135,11 +126,8 @@ class Ga2Trainer(GeneticTrainer):
             self.faithful,
         )
 
-    def chosen_seats(self) -> str:
-        return self.seats or ("fixed" if self.faithful else "swapped")
-
-    def chosen_draw_reward(self) -> float:
-        return float(not self.faithful) if self.draw_reward is None else self.draw_reward
+    def seats_of_the_study(self) -> str:
+        return "fixed" if self.faithful else "swapped"
 
 
 def checked_choice(key: str, value: str, valid: Sequence[str]) -> str:
