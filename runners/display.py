@@ -28,7 +28,6 @@ from rich.text import Text
 
 from analytics.results import Crosstable, PairingResult, Standing, crosstable
 from analytics.statistics import Estimate
-from runners.config import Request
 from runners.experiment import Outcome, Progress
 
 DEFAULT_ROOT = Path("data/archive")
@@ -119,10 +118,10 @@ class _Bar:
 
 
 @contextmanager
-def progress(request: Request) -> Iterator[Progress | None]:
+def progress(wanted: bool) -> Iterator[Progress | None]:
     """A bar with games a second and the time left, on a terminal; nothing elsewhere."""
     console = Console(stderr=True)
-    if not (request.progress and console.is_terminal):
+    if not (wanted and console.is_terminal):
         yield None
         return
     columns = (

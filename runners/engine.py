@@ -63,6 +63,10 @@ class Contestant:
         """The player for one thread."""
         return self._player.fork()
 
+    def take(self, player: Player) -> None:
+        """Be played by ``player`` from now on."""
+        self._player = player
+
     def ask(self, player: Player, batch: Batch, rng: Streams) -> Turns:
         """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.
 
@@ -158,18 +162,40 @@ class Engine:
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
 
+    def play_game(self, order: Order, game: int, games: Games) -> None:
+        """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
+        self._play_game(order, game, self.openings(order.first_pair, order.pairs), games)
+
+    def player(self, agent: int) -> Player:
+        """This thread's player of an agent."""
+        players: dict[int, Player] | None = getattr(self._local, "players", None)
+        if players is None:
+            players = self._local.players = {}
+        if agent not in players:
+            players[agent] = self._contestants[agent].player()
+        return players[agent]
+
+    def replace_player(self, agent: int, player: Player) -> None:
+        """Let ``player`` play for an agent from now on. Not while games are being played."""
+        self._contestants[agent].take(player)
+        self._local = threading.local()
+
     def _play_pairs(self, order: Order, games: Games) -> None:
         openings = self.openings(order.first_pair, order.pairs)
-        state = self._state(order.pairs)
-        pairing, games_a_pair = self.pairings[order.pairing], 1 + self.swapped
-        for game, seats in enumerate((pairing, pairing[::-1])[:games_a_pair]):
-            deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
+        for game in range(1 + self.swapped):
+            self._play_game(order, game, openings, games)
+
+    def _play_game(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> None:
+        state, games_a_pair = self._state(order.pairs), 1 + self.swapped
+        pairing = self.pairings[order.pairing]
+        seats = pairing[::-1] if game else pairing
+        deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
+        begin(deal, openings, state, games)
+        players = [self.player(agent) for agent in seats]
+        if not self._play_compiled(players, order.pairs, state, games):
             begin(deal, openings, state, games)
-            players = [self._player(agent) for agent in seats]
-            if not self._play_compiled(players, order.pairs, state, games):
-                begin(deal, openings, state, games)
-                self._play_stepwise(seats, players, order.pairs, state, games)
-            settle(games, game, games_a_pair)
+            self._play_stepwise(seats, players, order.pairs, state, games)
+        settle(games, game, games_a_pair)
 
     def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:
         """Play all games in one kernel; false if that cannot be: a player in Python, or a jitted turn that raised."""
@@ -206,15 +232,6 @@ class Engine:
         if state is None or len(state.slot) != size:
             state = self._local.state = Lockstep.empty(size)
         return state
-
-    def _player(self, agent: int) -> Player:
-        """This thread's player of an agent."""
-        players: dict[int, Player] | None = getattr(self._local, "players", None)
-        if players is None:
-            players = self._local.players = {}
-        if agent not in players:
-            players[agent] = self._contestants[agent].player()
-        return players[agent]
 
 
 def _take(source: Iterator[Order], count: int) -> Iterator[Order]:

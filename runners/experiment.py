@@ -182,21 +182,36 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
 
     Raises ``FailureError`` when the disk refuses; what was committed before is kept.
     """
-    archive, run_id = experiment.archive, experiment.run_id
+    with session(experiment, command) as spent:
+        spent.played = _play(experiment, stop, progress)
+    run_id, root = experiment.run_id, experiment.request.root
+    interrupted = experiment.games_left(experiment.request.games) > 0
+    return Outcome(
+        run_id, results(experiment.archive, run_id), spent.played, spent.seconds, interrupted, stop.is_set(), root
+    )
+
+
+@dataclass
+class Session:
+    """What has been done for a run by now."""
+
+    played: int = 0  # games that were committed
+    seconds: float = 0.0  # known at the end
+
+
+@contextmanager
+def session(experiment: Experiment, command: str) -> Iterator[Session]:
+    """Whoever plays for a run inside says in the yielded value what was committed; the run's record is kept true."""
     _begin(experiment, command)
-    started = time.perf_counter()
+    spent, started = Session(), time.perf_counter()
     try:
-        committed = _play(experiment, stop, progress)
+        yield spent
     except BaseException:
         with suppress(ArenaError):  # the reason for stopping is what the user should read
             _end(experiment, time.perf_counter() - started)
         raise
-    seconds = time.perf_counter() - started
-    _end(experiment, seconds if committed else 0.0)
-    interrupted = experiment.games_left(experiment.request.games) > 0
-    return Outcome(
-        run_id, results(archive, run_id), committed, seconds, interrupted, stop.is_set(), experiment.request.root
-    )
+    spent.seconds = time.perf_counter() - started
+    _end(experiment, spent.seconds if spent.played else 0.0)
 
 
 def engine_of(spec: RunSpec) -> Engine:

@@ -124,6 +124,12 @@ def agents_table() -> Table:
     return display.tabulated([display.Column(heading, values, right=False) for heading, values in headings])
 
 
+def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
+    """Names and values, one below the other."""
+    headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
+    return display.tabulated([display.Column(heading, [*texts], right=False) for heading, texts in headings], title)
+
+
 def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
     """Counts by ply."""
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")

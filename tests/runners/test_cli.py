@@ -106,7 +106,7 @@ def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_pat
         ("ga", ["games="]),
         ("agent", ["agent@a=", "agent@b=", "agents="]),
         ("rules=s", ["rules=square"]),
-        ("agent@b=r", ["agent@b=random", "agent@b=rule_based"]),
+        ("agent@b=d", ["agent@b=dumb"]),
         ("+experiment=round", ["+experiment=round_robin"]),
         ("nothing", []),
     ],
