@@ -9,6 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,7 +24,7 @@ from agents.learning.policy import GENOME, Policy
 from analytics.results import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.config import Request, agent_named, load_agent
+from runners.config import Request, agent_of, load_agent
 from runners.experiment import Outcome, Progress, carry_out, prepare
 from runners.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Setting, Trained
@@ -36,7 +39,7 @@ class Plan:
     offspring: int  # in each generation
     generations: int  # after the initial one
     games: int  # by which an individual is judged, against each opponent
-    opponents: tuple[str, ...]  # the first decides, the others where it leaves two equal
+    opponents: tuple[Any, ...]  # labels or mappings; the first decides, the next ones where two are equal
     seats: str  # swapped, or fixed: individuals hold seat 0 only
     draw_reward: float  # what a drawn game counts; a win counts 1
     again: bool  # judge those that go on anew in every generation
@@ -74,41 +77,50 @@ class Tracker:
             self.advance(games - self.told)
 
 
-def evolve(breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None = None) -> Trained:
-    """Evolve for all generations of ``plan``, or until ``setting.stop`` is set.
+class Training:
+    """One evolution, while it goes on. ``start`` [n, G] are genes to begin with.
 
-    ``start`` [n, G] are genes to begin with. Raises ``RequestError`` before anything is played if the agents make no
-    sense.
+    Raises ``RequestError`` for agents that do not exist, and for one that has not the genes.
     """
-    return _Training(breeder, plan, setting, start).run()
 
-
-class _Training:
-    """One evolution, while it goes on."""
-
-    def __init__(self, breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None) -> None:
+    def __init__(
+        self, breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None = None
+    ) -> None:
         self._genes = breeder.genes
         self._plan = plan
         self._setting = setting
         self._evolution = Evolution(
             breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
         )
-        self._player = _agent(plan.agent, plan.faithful)
+        self._player = _agent(plan.agent, plan.faithful, setting.root)
         self._name = plan.agent.partition("(")[0].strip()
         self._defaults = load_agent(self._name).params
         for gene in breeder.genes:
             if gene not in self._player.params:
                 raise RequestError(
-                    f"agent '{plan.agent}' has no gene {gene!r}: it has {', '.join(self._player.params)}"
+                    f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(self._player.params)}"
                 )
-        self._opponents = [_agent(opponent, plan.faithful) for opponent in plan.opponents]
+        self._opponents = [_agent(opponent, plan.faithful, setting.root) for opponent in plan.opponents]
+        labels = [opponent.label for opponent in self._opponents]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise RequestError(f"trainer.opponents has '{label}' {labels.count(label)} times: once is enough")
         self._judgements: dict[int, Judgement] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
         self._games = self._played = 0
 
+    def check(self) -> None:
+        """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
+        prepare(self._request([self._individual(genes) for genes in self._evolution.breed().genes.tolist()]))
+
     def run(self) -> Trained:
+        """Evolve for all generations, or until the setting's ``stop`` is set.
+
+        Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
+        generation that is not complete; ``FailureError`` when the disk refuses.
+        """
         started, plan = time.perf_counter(), self._plan
         tracker = Tracker(self._setting.progress)
         if self._setting.progress:
@@ -148,34 +160,38 @@ class _Training:
     def _individual(self, genes: Sequence[float]) -> AgentSpec:
         """The player with these genes."""
         params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
-        return replace(self._player, label=label_of(self._name, params, self._defaults), params=params)
+        label = label_of(self._name, params, self._defaults)
+        return replace(self._player, label=label, params=params, policy_id=None)
 
-    def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
-        """Each player against each opponent, as far as the archive lacks it; None if games are missing still."""
+    def _request(self, players: Sequence[AgentSpec]) -> Request:
+        """Each player against each opponent, as a run."""
         plan, setting = self._plan, self._setting
+        opponents = range(len(players), len(players) + len(self._opponents))
         spec = RunSpec(
             rules=setting.rules,
             agents=(*players, *self._opponents),
-            pairings=tuple((i, len(players) + j) for i in range(len(players)) for j in range(len(self._opponents))),
+            pairings=tuple(product(range(len(players)), opponents)),
             seed=seed_of_games(setting.seed, self._evolution.generation, plan.games),
             opening_plies=0,
             seats=plan.seats,
         )
-        experiment = prepare(
-            Request(
-                spec=spec,
-                games=plan.games,
-                threads=setting.threads,
-                root=setting.root,
-                shard_games=setting.shard_games,
-                shard_seconds=setting.shard_seconds,
-                other_code=setting.other_code,
-                progress=setting.progress is not None,
-            )
+        return Request(
+            spec=spec,
+            games=plan.games,
+            threads=setting.threads,
+            root=setting.root,
+            shard_games=setting.shard_games,
+            shard_seconds=setting.shard_seconds,
+            other_code=setting.other_code,
+            progress=setting.progress is not None,
         )
-        if setting.stop.is_set() and experiment.games_left(plan.games):
+
+    def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
+        """Play what the archive lacks; None if games are missing still."""
+        stop, experiment = self._setting.stop, prepare(self._request(players))
+        if stop.is_set() and experiment.games_left(self._plan.games):
             return None
-        outcome = carry_out(experiment, setting.command, setting.stop, tracker)
+        outcome = carry_out(experiment, self._setting.command, stop, tracker)
         self._played += outcome.played
         return None if outcome.interrupted else outcome
 
@@ -229,10 +245,12 @@ class _Training:
 _INDIVIDUALS = pl.List(pl.Int64)
 
 
-def _agent(text: str, faithful: bool) -> AgentSpec:
-    """The agent that a label describes, following its study's code if it has that choice and ``faithful`` says so."""
-    agent = agent_named(text)
-    if not faithful or "faithful" not in agent.params or "faithful" in text:
+def _agent(entry: Any, faithful: bool, root: Path) -> AgentSpec:
+    """The agent that an entry describes, following its study's code if it has that choice and ``faithful`` says so."""
+    agent = agent_of(entry, root)
+    if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent
-    name, _, parameters = text.strip().removesuffix(")").partition("(")
-    return agent_named(f"{name}({parameters}{',' * bool(parameters)}faithful=true)")
+    if isinstance(entry, dict):
+        return agent_of({**entry, "faithful": True}, root)
+    name, _, parameters = entry.strip().removesuffix(")").partition("(")
+    return agent_of(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", root)

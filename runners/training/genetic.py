@@ -5,13 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
 from agents.genetic.evolution import ANSWERS
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
+from analytics import policies
+from analytics.archive import Archive
 from analytics.records import SEATS
 from quarto.errors import RequestError, nearest
-from runners.training.evolution import Plan, evolve
+from runners.training.evolution import Plan, Training
 from runners.training.trainer import Setting, Trained
 
 MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
@@ -21,14 +29,17 @@ PHASES = ("early", "stuck", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticTrainer(ABC):
-    """What both trainers share. The yamls say what each key means; nothing is checked before ``train``."""
+    """What both trainers share; the yamls say what each key means.
+
+    Raises ``RequestError`` for a value that makes no sense.
+    """
 
     agent: str
     population: int
     offspring: int
     generations: int
     games: int
-    opponents: Sequence[str]
+    opponents: Sequence[Any]
     tournament: int
     evaluate: str
     answer: str
@@ -36,6 +47,14 @@ class GeneticTrainer(ABC):
     seats: str | None
     draw_reward: float
     faithful: bool
+
+    def __post_init__(self) -> None:
+        try:
+            self._check_sizes()
+            self.breeder()
+            self._plan()
+        except ValueError as error:
+            raise RequestError(f"trainer.{error}") from error
 
     @abstractmethod
     def breeder(self) -> Breeder:
@@ -45,15 +64,27 @@ class GeneticTrainer(ABC):
     def seats_of_the_study(self) -> str:
         """How individuals are seated unless ``seats`` says so: ``swapped`` or ``fixed``."""
 
-    def train(self, setting: Setting) -> Trained:
-        """Evolve. Raises ``RequestError`` before anything is played if a parameter makes no sense."""
-        try:
-            breeder, plan = self.breeder(), self._plan()
-        except ValueError as error:
-            raise RequestError(f"trainer '{setting.name}': {error}") from error
-        return evolve(breeder, plan, setting)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should be told of how the parameters were read."""
+        games = self._plan().games
+        return (f"trainer.games={self.games} is odd; games come in pairs with the seats swapped, so {games} it is",) * (
+            games - self.games
+        )
 
-    def _plan(self) -> Plan:
+    def check(self, setting: Setting) -> None:
+        """Raises ``RequestError`` if ``train`` would."""
+        self._training(setting).check()
+
+    def train(self, setting: Setting) -> Trained:
+        """Evolve, or go on with it. Raises ``RequestError`` before anything is played if the agents make no sense."""
+        return self._training(setting).run()
+
+    def _training(self, setting: Setting) -> Training:
+        start = None if self.start is None else stored_genes(setting.root, self.start, self.breeder().genes)
+        return Training(self.breeder(), self._plan(), setting, start)
+
+    def _check_sizes(self) -> None:
         for key, most in (
             ("population", MOST_INDIVIDUALS),
             ("offspring", MOST_INDIVIDUALS),
@@ -63,17 +94,20 @@ class GeneticTrainer(ABC):
         ):
             checked_whole(key, getattr(self, key), 1, most)
         if self.population < self.tournament:
-            raise ValueError(f"population={self.population} is smaller than tournament={self.tournament}")
+            raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
+
+    def _plan(self) -> Plan:
+        opponents = self.opponents
+        if isinstance(opponents, str) or not isinstance(opponents, Sequence) or not opponents:
+            raise ValueError(f"opponents={opponents!r} is not a list of agents, [random, …]")
         seats = checked_choice("seats", self.seats or self.seats_of_the_study(), SEATS)
-        if seats == "swapped" and self.games % 2:
-            raise ValueError(f"games={self.games} is odd: half of them are played in each seat")
         return Plan(
             agent=self.agent,
             size=self.population,
             offspring=self.offspring,
             generations=self.generations,
-            games=self.games,
-            opponents=checked_opponents(self.opponents),
+            games=self.games + (self.games % 2 if seats == "swapped" else 0),
+            opponents=tuple(opponents),
             seats=seats,
             draw_reward=checked_probability("draw_reward", self.draw_reward),
             again=checked_choice("evaluate", self.evaluate, EVALUATIONS) == "all",
@@ -86,14 +120,18 @@ class GeneticTrainer(ABC):
 class Ga5Trainer(GeneticTrainer):
     """Study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
 
+    extent: ClassVar[str] = "generations"  # more of them go on from where fewer ended
+
     reach: float
     scale: float
 
     def breeder(self) -> Breeder:
-        reach, scale = checked_number("reach", self.reach), checked_number("scale", self.scale)
-        if reach < 0 or scale < 0:
-            raise ValueError(f"reach={reach}, scale={scale}: neither may be below 0")
-        return FiveGenes(self.tournament, reach, scale, writes_into_parents=self.faithful)
+        return FiveGenes(
+            self.tournament,
+            checked_spread("reach", self.reach),
+            checked_spread("scale", self.scale),
+            writes_into_parents=checked_flag("faithful", self.faithful),
+        )
 
     def seats_of_the_study(self) -> str:
         return "swapped"
@@ -123,11 +161,18 @@ class Ga2Trainer(GeneticTrainer):
             checked_probability("step", self.step),
             checked_probability("shift", self.shift),
             checked_whole("decimals", self.decimals, 0, 15),
-            self.faithful,
+            checked_flag("faithful", self.faithful),
         )
 
     def seats_of_the_study(self) -> str:
         return "fixed" if self.faithful else "swapped"
+
+
+def checked_spread(key: str, value: float) -> float:
+    """``value``. Raises ``ValueError`` unless it is a finite number of at least 0."""
+    if checked_number(key, value) < 0:
+        raise ValueError(f"{key}={value} is below 0")
+    return float(value)
 
 
 def checked_choice(key: str, value: str, valid: Sequence[str]) -> str:
@@ -135,18 +180,6 @@ def checked_choice(key: str, value: str, valid: Sequence[str]) -> str:
     if value not in valid:
         raise ValueError(f"{key}={value} does not exist{nearest(str(value), valid)}")
     return value
-
-
-def checked_opponents(opponents: Sequence[str]) -> tuple[str, ...]:
-    """``opponents``. Raises ``ValueError`` unless they are texts, each one once, at least one."""
-    if isinstance(opponents, str) or not all(isinstance(each, str) for each in opponents):
-        raise ValueError(f"opponents={opponents} is not a list of agents, [random, …]")
-    if not opponents:
-        raise ValueError("opponents is empty: individuals are judged by games against at least one")
-    for opponent in opponents:
-        if list(opponents).count(opponent) > 1:
-            raise ValueError(f"opponents has {opponent!r} more than once")
-    return tuple(opponents)
 
 
 def checked_operators(key: str, values: Sequence[float]) -> tuple[float, float, float]:
@@ -157,3 +190,19 @@ def checked_operators(key: str, values: Sequence[float]) -> tuple[float, float, 
     if abs(mutation + crossover + crossover2 - 1.0) > 1e-9:
         raise ValueError(f"{key}={list(values)} sums to {mutation + crossover + crossover2:g}, not to 1")
     return mutation, crossover, crossover2
+
+
+def stored_genes(root: Path, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
+    """[n, G] the genes of those who went on from the last generation of a stored policy, best first.
+
+    Raises ``RequestError`` if the archive at ``root`` has no such policy, or it is of other genes or no evolution's.
+    """
+    archive = Archive.open(root)
+    card = policies.find(archive, policy)
+    if list(card.parameters) != list(genes):
+        raise RequestError(
+            f"trainer.start={policy}: its genes are {', '.join(card.parameters) or 'none'}, not {', '.join(genes)}"
+        )
+    population = policies.read_table(archive, card, "population")
+    last = population.filter(pl.col("goes_on"), pl.col("generation") == pl.col("generation").max())
+    return last.sort("place").select(genes).to_numpy()
