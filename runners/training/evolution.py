@@ -92,24 +92,16 @@ class Training:
         self._evolution = Evolution(
             breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
         )
-        self._player = _agent(plan.agent, plan.faithful, setting.root)
         self._name = plan.agent.partition("(")[0].strip()
+        self._player = _player(plan, breeder.genes, setting.root)
         self._defaults = load_agent(self._name).params
-        for gene in breeder.genes:
-            if gene not in self._player.params:
-                raise RequestError(
-                    f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(self._player.params)}"
-                )
-        self._opponents = [_agent(opponent, plan.faithful, setting.root) for opponent in plan.opponents]
-        labels = [opponent.label for opponent in self._opponents]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise RequestError(f"trainer.opponents has '{label}' {labels.count(label)} times: once is enough")
+        self._opponents = _opponents(plan, setting.root)
         self._judgements: dict[int, Judgement] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
         self._games = self._played = 0
+        self._found_of_other_code = ""  # the run of the last such generation
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
@@ -189,8 +181,16 @@ class Training:
     def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
         """Play what the archive lacks; None if games are missing still."""
         stop, experiment = self._setting.stop, prepare(self._request(players))
-        if stop.is_set() and experiment.games_left(self._plan.games):
+        left, known = experiment.games_left(self._plan.games), experiment.archive.run(experiment.run_id)
+        if left and stop.is_set():
             return None
+        if left and self._found_of_other_code and self._setting.other_code == "refuse":
+            raise RequestError(
+                f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
+                "archive.other_code=extend goes on from it all the same, archive.other_code=new plays all of them anew"
+            )
+        if known and known.code.get("fingerprint") != experiment.code["fingerprint"]:
+            self._found_of_other_code = known.run_id
         outcome = carry_out(experiment, self._setting.command, stop, tracker)
         self._played += outcome.played
         return None if outcome.interrupted else outcome
@@ -243,6 +243,24 @@ class Training:
 
 
 _INDIVIDUALS = pl.List(pl.Int64)
+
+
+def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
+    """Who plays by the genes."""
+    player = _agent(plan.agent, plan.faithful, root)
+    for gene in genes:
+        if gene not in player.params:
+            raise RequestError(f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(player.params)}")
+    return player
+
+
+def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
+    opponents = [_agent(opponent, plan.faithful, root) for opponent in plan.opponents]
+    labels = [opponent.label for opponent in opponents]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise RequestError(f"trainer.opponents has '{label}' {labels.count(label)} times: once is enough")
+    return opponents
 
 
 def _agent(entry: Any, faithful: bool, root: Path) -> AgentSpec:

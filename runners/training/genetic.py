@@ -97,12 +97,16 @@ class GeneticTrainer(ABC):
             raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
 
     def _plan(self) -> Plan:
-        opponents = self.opponents
+        agent, opponents, start = self.agent, self.opponents, self.start
+        if not isinstance(agent, str):
+            raise ValueError(f"agent={agent!r} is not an agent's label, NAME or NAME(parameter=value,…)")
+        if not isinstance(start, str | None):
+            raise ValueError(f"start={start!r} is not a policy's name or id; put it in quotes: start='\"…\"'")
         if isinstance(opponents, str) or not isinstance(opponents, Sequence) or not opponents:
             raise ValueError(f"opponents={opponents!r} is not a list of agents, [random, …]")
         seats = checked_choice("seats", self.seats or self.seats_of_the_study(), SEATS)
         return Plan(
-            agent=self.agent,
+            agent=agent,
             size=self.population,
             offspring=self.offspring,
             generations=self.generations,
@@ -182,9 +186,9 @@ def checked_choice(key: str, value: str, valid: Sequence[str]) -> str:
     return value
 
 
-def checked_operators(key: str, values: Sequence[float]) -> tuple[float, float, float]:
+def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
     """Three probabilities. Raises ``ValueError`` unless there are three and their sum is 1."""
-    if isinstance(values, str | int | float) or len(values) != 3:
+    if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
     mutation, crossover, crossover2 = (checked_probability(key, value) for value in values)
     if abs(mutation + crossover + crossover2 - 1.0) > 1e-9:
