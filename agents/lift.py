@@ -21,6 +21,7 @@ from agents.base import (
     KernelAgent,
     Knowledge,
     TurnKernel,
+    symmetry_addresses,
 )
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
@@ -64,7 +65,7 @@ class KernelPlayer:
         self.turn = turn
         self.rules = rules
         self._knowledge = knowledge
-        self._arrays = {  # kept alive here: the record below holds bare addresses
+        self._arrays: dict[str, NDArray[Any]] = {  # kept alive here: the record below holds bare addresses
             "params": np.ascontiguousarray(knowledge.params, np.float64),
             "table": np.ascontiguousarray(knowledge.table, np.float64),
             "keys": np.ascontiguousarray(knowledge.keys, np.uint64),
@@ -74,6 +75,9 @@ class KernelPlayer:
         for name, array in self._arrays.items():
             own[f"{name}_address"] = array.ctypes.data
             own[f"{name}_size"] = array.size
+        if knowledge.symmetric:
+            self._arrays["symmetries"] = symmetry_addresses(rules)
+            own["symmetries_address"] = self._arrays["symmetries"].ctypes.data
         self.own = own[0]
 
     def fork(self) -> KernelPlayer:

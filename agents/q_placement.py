@@ -159,7 +159,7 @@ def learn_placements(game: LoggedGame, rules: Any, own: Any) -> bool:
 
 
 class QPlacement(KernelAgent):
-    """Study B's learned player (``quarto_ci_2022_2023``, by G. Atanasio): the cell by Q-values, the gift as ``ga2``.
+    """Study B's learned player (``quarto_ci_2022_2023``): the cell by Q-values, the gift as ``ga2``.
 
     Cell: of a position (board and hand) that was met in training, the one of the greatest value, a cell never tried
     there being worth 0, first on ties; of any other position a random one. A win is not looked for. Gift: ``ga2``'s,

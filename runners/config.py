@@ -291,18 +291,18 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], root: Path) ->
     return tuple(found)
 
 
-def agent_of(entry: Any, root: Path) -> AgentSpec:
-    """The player that a name, a label or a mapping with ``agent`` and its parameters describes."""
+def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
+    """The player that a name, a label or a mapping with ``agent`` and its parameters describes, as ``key`` has it."""
     if isinstance(entry, str):
         return agent_named(entry, root)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(key): value for key, value in entry.items() if key != "agent"}
         own = agent_settings(entry["agent"])
-        for key in settings:
-            if key not in NOT_PARAMETERS:
-                _check_parameter(entry["agent"], key, _params(own))
+        for name in settings:
+            if name not in NOT_PARAMETERS:
+                _check_parameter(entry["agent"], name, _params(own))
         return _agent(entry["agent"], own | settings, own, root)
-    raise RequestError(f"agent {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+    raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
 def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ that 0 is an empty slot. Both words together are the position: no two share a ke
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def grown_rows(knowledge: Knowledge) -> Knowledge:
     table[: len(knowledge.table)] = knowledge.table
     keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
     _move_slots(knowledge.keys, keys)
-    return Knowledge(knowledge.params, table, keys, knowledge.scratch_size)
+    return replace(knowledge, table=table, keys=keys)
 
 
 @kernel()

@@ -114,7 +114,7 @@ class Online:
     def _spec(self, setting: Setting) -> RunSpec:
         return RunSpec(
             rules=setting.rules,
-            agents=(self._learner(setting.name), agent_of(self.opponent, setting.root)),
+            agents=(self._learner(setting.name), agent_of(self.opponent, setting.root, "trainer.opponent")),
             pairings=((LEARNER, OPPONENT) if self.learner_seat == 0 else (OPPONENT, LEARNER),),
             seed=setting.seed,
             opening_plies=0,

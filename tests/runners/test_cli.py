@@ -106,7 +106,7 @@ def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_pat
         ("ga", ["games="]),
         ("agent", ["agent@a=", "agent@b=", "agents="]),
         ("rules=s", ["rules=square"]),
-        ("agent@b=d", ["agent@b=dumb"]),
+        ("agent@b=rl", ["agent@b=rl_encoded", "agent@b=rl_tabular"]),
         ("+experiment=round", ["+experiment=round_robin"]),
         ("nothing", []),
     ],
