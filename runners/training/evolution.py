@@ -247,7 +247,7 @@ _INDIVIDUALS = pl.List(pl.Int64)
 
 def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
     """Who plays by the genes."""
-    player = _agent(plan.agent, plan.faithful, root)
+    player = _agent(plan.agent, plan.faithful, root, "trainer.agent")
     for gene in genes:
         if gene not in player.params:
             raise RequestError(f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(player.params)}")
@@ -255,7 +255,7 @@ def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
 
 
 def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
-    opponents = [_agent(opponent, plan.faithful, root) for opponent in plan.opponents]
+    opponents = [_agent(opponent, plan.faithful, root, "trainer.opponents") for opponent in plan.opponents]
     labels = [opponent.label for opponent in opponents]
     for label in labels:
         if labels.count(label) > 1:
@@ -263,12 +263,12 @@ def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
     return opponents
 
 
-def _agent(entry: Any, faithful: bool, root: Path) -> AgentSpec:
+def _agent(entry: Any, faithful: bool, root: Path, key: str) -> AgentSpec:
     """The agent that an entry describes, following its study's code if it has that choice and ``faithful`` says so."""
-    agent = agent_of(entry, root)
+    agent = agent_of(entry, root, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent
     if isinstance(entry, dict):
-        return agent_of({**entry, "faithful": True}, root)
+        return agent_of({**entry, "faithful": True}, root, key)
     name, _, parameters = entry.strip().removesuffix(")").partition("(")
-    return agent_of(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", root)
+    return agent_of(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", root, key)

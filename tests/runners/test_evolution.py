@@ -267,7 +267,13 @@ def test_individuals_hold_the_seats_of_the_study_or_those_asked_for(
 
 
 def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: Path) -> None:
-    opponents = ["rule_based", "random", "rule_based(faithful=false)", "mcts(iterations=2)"]
+    opponents = [
+        "rule_based",
+        "random",
+        {"agent": "rule_based", "faithful": False},
+        {"agent": "minimax"},
+        "mcts(iterations=2)",
+    ]
     trained = trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(setting(tmp_path))
     record = Archive.open(tmp_path).run(trained.run_ids[0])
     assert record is not None
@@ -276,6 +282,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
         "rule_based(faithful=true)",
         "random",
         "rule_based",
+        "minimax(faithful=true)",
         "mcts(faithful=true,iterations=2)",
     )
 
@@ -466,7 +473,7 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str
             {"opponents": ["random", "ga2", {"agent": "random"}]},
             "trainer.opponents has 'random' 2 times: once is enough",
         ),
-        ({"opponents": ["random", 3]}, "agent 3 is neither a name, .*"),
+        ({"opponents": ["random", 3]}, "trainer.opponents: 3 is neither a name, .*"),
         ({"agent": "ga2(gamma=1)"}, "agent 'ga2' has no parameter 'gamma'; .*"),
     ],
 )
