@@ -39,7 +39,7 @@ def explained(command: str, arguments: Sequence[str], keys: Keys) -> Iterator[No
     except Exception as error:
         if not _raised_in_reading(error):
             raise
-        raise RequestError(" ".join(str(error).split())) from error
+        raise RequestError(_one_line(error, command, arguments, keys)) from error
 
 
 def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys: Keys) -> str:

@@ -14,7 +14,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics import policies
-from analytics.archive import Archive
+from analytics.archive import MARKER, Archive
 from analytics.curves import BLOCK
 from analytics.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
@@ -94,7 +94,7 @@ class TrainingRequest:
         other = {"salt": self.code["fingerprint"]} if self.setting.other_code == "new" else {}
         return run_id_of(mapping | other)
 
-    @property
+    @functools.cached_property
     def changed(self) -> dict[str, Any]:
         """The trainer's settings that are not those of its yaml, by dotted key; how much it is to learn is not one."""
         own = dict(flat(settings_of("trainer", self.setting.name)))
@@ -146,10 +146,13 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
 
 def check(request: TrainingRequest) -> None:
-    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, its agents do not fit."""
+    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, its agents do not fit.
+
+    Only if all is well, and there is no archive yet, it is made.
+    """
     policies.check_name(request.policy)
-    archive = Archive.open(request.setting.root, create=True)
-    taken = policies.named(archive, request.policy)
+    root = request.setting.root
+    taken = policies.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "
@@ -157,6 +160,7 @@ def check(request: TrainingRequest) -> None:
         )
     if isinstance(request.trainer, Checking):
         request.trainer.check(request.setting)
+    Archive.open(root, create=True)
 
 
 def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
