@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.durable import TEMPORARY, create, explained, replace, sync_folder, temporary_beside
+from analytics.durable import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined, to_json
 from analytics.schema import SCHEMA_VERSION, TABLES
@@ -152,7 +152,7 @@ class Archive:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
         path = self.root / "runs" / f"{record.run_id}.json"
         with explained("write", path):
-            _make_folder(path.parent)
+            make_folder(path.parent)
             replace(path, to_json(record.as_mapping()))
 
     # Commits.
@@ -215,7 +215,7 @@ class Archive:
     def _commit(self, ledger: _Ledger, slices: tuple[Slice, ...], frames: dict[Path, pl.DataFrame]) -> Commit | None:
         try:
             games, plies = (_store(path, frame) for path, frame in frames.items())
-            _make_folder(ledger.folder)
+            make_folder(ledger.folder)
             with ledger.lock:
                 commit = _publish(ledger, slices, games, plies)
         except BaseException:
@@ -232,7 +232,7 @@ class Archive:
         """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
         path = self.root / "sweeps" / job.sweep_id / f"{job.job}.json"
         with explained("write", path):
-            _make_folder(path.parent)
+            make_folder(path.parent)
             replace(path, to_json(job.as_mapping()))
 
     def sweep_jobs(self) -> list[SweepJob]:
@@ -260,7 +260,7 @@ def _commit_name(number: int) -> str:
 
 
 def _store(path: Path, frame: pl.DataFrame) -> StoredFile:
-    _make_folder(path.parent)
+    make_folder(path.parent)
     aside = temporary_beside(path)
     try:
         written = write_table(frame, aside)
@@ -298,12 +298,6 @@ def _may_be_committed(ledger: _Ledger, name: str) -> bool:
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        sync_folder(folder.parent)
 
 
 def _make(root: Path) -> None:

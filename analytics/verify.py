@@ -5,7 +5,6 @@ A file that no commit names is not in the archive and not looked at here: see ``
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics import policies
 from analytics.archive import Archive, commit_files, load, sweep_job
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.schema import GAME_BITS, TABLES, game_ids
-from analytics.tables import PlyColumns
+from analytics.tables import PlyColumns, read_table
 from analytics.tally import tally_of
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
@@ -50,6 +50,7 @@ class Verification:
     shards: int = 0
     games: int = 0
     plies: int = 0
+    policies: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -95,6 +96,9 @@ def verify(archive: Archive) -> Verification:
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
     found.problems += _sweeps(archive)
+    for policy_id in policies.policy_ids(archive):
+        found.policies += 1
+        found.problems += [Problem(path, what) for path, what in policies.problems(archive, policy_id)]
     return found
 
 
@@ -149,29 +153,9 @@ def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
 def _read(path: Path, stored: StoredFile, table: str) -> pl.DataFrame | Problem:
     """The frame in a file, or what is wrong with the file."""
     try:
-        return _checked(path.read_bytes(), stored, table)
-    except OSError as error:
-        return Problem(path, f"cannot be read: {error.strerror}")
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        return Problem(path, f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}")
+        return read_table(path, stored, table)
     except ValueError as error:
         return Problem(path, str(error))
-
-
-def _checked(content: bytes, stored: StoredFile, table: str) -> pl.DataFrame:
-    """The frame in the content of a file. Raises ``ValueError`` saying what is wrong, or what Polars raises."""
-    if len(content) != stored.bytes:
-        raise ValueError(f"has {len(content)} bytes, its commit says {stored.bytes}")
-    if hashlib.sha256(content).hexdigest() != stored.sha256:
-        raise ValueError("its SHA-256 is not that of its commit: some byte has changed since")
-    frame = pl.read_parquet(content, hive_partitioning=False)
-    if frame.schema != TABLES[table]:
-        raise ValueError(f"has columns {dict(frame.schema)}, not those of table {table}")
-    if len(frame) != stored.rows:
-        raise ValueError(f"has {len(frame)} rows, its commit says {stored.rows}")
-    if sum(frame.null_count().row(0)):
-        raise ValueError("holds nulls")
-    return frame
 
 
 def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:

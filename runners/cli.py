@@ -48,7 +48,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = typer.Typer(help="List and show learned policies.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(archive_app, name="archive")
+app.add_typer(policy_app, name="policy")
 
 
 def _say_version(wanted: bool) -> None:
@@ -137,13 +139,21 @@ def sweep(context: typer.Context, arguments: Overrides = None) -> None:
     _hydra("sweep", [*(arguments or []), *context.args])
 
 
+@app.command(context_settings=HYDRA_ARGUMENTS, help="Train a player: learn from games, keep what was learned.")
+def train(context: typer.Context, arguments: Overrides = None) -> None:
+    """Train, or go on with a training."""
+    _hydra("train", [*(arguments or []), *context.args])
+
+
 def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.application import launch
+    from runners.application import RUN, launch
+    from runners.training.application import TRAIN
 
     flags, rest = flags_first(arguments)
     multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
     flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    raise typer.Exit(launch([*flags, *rest], [command, *arguments], multirun))
+    application = TRAIN if command == "train" else RUN
+    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
 
 
 def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -204,6 +214,7 @@ def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
     for problem in found.problems:
         typer.echo(str(problem), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    counts += f", {found.policies} policies" if found.policies else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
 
@@ -232,6 +243,31 @@ def archive_gc(
         if remove
         else f"{len(found)} files, {able} to remove with --remove"
     )
+
+
+@policy_app.command("ls")
+def policy_ls(archive: ArchiveOption = ARCHIVE) -> None:
+    """List the policies."""
+    from analytics import policies
+    from analytics.archive import Archive
+    from runners.tables import write
+
+    write(policies.listing(Archive.open(archive)))
+
+
+@policy_app.command("show")
+def policy_show(
+    policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE
+) -> None:
+    """Show a policy: what it is, how it was learned, from which games."""
+    from analytics import policies
+    from analytics.archive import Archive
+    from runners.policies import description
+    from runners.tables import properties_table
+
+    opened = Archive.open(archive)
+    card = policies.find(opened, policy)
+    _print(properties_table(description(card, policies.folder_of(opened, card.policy_id)), f"policy {card.name}"))
 
 
 @app.command()

@@ -71,6 +71,10 @@ class Contestant:
         """How many words of uint64 a player remembers of each game."""
         return self._player.game_words if isinstance(self._player, KernelPlayer) else 0
 
+    def take(self, player: Player) -> None:
+        """Be played by ``player`` from now on."""
+        self._player = player
+
     def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
         """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.
 
@@ -170,6 +174,24 @@ class Engine:
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
 
+    def play_game(self, order: Order, game: int, games: Games) -> None:
+        """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
+        self._play_game(order, game, self.openings(order.first_pair, order.pairs), games)
+
+    def player(self, agent: int, copy: int = 0) -> Player:
+        """This thread's player of an agent; who meets himself has a copy, to remember the game apart."""
+        players: dict[tuple[int, int], Player] | None = getattr(self._local, "players", None)
+        if players is None:
+            players = self._local.players = {}
+        if (agent, copy) not in players:
+            players[agent, copy] = self._contestants[agent].player()
+        return players[agent, copy]
+
+    def replace_player(self, agent: int, player: Player) -> None:
+        """Let ``player`` play for an agent from now on. Not while games are being played."""
+        self._contestants[agent].take(player)
+        self._local = threading.local()
+
     def _parts(self, order: Order) -> Iterator[Order]:
         """``order``, or it piece by piece where players remember so much that they could not all at once."""
         words = sum(self._contestants[agent].game_words for agent in self.pairings[order.pairing])
@@ -179,19 +201,22 @@ class Engine:
             yield Order(order.pairing, first, min(most, end - first))
 
     def _play_pairs(self, order: Order) -> Games:
-        games_a_pair = 1 + self.swapped
-        games = Games.zeros(games_a_pair * order.pairs)
+        games = Games.zeros((1 + self.swapped) * order.pairs)
         openings = self.openings(order.first_pair, order.pairs)
-        state = self._state(order.pairs)
-        pairing = self.pairings[order.pairing]
-        for game, seats in enumerate((pairing, pairing[::-1])[:games_a_pair]):
-            deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
-            players = self._begin(deal, seats, openings, state, games)
-            if not self._play_compiled(players, order.pairs, state, games):
-                players = self._begin(deal, seats, openings, state, games)
-                self._play_stepwise(seats, players, order.pairs, state, games)
-            settle(games, game, games_a_pair)
+        for game in range(1 + self.swapped):
+            self._play_game(order, game, openings, games)
         return games
+
+    def _play_game(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> None:
+        state, games_a_pair = self._state(order.pairs), 1 + self.swapped
+        pairing = self.pairings[order.pairing]
+        seats = pairing[::-1] if game else pairing
+        deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
+        players = self._begin(deal, seats, openings, state, games)
+        if not self._play_compiled(players, order.pairs, state, games):
+            players = self._begin(deal, seats, openings, state, games)
+            self._play_stepwise(seats, players, order.pairs, state, games)
+        settle(games, game, games_a_pair)
 
     def _begin(
         self, deal: Deal, seats: tuple[int, int], openings: NDArray[np.int8], state: Lockstep, games: Games
@@ -199,7 +224,7 @@ class Engine:
         """Set up one game of each pair; returns the players by seat, who have forgotten whatever they played before."""
         begin(deal, openings, state, games)
         zero, one = seats
-        players = [self._player(zero), self._player(one, copy=int(zero == one))]
+        players = [self.player(zero), self.player(one, copy=int(zero == one))]
         for player in players:
             player.start(range(deal.game, len(games.plies), deal.games_a_pair))
         return players
@@ -239,15 +264,6 @@ class Engine:
         if state is None or len(state.slot) != size:
             state = self._local.state = Lockstep.empty(size)
         return state
-
-    def _player(self, agent: int, copy: int = 0) -> Player:
-        """This thread's player of an agent; who meets himself has a copy, to remember the game apart."""
-        players: dict[tuple[int, int], Player] | None = getattr(self._local, "players", None)
-        if players is None:
-            players = self._local.players = {}
-        if (agent, copy) not in players:
-            players[agent, copy] = self._contestants[agent].player()
-        return players[agent, copy]
 
 
 def _take(source: Iterator[Order], count: int) -> Iterator[Order]:

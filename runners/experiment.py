@@ -178,27 +178,36 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
 
     Raises ``FailureError`` when the disk refuses; what was committed before is kept.
     """
-    archive, spec = experiment.archive, experiment.request.spec
-    begin(archive, spec, experiment.code, experiment.request.games, command)
-    started = time.perf_counter()
-    try:
-        committed = _play(experiment, stop, progress)
-    except BaseException:
-        with suppress(ArenaError):  # the reason for stopping is what the user should read
-            end(archive, spec, time.perf_counter() - started)
-        raise
-    seconds = time.perf_counter() - started
-    end(archive, spec, seconds if committed else 0.0)
+    with session(experiment, command) as spent:
+        spent.played = _play(experiment, stop, progress)
+    run_id, root = experiment.run_id, experiment.request.root
     interrupted = experiment.games_left(experiment.request.games) > 0
     return Outcome(
-        spec.run_id,
-        results(archive, spec.run_id),
-        committed,
-        seconds,
-        interrupted,
-        stop.is_set(),
-        experiment.request.root,
+        run_id, results(experiment.archive, run_id), spent.played, spent.seconds, interrupted, stop.is_set(), root
     )
+
+
+@dataclass
+class Session:
+    """What has been done for a run by now."""
+
+    played: int = 0  # games that were committed
+    seconds: float = 0.0  # known at the end
+
+
+@contextmanager
+def session(experiment: Experiment, command: str) -> Iterator[Session]:
+    """Whoever plays for a run inside says in the yielded value what was committed; the run's record is kept true."""
+    begin(experiment.archive, experiment.request.spec, experiment.code, experiment.request.games, command)
+    spent, started = Session(), time.perf_counter()
+    try:
+        yield spent
+    except BaseException:
+        with suppress(ArenaError):  # the reason for stopping is what the user should read
+            end(experiment.archive, experiment.request.spec, time.perf_counter() - started)
+        raise
+    spent.seconds = time.perf_counter() - started
+    end(experiment.archive, experiment.request.spec, spent.seconds if spent.played else 0.0)
 
 
 def engine_of(spec: RunSpec) -> Engine:

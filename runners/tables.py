@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from runners.turn_times import TurnTimes
 
 RUNS = """
-SELECT run_id, status, rules, array_to_string(agents, ', ') AS agents, seed, opening_plies, games, games_asked, shards,
+SELECT run_id, status, rules,
+       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
+          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
+       seed, opening_plies, games, games_asked, shards,
        strftime(created, '%Y-%m-%d %H:%M') AS created, round(seconds, 1) AS seconds
 FROM runs ORDER BY created
 """
@@ -126,6 +129,12 @@ def agents_table() -> Table:
     targets = [str(own.get("_target_")) for own in settings.values()]
     headings = zip(("agent", "parameters", "class"), (list(settings), params, targets), strict=True)
     return display.tabulated([display.Column(heading, values, right=False) for heading, values in headings])
+
+
+def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
+    """Names and values, one below the other."""
+    headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
+    return display.tabulated([display.Column(heading, [*texts], right=False) for heading, texts in headings], title)
 
 
 def perft_table(rules: str, layers: Sequence[Layer]) -> Table:

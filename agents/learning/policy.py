@@ -14,7 +14,7 @@ ENCODED_VALUES = "encoded_values"
 Q_PLACEMENT = "q_placement"
 COUNTERS = "counters"
 READERS = {  # the players that read each kind, for the message to who chose another one
-    GENOME: ("ga2", "ga5"),
+    GENOME: ("ga2", "ga5", "ga_minimax"),
     ENCODED_VALUES: ("rl_encoded",),
     Q_PLACEMENT: ("q_placement",),
     COUNTERS: ("rl_tabular", "mixed_rl"),
