@@ -89,6 +89,12 @@ class Game:
         giving = self.hand == NONE and not self.rules.mover_chooses
         return len(self.plies) + (not giving)
 
+    def before(self, turn: int) -> Position:
+        """The position in which an earlier ``turn`` of this game was taken."""
+        if turn == 0 or self.rules.mover_chooses:
+            return from_plies(self.plies[: max(turn - 1, 0)])
+        return from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
+
     @property
     def halfway(self) -> bool:
         """Whether this turn's piece is placed and its gift still to be given."""

@@ -10,9 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from agents.base import ERROR
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Batch
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Batch, Turns
 from quarto.errors import RequestError
 from quarto.kernel import uint64
+from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
 from runners.engine import Contestant
@@ -44,12 +45,19 @@ class AgentOpponent:
         self._stream = np.array([stream(uint64(seed), number, 0)], np.uint64)
 
     def turn(self, game: Game) -> tuple[int, int]:
-        rng = Streams(self._stream + turn_offset_of(game.turn))
         with _failures() as failures:
-            turns = self._contestant.ask(self._player, Batch.of([game.position]), rng)
+            if self._contestant.game_words:  # what it remembers may be of turns that the person took back
+                self._player.start(range(1))
+                for number in range(game.turn % 2, game.turn, 2):
+                    self._ask(number, game.before(number))
+            turns = self._ask(game.turn, game.position)
         if turns.cells[0] == ERROR:
             raise AgentFailedError(*failures[-1:])
         return int(turns.cells[0]), int(turns.gifts[0])
+
+    def _ask(self, number: int, position: Position) -> Turns:
+        rng = Streams(self._stream + turn_offset_of(number))
+        return self._contestant.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32))
 
 
 class _Failures(logging.Handler):

@@ -10,7 +10,7 @@ from functools import cache
 from agents.base import Agent
 from quarto.notation import format_cell, format_piece
 from quarto.rules import Rules
-from runners.config import load_agent
+from runners.config import agent_named
 from runners.engine import Contestant
 from runners.play.dialogue import Dialogue
 from runners.play.game import Asked, Game
@@ -30,7 +30,7 @@ def any_line(game: Game, dice: random.Random) -> str:
     return line if dice.random() < 0.5 else f"  {line.upper()}\t"
 
 
-named = cache(load_agent)  # reading the configuration takes longer than a game
+named = cache(agent_named)  # reading the configuration takes longer than a game
 
 
 def session(rules: Rules, seat: int, agent: Agent | str, seed: int = SEED, number: int = 0) -> Session:
