@@ -96,32 +96,39 @@ def rules_options(incomplete: str) -> list[str]:
     return options_of("rules", incomplete)
 
 
+RUN_KEYS = (
+    *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents", "schedule"),
+    "archive.root",
+)
+TRAIN_KEYS = ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root")
+
+
 def overrides(incomplete: str) -> list[str]:
     """What an override may begin with or, after ``group=``, the options of the project's own groups."""
+    return _completed(incomplete, ("agent", "rules", "experiment"), RUN_KEYS)
+
+
+def training_overrides(incomplete: str) -> list[str]:
+    """The same for a training."""
+    return _completed(incomplete, ("trainer", "rules"), TRAIN_KEYS)
+
+
+def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
     key, equals, value = incomplete.partition("=")
     group = key.lstrip("+").split("@")[0]
-    groups = ("agent", "rules", "experiment")
     if equals and group in groups:
         return [f"{key}={option}" for option in options_of(group, value)]
-    keys = [
-        "agent@a",
-        "agent@b",
-        "rules",
-        "experiment",
-        "games",
-        "seed",
-        "opening_plies",
-        "threads",
-        "agents",
-        "schedule",
-        "archive.root",
-    ]
     return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
 
 
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=overrides),
+]
+
+TrainingOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=training_overrides),
 ]
 
 
@@ -140,7 +147,7 @@ def sweep(context: typer.Context, arguments: Overrides = None) -> None:
 
 
 @app.command(context_settings=HYDRA_ARGUMENTS, help="Train a player: learn from games, keep what was learned.")
-def train(context: typer.Context, arguments: Overrides = None) -> None:
+def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
     """Train, or go on with a training."""
     _hydra("train", [*(arguments or []), *context.args])
 

@@ -66,14 +66,14 @@ class Contestant:
         """The player for one thread."""
         return self._player.fork()
 
+    def take(self, player: Player) -> None:
+        """Be played by ``player`` from now on."""
+        self._player = player
+
     @property
     def game_words(self) -> int:
         """How many words of uint64 a player remembers of each game."""
         return self._player.game_words if isinstance(self._player, KernelPlayer) else 0
-
-    def take(self, player: Player) -> None:
-        """Be played by ``player`` from now on."""
-        self._player = player
 
     def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
         """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.
@@ -208,8 +208,8 @@ class Engine:
         return games
 
     def _play_game(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> None:
-        state, games_a_pair = self._state(order.pairs), 1 + self.swapped
-        pairing = self.pairings[order.pairing]
+        """Play game 0 or 1 of each pair into its columns."""
+        state, games_a_pair, pairing = self._state(order.pairs), 1 + self.swapped, self.pairings[order.pairing]
         seats = pairing[::-1] if game else pairing
         deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
         players = self._begin(deal, seats, openings, state, games)

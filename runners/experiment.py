@@ -198,16 +198,17 @@ class Session:
 @contextmanager
 def session(experiment: Experiment, command: str) -> Iterator[Session]:
     """Whoever plays for a run inside says in the yielded value what was committed; the run's record is kept true."""
-    begin(experiment.archive, experiment.request.spec, experiment.code, experiment.request.games, command)
+    archive, spec = experiment.archive, experiment.request.spec
+    begin(archive, spec, experiment.code, experiment.request.games, command)
     spent, started = Session(), time.perf_counter()
     try:
         yield spent
     except BaseException:
         with suppress(ArenaError):  # the reason for stopping is what the user should read
-            end(experiment.archive, experiment.request.spec, time.perf_counter() - started)
+            end(archive, spec, time.perf_counter() - started)
         raise
     spent.seconds = time.perf_counter() - started
-    end(experiment.archive, experiment.request.spec, spent.seconds if spent.played else 0.0)
+    end(archive, spec, spent.seconds if spent.played else 0.0)
 
 
 def engine_of(spec: RunSpec) -> Engine:

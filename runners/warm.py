@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ def warm() -> Iterator[tuple[str, float]]:
             agent = load_agent(name)
             play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), number, 2), Path(folder))
             yield name, time.perf_counter() - started
+        started = time.perf_counter()
+        importlib.import_module("runners.training.online")  # its kernels are compiled when it is imported
+        yield "training", time.perf_counter() - started
         started = time.perf_counter()
         verify(Archive.open(Path(folder)))
         yield "verify", time.perf_counter() - started
