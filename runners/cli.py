@@ -312,6 +312,38 @@ def agents() -> None:
 
 
 @app.command()
+def reproduce(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]…", help="The same as options: study=C games=1000 archive.root=DIR."),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
+    ] = None,
+    games: Annotated[str | None, typer.Option("--games", help="Of each pairing. Default: 10000.")] = None,
+    seed: Annotated[str | None, typer.Option("--seed", help="Default: 1.")] = None,
+    threads: Annotated[str | None, typer.Option("--threads", help="Default: one for each core.")] = None,
+    archive: Annotated[str | None, typer.Option("--archive", help="Its folder. Default: data/archive.")] = None,
+    markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
+    html: Annotated[str | None, typer.Option("--html", help="Also write a page with plots.")] = None,
+) -> None:
+    """Play what five studies published and compare: figures, ours with intervals, and why some differ."""
+    from runners.reproduce import reproduce as carry_out
+    from runners.reproduce import wanted_of
+
+    options = {
+        "study": study,
+        "games": games,
+        "seed": seed,
+        "threads": threads,
+        "archive.root": archive,
+        "markdown": markdown,
+        "html": html,
+    }
+    raise typer.Exit(carry_out(wanted_of(arguments or [], options, sys.argv[1:])))
+
+
+@app.command()
 def perft(
     plies: Annotated[int, typer.Argument(help="How deep to count.")],
     rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",

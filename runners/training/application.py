@@ -71,13 +71,13 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
     run_id = trained.run_ids[-1] if trained.run_ids else None
     if trained.policy is None:
         return Finished(run_id, True, stopped, None, lambda: _show_interrupted(request, trained))
-    card = _keep(request, trained, trained.policy)
+    card = keep(request, trained, trained.policy)
     return Finished(
         run_id, False, stopped, _score(trained.curve), lambda: _show(request, trained, card), _row(card, trained)
     )
 
 
-def _keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
+def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
     """Store what was learned, with its curve and a picture of it if there is somebody to draw one."""
     setting = request.setting
     learned = {
