@@ -47,6 +47,10 @@ OWN = np.dtype(
         ("keys_size", np.int64),
         ("scratch_address", np.uint64),
         ("scratch_size", np.int64),
+        ("memory_address", np.uint64),  # of the game that is being asked about
+        ("memory_size", np.int64),
+        ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
+        ("memories_stride", np.uint64),  # bytes from one slot to the next
         ("symmetries_address", np.uint64),
     ],
     align=True,
@@ -65,8 +69,8 @@ def turn(function: TurnKernel) -> TurnKernel:
     """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
 
     ``function(position, seed, rules, own) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
-    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch`` and
-    ``symmetry_tables``.
+    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch``,
+    ``memory`` and ``symmetry_tables``.
     """
     return kernel(TURN_SIGNATURE)(function)
 
@@ -101,6 +105,12 @@ def scratch(own: Any) -> Any:
     return numba.carray(array_pointer(own.scratch_address), own.scratch_size, np.uint64)
 
 
+@inlined
+def memory(own: Any) -> Any:
+    """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
+    return numba.carray(array_pointer(own.memory_address), own.memory_size, np.uint64)
+
+
 @functools.cache
 def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
     """Where the symmetries of the rules are, for ``symmetry_tables``: [12] uint64, good while the process lives.
@@ -133,12 +143,13 @@ def symmetry_tables(own: Any) -> Symmetries:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Everything a jitted agent's turn may read besides the position. Shared by threads, but for the scratch."""
+    """Everything a jitted agent's turn may read besides the position. Shared by threads, but for scratch and memory."""
 
     params: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [P]
     table: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [T]
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [K]
     scratch_size: int = 0  # words of uint64 for each thread
+    game_words: int = 0  # words of uint64 for each game; where that is much, fewer games are played at once
     symmetric: bool = False  # whether its turn reads the symmetries of the rules, which take tens of milliseconds
 
 

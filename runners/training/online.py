@@ -209,7 +209,7 @@ class _Course:
     def _together(self, lessons: Lessons, span: tuple[int, int], desk: Desk) -> tuple[int, bool]:
         """Play as many games as one kernel can: the column after the last one, and whether there is room for more."""
         opponent = self._experiment.engine.player(OPPONENT)
-        if not isinstance(opponent, KernelPlayer):
+        if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # what it remembers, the engine looks after
             return span[0], True
         desk.finished[0] = span[0]
         student = self.student

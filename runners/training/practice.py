@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.learning.learner import UPDATE_TYPE, UpdateKernel
 from analytics.lessons import LEARNED_TYPE, LESSONS_TYPE, SPAN_TYPE, Lessons, learn
-from quarto.batch import Games
+from quarto.batch import Games, Lockstep
 from quarto.kernel import kernel
 from quarto.rules import CELLS
-from runners.lockstep import Deal, Lockstep, begin, play_out, settle
+from runners.lockstep import Deal, begin, play_out, settle
 
 PAIR = 2  # games are dealt as if both of a pair were there, so that the number of a game is its column
 

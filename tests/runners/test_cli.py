@@ -115,6 +115,12 @@ def test_overrides_are_completed(typed: str, expected: Sequence[str]) -> None:
     assert cli.overrides(typed) == expected
 
 
+def test_agents_and_rules_are_completed() -> None:
+    assert cli.agent_options("rule") == ["rule_based"]
+    assert cli.rules_options("tor") == ["torus", "torus_square"]
+    assert cli.rules_options("") == ["classic", "own_piece", "square", "torus", "torus_square"]
+
+
 def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> None:
     for _ in range(2):
         assert qarena("run", "games=2").code == 0

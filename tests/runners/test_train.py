@@ -12,6 +12,7 @@ from analytics import open_archive, policies
 from analytics.archive import Archive
 from analytics.verify import verify
 from quarto.errors import RequestError
+from runners import cli
 from runners.config import names, settings_of
 from runners.training import application
 from runners.training.config import check
@@ -265,6 +266,19 @@ def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(
     found = qarena(*SMALL)
     assert found.code == 1
     assert "No module named 'else'" in found.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("tr", ["trainer=", "trainer.games="]),
+        ("trainer=r", ["trainer=rl_encoded", "trainer=rl_tabular"]),
+        ("rules=s", ["rules=square"]),
+        ("agent@a=r", []),
+    ],
+)
+def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
+    assert cli.training_overrides(typed) == expected
 
 
 def test_the_default_trainer_is_the_one_that_errors_think_of() -> None:
