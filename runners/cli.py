@@ -300,7 +300,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.play.start import Setting, start
 
     command = shlex.join(["qarena", *sys.argv[1:]])
-    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, config_dir, plain, command))
+    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, archive, config_dir, plain, command))
 
 
 @app.command()

@@ -13,13 +13,14 @@ from analytics.archive import Archive
 from quarto.errors import FailureError
 from quarto.notation import format_game
 from runners.config import agent_named, load_rules
-from runners.display import sql_command
+from runners.display import say, sql_command
 from runners.engine import Contestant
 from runners.own_folder import own_folder
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
+from runners.policies import untrained
 from runners.spec import RunSpec
 
 NOBODY = "somebody"  # plays where the system knows no login name
@@ -35,6 +36,7 @@ class Setting:
     seed: int
     name: str | None  # None: the login name
     archive: Path | None  # None: the game is not logged
+    policies: Path  # the archive with the agent's policy, if it names one
     config_dir: Path | None  # with agents and rules of the user's own
     plain: bool
     command: str  # as it was typed
@@ -47,7 +49,9 @@ def start(setting: Setting) -> None:
     when the input ends before the game does, or the disk refuses; ``KeyboardInterrupt`` at Ctrl-C.
     """
     with own_folder(setting.config_dir):
-        rules, agent = load_rules(setting.rules), agent_named(setting.agent)
+        rules, agent = load_rules(setting.rules), agent_named(setting.agent, setting.policies)
+    for note in untrained([agent]):
+        say(note)
     spec = spec_of(rules, login_name() if setting.name is None else setting.name, agent, setting.seat, setting.seed)
     contestant = Contestant(agent.build(), agent.label, rules)
     logbook = number = None

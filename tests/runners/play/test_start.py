@@ -164,7 +164,7 @@ def test_an_agent_that_misbehaves_forfeits_in_one_line(
     what: str, ending: str, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = AgentSpec("bad", "tests.runners.experiments.Misbehaving", {"what": what})
-    monkeypatch.setattr(start, "agent_named", lambda _: bad)
+    monkeypatch.setattr(start, "agent_named", lambda *_: bad)
     found = play(["d4 F", "d3 E"], "bad")
     assert (found.code, found.err) == (0, "")
     assert len(re.findall(r"^bad forfeits the game, and you win: it.*\.$", found.out, re.MULTILINE)) == 1
