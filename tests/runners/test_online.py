@@ -356,7 +356,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(wrong: dict[str, Any], messa
 
 
 def test_a_training_begun_by_other_code_is_not_extended_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "a"
     first = online(games=20).train(setting(root))
@@ -365,5 +365,8 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
         online(games=40).check(setting(root))
     anew = online(games=40).train(setting(root, other_code="new"))
     assert (anew.played, anew.run_ids == first.run_ids) == (40, False)
+    assert caplog.messages == []
     extended = online(games=40).train(setting(root, other_code="extend"))
     assert (extended.played, extended.run_ids) == (20, first.run_ids)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"run {first.run_ids[0]} was begun by other code: what is learned from its games is what")
