@@ -14,7 +14,7 @@ EXTRA = "pip install 'quarto-arena[plots]'"
 MODULES = ("altair", "vl_convert")  # what the extra brings
 
 WIDTH, HEIGHT = 640, 320  # pixels
-FEW = 40  # rows up to which each is a point too: more would hide the line
+FEW, MOST = 40, 200  # points up to which each is marked, and which a line has at most: more would hide it
 INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#1f6f8b"
 
 _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
@@ -65,6 +65,7 @@ def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> 
 
 def _by_games(alt: Any, curve: pl.DataFrame) -> Any:
     """The win rate of each block where its games end, in the band that holds the true one 19 times in 20."""
+    curve = _joined(curve)
     low, high = zip(*(wilson(*each) for each in curve.select("wins", "games").rows()), strict=True)
     rows = curve.select(
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
@@ -79,6 +80,15 @@ def _by_games(alt: Any, curve: pl.DataFrame) -> Any:
     band = base.mark_area(color=FIRST, opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = base.mark_line(color=FIRST, strokeWidth=2, point={"color": FIRST, "size": 30} if len(rows) <= FEW else False)
     return band + line.encode(y=win_rate)
+
+
+def _joined(curve: pl.DataFrame) -> pl.DataFrame:
+    """A curve of at most ``MOST`` rows of as many games each: the last one, if it has fewer, is left out."""
+    together = pl.int_range(pl.len()) // (-(-len(curve) // MOST))
+    counts = pl.col("games", "wins").sum()
+    joined = curve.group_by(row=together, maintain_order=True).agg(pl.col("first_game").first(), counts)
+    full = joined.filter(pl.col("games") == pl.first("games"))
+    return full.select("first_game", "games", "wins", win_rate=pl.col("wins") / pl.col("games"))
 
 
 def _by_generations(alt: Any, curve: pl.DataFrame) -> Any:

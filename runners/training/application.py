@@ -65,7 +65,7 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
         check(request)
     for note in request.notes:
         display.say(note)
-    with interruptible() as stop, display.progress(request.progress) as progress:
+    with interruptible() as stop, display.progress(request.progress, "training") as progress:
         trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
@@ -119,8 +119,8 @@ def _subtitle(request: TrainingRequest) -> list[str]:
         else opponents
     )
     how = [f"{setting.rules.name} rules", f"seed {setting.seed}"]
-    if settings.get("seats"):
-        how.append(f"seats {settings['seats']}")
+    seat = f"learner in seat {settings.get('learner_seat', 0)}"
+    how += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
     changed = request.changed
     return [
         f"against {against}, {', '.join(how)}" if against else ", ".join(how),

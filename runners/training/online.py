@@ -7,6 +7,7 @@ there and plays the rest; nothing else has to be kept.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +29,8 @@ from runners.schedule import Pace
 from runners.spec import LABEL, AgentSpec, RunSpec, label_of
 from runners.training.practice import Desk, practise
 from runners.training.trainer import Setting, Trained
+
+logger = logging.getLogger(__name__)
 
 LEARNER, OPPONENT = 0, 1  # indices into the agents of a training's run
 
@@ -83,6 +86,11 @@ class Online:
         """
         experiment, learner = self._prepared(setting)
         run_id, archive = experiment.run_id, experiment.archive
+        begun = archive.run(run_id)
+        if begun is not None and begun.code.get("fingerprint") != experiment.code["fingerprint"]:
+            logger.warning(
+                "run %s was begun by other code: what is learned from its games is what this code makes of them", run_id
+            )
         with session(experiment, setting.command) as spent:
             course = _Course(experiment, learner, setting)
             course.run()

@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 
-from analytics.plots import FEW, learning_curve
+from analytics.plots import FEW, MOST, learning_curve
 
 
 def by_games(rows: int, block: int = 100) -> pl.DataFrame:
@@ -30,7 +30,7 @@ def texts(picture: bytes) -> list[str]:
     return re.findall(r">([^<>]+)</t(?:ext|span)>", picture.decode())
 
 
-@pytest.mark.parametrize("rows", [1, 5, FEW, FEW + 1])
+@pytest.mark.parametrize("rows", [1, 5, FEW, FEW + 1, MOST])
 def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) -> None:
     picture = learning_curve(by_games(rows), "How it learned", ["against itself", "seed 3"])
     said = texts(picture)
@@ -41,6 +41,22 @@ def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) ->
     assert points == (rows if rows <= FEW else 0)
     assert svg.count('aria-roledescription="line mark"') == 1
     assert svg.count('aria-roledescription="area mark"') == 1
+
+
+def test_a_last_row_of_few_games_is_left_out() -> None:
+    curve = by_games(5)
+    few = pl.DataFrame({"first_game": [500], "games": [2], "wins": [2], "draws": [0], "losses": [0], "win_rate": [1.0]})
+    assert learning_curve(pl.concat([curve, few]), "a", ["b"]) == learning_curve(curve, "a", ["b"])
+    assert "100%" in texts(learning_curve(few, "a", ["b"]))
+
+
+def test_more_rows_than_can_be_told_apart_are_joined() -> None:
+    fine, coarse = by_games(2 * MOST, 100), by_games(MOST, 200)
+    picture = learning_curve(fine, "a", ["b"])
+    assert "games won, of each 200" in texts(picture)
+    wins = [sum(fine["wins"][2 * row : 2 * row + 2]) for row in range(MOST)]
+    same = coarse.with_columns(wins=pl.Series(wins), win_rate=pl.Series(wins) / 200)
+    assert picture == learning_curve(same, "a", ["b"])
 
 
 def test_generations_have_a_line_for_each_fitness() -> None:

@@ -102,7 +102,7 @@ def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pyte
 
 def opponent(monkeypatch: pytest.MonkeyPatch, target: str, **params: Any) -> None:
     """Let all learners meet a player of these tests."""
-    spec = AgentSpec("other", f"tests.runners.experiments.{target}", params)
+    spec = AgentSpec("other", f"tests.runners.{target}", params)
     monkeypatch.setattr("runners.training.online.agent_of", lambda *_: spec)
 
 
@@ -110,7 +110,7 @@ def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monk
     trainer = online(games=400, opponent="dumb", **SWAPPED)
     expected = learned(trainer, tmp_path / "jitted")
     for twin in ("OneByOne", "Batched"):
-        opponent(monkeypatch, twin)
+        opponent(monkeypatch, f"experiments.{twin}")
         assert same_bytes(learned(trainer, tmp_path / twin), expected)
         columns = ["game_id", "winner", "plies", "ending"]
         assert rows(tmp_path / twin)["games"].select(columns).equals(rows(tmp_path / "jitted")["games"].select(columns))
@@ -120,7 +120,7 @@ def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monk
 def test_a_learner_learns_from_forfeits_too(
     what: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    opponent(monkeypatch, "Misbehaving", what=what, plies=3)
+    opponent(monkeypatch, "experiments.Misbehaving", what=what, plies=3)
     trainer = online(games=30)
     with caplog.at_level(logging.CRITICAL):
         one = trainer.train(setting(tmp_path / "a"))
@@ -132,6 +132,31 @@ def test_a_learner_learns_from_forfeits_too(
     assert again.played == 0
     assert again.policy is not None
     assert same_bytes(again.policy, one.policy)
+
+
+def test_a_jitted_opponent_that_raises_forfeits_that_game_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opponent(monkeypatch, "hothead.Hothead")
+    trainer = online(games=60, **SWAPPED)
+    with caplog.at_level(logging.CRITICAL):
+        fast = learned(trainer, tmp_path / "fast")
+        monkeypatch.setattr(_Course, "_together", lambda _self, _lessons, span, _desk: (span[0], True))
+        slow = learned(trainer, tmp_path / "slow")
+    assert same_bytes(fast, slow)
+    assert_same_rows(rows(tmp_path / "fast"), rows(tmp_path / "slow"))
+    endings = rows(tmp_path / "fast")["games"]["ending"].cast(pl.String).value_counts()
+    counts = dict(endings.rows())
+    assert min(counts["forfeit_error"], counts["line"]) > 10
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_an_opponent_forgets_each_game_before_the_next(tmp_path: Path) -> None:
+    trainer = online(games=48, opponent="mcts(iterations=20,reuse=true)", **SWAPPED)
+    whole = learned(trainer, tmp_path / "whole")
+    assert trainer.train(stopped_after(1, tmp_path / "a")).policy is None
+    assert same_bytes(learned(trainer, tmp_path / "a"), whole)
+    assert_same_rows(rows(tmp_path / "a"), rows(tmp_path / "whole"))
 
 
 # The archive is the checkpoint.
@@ -356,7 +381,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(wrong: dict[str, Any], messa
 
 
 def test_a_training_begun_by_other_code_is_not_extended_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "a"
     first = online(games=20).train(setting(root))
@@ -365,5 +390,8 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
         online(games=40).check(setting(root))
     anew = online(games=40).train(setting(root, other_code="new"))
     assert (anew.played, anew.run_ids == first.run_ids) == (40, False)
+    assert caplog.messages == []
     extended = online(games=40).train(setting(root, other_code="extend"))
     assert (extended.played, extended.run_ids) == (20, first.run_ids)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"run {first.run_ids[0]} was begun by other code: what is learned from its games is what")
