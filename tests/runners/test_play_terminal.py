@@ -36,6 +36,8 @@ class Terminal:
 
     def _tmux(self, *arguments: str) -> str:
         environment = environment_with(LC_ALL="C.UTF-8", TERM="screen-256color")
+        for name in ("COLUMNS", "LINES"):  # of a terminal that the tests may run in
+            environment.pop(name, None)
         command = ["tmux", "-S", f"{self._home.name}/socket", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
