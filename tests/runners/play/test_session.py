@@ -82,7 +82,7 @@ def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
             assert playing.reason.startswith("its turn was illegal: ")
 
 
-@pytest.mark.parametrize("agent", [*names("agent"), "mcts(reuse=true)", Dice()], ids=lambda agent: str(agent).split()[0])
+@pytest.mark.parametrize("agent", [*names("agent"), "mcts(reuse=true)", Dice()], ids=lambda each: str(each).split()[0])
 def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str) -> None:
     rules = PRESETS[rules_played_by(named(agent)) if isinstance(agent, str) else "classic"]
     playing = session(rules, 1, agent)
