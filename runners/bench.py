@@ -42,6 +42,7 @@ TARGETS = {
     "ga_minimax": 50_000,
     "best_mixed": 20_000,
 }  # against random, 2 threads
+TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies' schedules
 
 
 def bench(quick: bool = False) -> Figures:
@@ -57,6 +58,7 @@ def bench(quick: bool = False) -> Figures:
         figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, threads, Path(folder), None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
         figures["searches"] = searches(plain_c, ROUNDS, quick)
+        figures["training"] = _training(Path(folder), scale)
         figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = _startup(Path(folder))
@@ -184,6 +186,19 @@ def _growth(sizes: Sequence[int], folder: Path) -> Figures:
         shutil.rmtree(root)
     least, most = (figures[f"{games}"]["peak_memory_mib"] for games in sizes[-2:])
     figures["peak_memory_ratio_of_last_two"] = most / least
+    return figures
+
+
+def _training(folder: Path, scale: int) -> Figures:
+    """Whole trainings by the studies' schedules, in processes of their own: seconds, start and archive included."""
+    extent = {"q_placement": {"games": 100_000 // scale}, "ga2": {"generations": 100 // scale}}
+    figures: Figures = {}
+    for trainer, settings in extent.items():
+        root = folder / f"training-{trainer}"
+        changed = [f"trainer.{key}={value}" for key, value in settings.items()]
+        seconds, _ = _process(["train", f"trainer={trainer}", *changed, f"archive.root={root}"], folder)
+        figures[trainer] = settings | {"seconds": seconds, "target_seconds": TRAINING_SECONDS[trainer]}
+        shutil.rmtree(root)
     return figures
 
 

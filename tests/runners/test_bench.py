@@ -71,6 +71,8 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
         assert figures["searches"][name][reached] > figures["searches"][name][target]
     for name in ("rule_based", "ga2", "ga_minimax", "best_mixed"):
         assert figures["agents"][name]["target_games_per_second"] > 0
+    for name in ("q_placement", "ga2"):
+        assert 0 < figures["training"][name]["seconds"] < figures["training"][name]["target_seconds"]
     assert figures["growth"]["peak_memory_ratio_of_last_two"] > 0
     write_json(figures, tmp_path / "figures.json")
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
