@@ -1,0 +1,184 @@
+"""Two questions, yes or no, that together give a value: can the player to act win, and can they at least draw.
+
+The search runs over boards before a gift. The giver succeeds if some safe gift (one with which the opponent cannot
+finish a line at once) leaves the opponent, wherever they place it, boards from which they cannot do the opposite: to
+win, the opponent must not even draw.
+
+What helps, measured in a C++ prototype before this was written: to look all children up before any is searched; to
+take gifts and cells that leave the fewest replies first; and late in the game neither to sort nor to look anything up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS
+from quarto.rules import CELLS, RULE_TABLES, spread
+from quarto.solver.table import DRAW, FIELDS, SEARCH_TYPE, key_of, recall, remember
+from quarto.threats import SAFE_PIECES, danger
+
+TABLE_PIECES = 9  # boards with more are not looked up: finding the canonical form costs more than it saves
+LATE_PIECES = 11  # boards from here on are searched as they come
+DISTINCT_PIECES = 6  # up to here children that are the same board up to symmetry are searched once
+
+LANES, SAFE, KEY, ORDER = range(FIELDS)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
+RULES_TYPE = numba.from_dtype(RULE_TABLES)
+# (lanes, occupied, available, safe gifts or piece in hand, question, rules, search) -> yes or no
+QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
+
+
+@inlined
+def placed(lanes: int, piece: int, cell: int) -> int:
+    """The board with ``piece`` on an empty ``cell``."""
+    return lanes | (spread(piece) << uint64(cell))
+
+
+@inlined
+def replies(lanes: int, occupied: int, available: int, gift: int, rules: Any) -> int:
+    """How many (cell, safe gift) answers there are to ``gift``, none of which wins at once."""
+    rest, count, empty = available & ~(int64(1) << gift), int64(0), ~occupied & ALL_CELLS
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        byte = danger(placed(lanes, gift, cell), occupied | int64(1) << cell, rules)
+        count += int64(popcount(rest & SAFE_PIECES[byte]))
+    return count
+
+
+@inlined
+def fewest_replies(lanes: int, occupied: int, available: int, gifts: int, rules: Any) -> int:
+    """The gift with the fewest replies and their number, as number << 8 | gift."""
+    least = int64(1 << 30)
+    while gifts:
+        gift = lowest_bit(gifts)
+        gifts &= gifts - 1
+        least = min(least, replies(lanes, occupied, available, gift, rules) << 8 | gift)
+    return least
+
+
+@inlined
+def children_at(search: Any, pieces: int) -> Any:
+    """[CELLS, FIELDS] uint64: room for the children that have so many pieces."""
+    at = search.children + uint64(pieces * CELLS * FIELDS * 8)
+    return numba.carray(array_pointer(at), (CELLS, FIELDS), np.uint64)
+
+
+@inlined
+def expand(lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any) -> int:
+    """Place ``piece``, which is not in ``available``, on every cell: the boards that are left to search.
+
+    Returns their number, or -1 if the player who placed is known to have one that answers ``question`` with yes. Left
+    out are boards without a safe gift, known noes and, early, boards that are the same as another up to symmetry.
+    """
+    pieces = int64(popcount(occupied)) + 1
+    found, count, empty = children_at(search, pieces), int64(0), ~occupied & ALL_CELLS
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
+        safe = available & SAFE_PIECES[danger(board, filled, rules)]
+        if safe == 0:
+            continue
+        promise = int64(popcount(safe))
+        if pieces <= TABLE_PIECES:
+            key = key_of(board, filled, search)
+            answer = recall(key, pieces, question, search)
+            if answer == 1:
+                return -1
+            repeated = False
+            if pieces <= DISTINCT_PIECES:
+                for i in range(count):
+                    repeated |= found[i, KEY] == key
+            if answer == 0 or repeated:
+                continue
+            promise = fewest_replies(board, filled, available, safe, rules) >> 8
+            found[count, KEY] = key
+        found[count, LANES], found[count, SAFE] = board, uint64(safe)
+        found[count, ORDER] = uint64(promise << 8 | cell)
+        count += 1
+    return count
+
+
+@inlined
+def next_child(found: Any, i: int, count: int) -> None:
+    """Bring the most promising of the children from ``i`` on to place ``i``."""
+    best = i
+    for j in range(i + 1, count):
+        if found[j, ORDER] < found[best, ORDER]:
+            best = j
+    if best != i:
+        for field in range(FIELDS):
+            found[i, field], found[best, field] = found[best, field], found[i, field]
+
+
+@kernel(QUESTION)
+def can_place_late(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
+    """``can_place`` with few cells left: nothing is sorted or kept."""
+    search.nodes += 1
+    if available == 0:
+        return int64(question == DRAW)
+    left = popcount(available)
+    settled = left == 1 or (left == 2 and question == DRAW)  # by any safe gift: who gave has no other placement to fear
+    empty = ~occupied & ALL_CELLS
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        board, filled = placed(lanes, hand, cell), occupied | int64(1) << cell
+        safe = available & SAFE_PIECES[danger(board, filled, rules)]
+        if settled and safe != 0:
+            return int64(question == DRAW)
+        while safe:
+            gift = lowest_bit(safe)
+            safe &= safe - 1
+            if can_place_late(board, filled, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
+                return 1
+    return 0
+
+
+@kernel(QUESTION)
+def can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
+    """Whether who holds ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
+
+    Means nothing once ``search.stopped`` is 1.
+    """
+    pieces = int64(popcount(occupied)) + 1
+    if pieces > LATE_PIECES:
+        return can_place_late(lanes, occupied, available, hand, question, rules, search)
+    search.nodes += 1
+    search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
+    count = expand(lanes, occupied, available, hand, question, rules, search)
+    found, answer, i = children_at(search, pieces), int64(count < 0), int64(0)
+    while i < count and answer == 0 and search.stopped == 0:
+        next_child(found, i, count)
+        board, safe, key, order = found[i]
+        filled = occupied | int64(1) << int64(order & uint64(255))
+        known = recall(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
+        answer = max(known, 0)
+        gifts = int64(safe) if known < 0 else int64(0)
+        while gifts and answer == 0 and search.stopped == 0:
+            gift = lowest_bit(gifts)
+            if pieces <= TABLE_PIECES:
+                gift = fewest_replies(board, filled, available, gifts, rules) & 255
+            gifts &= ~(int64(1) << gift)
+            rest = available & ~(int64(1) << gift)
+            answer = 1 - can_place(board, filled, rest, gift, 1 - question, rules, search)
+        if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
+            remember(key, question, answer, search)
+        i += 1
+    return answer
+
+
+@kernel(QUESTION)
+def can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
+    """Whether who gives next, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        if can_place(lanes, occupied, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
+            return 1
+    return 0
