@@ -27,7 +27,7 @@ QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, RULE
 @inlined
 def wins_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
     """Whether some available piece finishes a line."""
-    return (available & ~SAFE_PIECES[danger(lanes, occupied, rules)]) != 0
+    return bool((available & ~SAFE_PIECES[danger(lanes, occupied, rules)]) != 0)
 
 
 @kernel(QUESTION)

@@ -18,14 +18,8 @@ from quarto.threats import SAFE_PIECES, danger, winning_cells
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
 
-STATE = (
-    types.uint64,
-    types.int64,
-    types.int64,
-    types.int64,
-    RULES_TYPE,
-    SEARCH_TYPE,
-)  # a position and what is searched with
+POSITION = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
+STATE = (*POSITION, RULES_TYPE, SEARCH_TYPE)
 
 
 @kernel(types.int64(*STATE))
