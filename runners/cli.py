@@ -240,6 +240,37 @@ def perft(
 
 
 @app.command()
+def solve(
+    position: Annotated[
+        str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Positions, one a line (- is stdin): one line of JSON for each.")
+    ] = None,
+    game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
+    rules: Annotated[str | None, typer.Option("--rules", help="The rules of that game (default: classic).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    distance: Annotated[
+        bool, typer.Option("--distance/--no-distance", help="Placements until the end; values alone are faster.")
+    ] = True,
+    values: Annotated[bool, typer.Option("--values", help="Without the turns.")] = False,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+) -> None:
+    """Solve positions exactly: value, distance, and every turn with its value."""
+    from runners import solve_command
+    from runners.solve import Wanted
+
+    wanted = Wanted(turns=not values, distance=distance)
+    proven = solve_command.check_request(position, file, game, rules)
+    if proven is not None:
+        solve_command.solve_game(proven, megabytes, json)
+    elif file is not None:
+        solve_command.report_bad(solve_command.solve_file(file, wanted, megabytes))
+    else:
+        solve_command.solve_position(str(position), wanted, megabytes, json)
+
+
+@app.command()
 def warm() -> None:
     """Compile every kernel now, so that the first game of any run starts at once."""
     from runners.warm import warm as compile_all
