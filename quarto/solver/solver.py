@@ -6,14 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.solver.base import Base
 from quarto.solver.distance import forced, forced_move
 from quarto.solver.mover import can_move
 from quarto.solver.search import RULES_TYPE, can_give, can_place, placed
 from quarto.solver.table import DRAW, FIELDS, SEARCH_TYPE, WIN, record, words
+from quarto.symmetry import pieces_on
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
@@ -129,6 +132,17 @@ def turns_of(
     return count
 
 
+@kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
+def values_of(lanes: Any, occupied: Any, values: Any, rules: Any, search: Any) -> None:
+    """``value_of`` of ``B`` live boards into ``values``: three [B] arrays. Stops early once ``search.stopped`` is 1."""
+    for i in range(len(lanes)):
+        if search.stopped != 0:
+            break
+        filled = int64(occupied[i])
+        available = ALL_PIECES & ~pieces_on(lanes[i], filled)
+        values[i] = value_of(lanes[i], filled, available, int64(NONE), rules, search)
+
+
 class Turn(NamedTuple):
     """One turn and what it comes to."""
 
@@ -147,14 +161,18 @@ class Solution(NamedTuple):
 
 
 class Solver:
-    """Solves positions of one variant. Each thread needs one of its own (``fork``); what they prove they share."""
+    """Solves positions of one variant. Each thread needs one of its own (``fork``); what they prove they share.
 
-    def __init__(self, rules: Rules, megabytes: float = MEGABYTES) -> None:
-        self.rules = rules
+    With a ``base`` of these rules, boards of up to so many pieces are looked up in it instead of searched.
+    """
+
+    def __init__(self, rules: Rules, megabytes: float = MEGABYTES, base: Base | None = None) -> None:
+        self.rules, self.base = rules, base
         self._arrays = {
             "table": words(megabytes),
             "distances": words(megabytes / 4),
             "stop": np.zeros(1, np.int64),
+            **({"base": base.words} if base else {}),
         }
         self._own()
 
@@ -162,12 +180,14 @@ class Solver:
         """What a thread does not share."""
         self._arrays["children"] = np.zeros((CELLS + 1, CELLS, FIELDS), np.uint64)
         self._search = record(self.rules, self._arrays)
+        if self.base:
+            self._search["base_pieces"] = self.base.pieces
         self._state = (self.rules.tables, self._search[0])
 
     def fork(self) -> Solver:
         """A solver for another thread, over the same tables."""
         other = Solver.__new__(Solver)
-        other.rules, other._arrays = self.rules, dict(self._arrays)
+        other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
         other._own()
         return other
 
@@ -187,6 +207,12 @@ class Solver:
     def value(self, position: Position) -> int:
         """1 won, 0 drawn, -1 lost for the player to act. The position must be live: nobody has finished a line."""
         return int(value_of(*self._words(position), *self._state))
+
+    def values(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> NDArray[np.int8]:
+        """[B] the values of ``B`` live boards before a gift; they mean nothing once the solver is ``stopped``."""
+        found = np.zeros(len(lanes), np.int8)
+        values_of(lanes, occupied, found, *self._state)
+        return found
 
     def distance(self, position: Position, value: int) -> int:
         """Placements until the game is over under perfect play, given the position's value."""

@@ -26,6 +26,7 @@ PROOF_BITS = 4  # 1 and 4: WIN or DRAW is answered; 2 and 8: with yes
 WON, DRAWN, LOST = 0b1111, 0b1101, 0b0101  # all that can be proven of a board
 BUCKET = 4  # words: half a cache line
 LINE_BYTES = 64
+SPREADER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
 FIELDS = 4  # of a child board in a search: see search.py
 
 # What a search works with, as one record of addresses: it travels as a single pointer.
@@ -84,7 +85,7 @@ def key_of(lanes: int, occupied: int, search: Any) -> int:
 @inlined
 def bucket_of(key: int, table: int, shift: int) -> Any:
     """The [BUCKET] words among which a key may be."""
-    index = (key * uint64(0x9E37_79B9_7F4A_7C15)) >> shift
+    index = (key * SPREADER) >> shift
     return numba.carray(array_pointer(table + index * uint64(8 * BUCKET)), BUCKET, np.uint64)
 
 
@@ -112,10 +113,26 @@ def answer_of(proof: int, question: int) -> int:
 
 
 @inlined
+def proven_in_base(key: int, search: Any) -> int:
+    """The proof bits of a key in the base, 0 if it is not there: a board that found its bucket full is in a later one."""
+    buckets = int64(1) << (64 - int64(search.base_shift))
+    index = int64((key * SPREADER) >> search.base_shift)
+    while True:
+        bucket = numba.carray(array_pointer(search.base + uint64(8 * BUCKET * index)), BUCKET, np.uint64)
+        for i in range(BUCKET):
+            proof = bucket[i] ^ key
+            if proof < uint64(1 << PROOF_BITS):
+                return int64(proof)
+            if bucket[i] == uint64(0):
+                return 0
+        index = (index + 1) & (buckets - 1)
+
+
+@inlined
 def recall(key: int, pieces: int, question: int, search: Any) -> int:
     """What is known of a board of so many ``pieces``: 1 yes, 0 no, -1 nothing."""
     if pieces <= search.base_pieces:
-        return answer_of(proven(key, search.base, search.base_shift), question)
+        return answer_of(proven_in_base(key, search), question)
     return answer_of(proven(key, search.table, search.shift), question)
 
 
