@@ -121,7 +121,22 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
     return np.where((array >= -1) & (array < 16), array, -128).astype(np.int8)
 
 
-Player = KernelPlayer | PythonPlayer
+class StagedPlayer:
+    """One player until so many pieces are on the board, then another. All positions of a batch have as many."""
+
+    def __init__(self, early: Player, late: Player, pieces: int) -> None:
+        self._early, self._late, self._pieces = early, late, pieces
+
+    def fork(self) -> StagedPlayer:
+        """The same for another thread."""
+        return StagedPlayer(self._early.fork(), self._late.fork(), self._pieces)
+
+    def play(self, batch: Batch, rng: Streams) -> Turns:
+        few = len(batch.occupied) > 0 and int(batch.occupied[0]).bit_count() < self._pieces
+        return (self._early if few else self._late).play(batch, rng)
+
+
+Player = KernelPlayer | PythonPlayer | StagedPlayer
 
 
 def choosers_of(agent: Agent) -> tuple[str, ...]:
@@ -142,7 +157,8 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
             f"plays only where the {' or '.join(choosers)} does; choose other rules or another agent"
         )
     if isinstance(agent, KernelAgent):
-        return KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules)
+        player, early = KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules), agent.early(rules)
+        return player if early is None else StagedPlayer(lift(early[1], rules, label), player, early[0])
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
             f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is no KernelAgent, "

@@ -22,7 +22,7 @@ from analytics.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 from runners.schedule import SCHEDULES, pairings
-from runners.spec import LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
+from runners.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
@@ -242,7 +242,15 @@ def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Ag
     )
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
-    return AgentSpec(label, target, params)
+    return AgentSpec(label, target, {key: _described(key, value) for key, value in params.items()})
+
+
+def _described(key: str, value: Any) -> Any:
+    """The value of a parameter or, where it names an agent, everything about that: it affects the games too."""
+    if key not in AGENT_PARAMETERS or not isinstance(value, str):
+        return value
+    named = agent_named(value)
+    return {"label": named.label, "target": named.target, "params": dict(named.params)}
 
 
 def _params(settings: Mapping[str, Any]) -> dict[str, Any]:

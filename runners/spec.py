@@ -17,12 +17,15 @@ from typing import Any
 
 from agents.base import Agent
 from analytics.records import run_id_of
+from analytics.tablebase import base_for
 from quarto.errors import RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
+from quarto.solver.base import Base
 
 PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.lockstep", "runners.engine")
+AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -40,14 +43,17 @@ class AgentSpec:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
         target = self._class()
         known = inspect.signature(target).parameters
+        params = {name: _built(value) for name, value in self.params.items()}
         for name in self.params:
             if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
                 raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
         try:
-            agent: Agent = target(**self.params)
+            agent: Agent = target(**params)
         except (Exception, SystemExit) as error:  # an agent may raise anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {reason}") from error
+        if hasattr(agent, "equip"):
+            agent.equip(_base_for)
         return agent
 
     def _class(self) -> type[Any]:
@@ -62,6 +68,19 @@ class AgentSpec:
         if not isinstance(found, type):
             raise RequestError(f"agent '{self.label}': _target_ {self.target!r} is not a class")
         return found
+
+
+def _built(value: Any) -> Any:
+    """A parameter as its constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
+    if isinstance(value, Mapping) and set(value) == {"label", "target", "params"}:
+        return AgentSpec(**value).build()
+    return value
+
+
+@functools.cache
+def _base_for(rules: Rules) -> Base | None:
+    """The tablebase of some rules for agents that can use one, read once."""
+    return base_for(rules)
 
 
 @dataclass(frozen=True)
