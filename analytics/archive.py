@@ -152,7 +152,7 @@ class Archive:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
         path = self.root / "runs" / f"{record.run_id}.json"
         with explained("write", path):
-            _make_folder(path.parent)
+            make_folder(path.parent)
             replace(path, to_json(record.as_mapping()))
 
     # Commits.
@@ -214,8 +214,8 @@ class Archive:
 
     def _commit(self, ledger: _Ledger, slices: tuple[Slice, ...], frames: dict[Path, pl.DataFrame]) -> Commit | None:
         try:
-            games, plies = (_store(path, frame) for path, frame in frames.items())
-            _make_folder(ledger.folder)
+            games, plies = (store(path, frame) for path, frame in frames.items())
+            make_folder(ledger.folder)
             with ledger.lock:
                 commit = _publish(ledger, slices, games, plies)
         except BaseException:
@@ -232,7 +232,7 @@ class Archive:
         """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
         path = self.root / "sweeps" / job.sweep_id / f"{job.job}.json"
         with explained("write", path):
-            _make_folder(path.parent)
+            make_folder(path.parent)
             replace(path, to_json(job.as_mapping()))
 
     def sweep_jobs(self) -> list[SweepJob]:
@@ -259,8 +259,9 @@ def _commit_name(number: int) -> str:
     return f"{number:06d}.json"
 
 
-def _store(path: Path, frame: pl.DataFrame) -> StoredFile:
-    _make_folder(path.parent)
+def store(path: Path, frame: pl.DataFrame) -> StoredFile:
+    """Write a table's file, whole or not at all. Raises ``OSError``."""
+    make_folder(path.parent)
     aside = temporary_beside(path)
     try:
         written = write_table(frame, aside)
@@ -300,7 +301,8 @@ def _remove(paths: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder durably, unless it is there. Raises ``OSError``."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
