@@ -99,7 +99,7 @@ def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
 
 
 def annotate_runs(
-    archive: Archive, runs: Sequence[str], settings: Settings, look: Callable[[int], None] = lambda games: None
+    archive: Archive, runs: Sequence[str], settings: Settings, look: Callable[[int], None] = lambda _games: None
 ) -> Done:
     """Judge and store every decision of some runs that is not stored yet, shard by shard.
 

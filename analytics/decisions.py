@@ -7,7 +7,7 @@ it. Like a commit it appears whole; that of a shard whose choices are counted la
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,26 +19,12 @@ from numpy.typing import NDArray
 
 from analytics.archive import Archive, commit_files, load, make_folder, now, store
 from analytics.durable import create, explained, replace
-from analytics.judging import NOT_COUNTED, Judged, Record, scatter
+from analytics.judging import Judged, Record, scatter
 from analytics.records import Commit, StoredFile, to_json
+from analytics.schema import DECISIONS, GIFT, PLACEMENT
 from quarto.rules import CELLS, PIECES, Rules
 
-GIFT, PLACEMENT = 0, 1
-KINDS = ("gift", "placement")
 FIRST_PIECES_MOVER = 5  # where the mover chooses the piece, earlier positions take minutes each
-
-DECISIONS = pl.Schema(
-    {
-        "game_id": pl.Int64(),
-        "ply": pl.Int8(),  # 0 to 15
-        "kind": pl.Int8(),  # 0 the gift, 1 the placement of this ply
-        "seat": pl.Int8(),  # who decided
-        "value_before": pl.Int8(),  # for who decided: 1 won, 0 drawn, -1 lost
-        "value_after": pl.Int8(),
-        "saving": pl.Int32(),  # choices that keep value_before; -1: not counted
-        "legal": pl.Int32(),  # choices there were
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ def annotation_files(archive: Archive, run_id: str) -> list[Path]:
     return commit_files(archive.folder("annotations", run_id))
 
 
-def annotations(archive: Archive, run_id: str) -> dict[int, Annotation]:
+def annotations_of(archive: Archive, run_id: str) -> dict[int, Annotation]:
     """The annotations of a run by shard, without those of shards that are not there (any more).
 
     Raises ``FailureError`` naming a damaged file.
@@ -83,7 +69,16 @@ def decision_files(archive: Archive) -> list[Path]:
     return [
         archive.file("decisions", run_id, annotation.decisions)
         for run_id in archive.run_ids()
-        for annotation in annotations(archive, run_id).values()
+        for annotation in annotations_of(archive, run_id).values()
+    ]
+
+
+def pairing_rows(archive: Archive) -> list[tuple[str, int, str, str]]:
+    """Run, number, first and second agent of every pairing. Raises ``FailureError`` for a damaged record."""
+    return [
+        (record.run_id, number, first, second)
+        for record in archive.runs()
+        for number, (first, second) in enumerate(record.pairings)
     ]
 
 
@@ -106,7 +101,7 @@ def record_of(archive: Archive, run_id: str, commit: Commit, from_pieces: int) -
         matrices.append(np.zeros((CELLS, len(plies)), np.int8))
         scatter(np.array(rows[column]), plies, matrices[-1])
     first = np.maximum(games["opening"].to_numpy(), np.int8(from_pieces))
-    return games["game_id"].to_numpy(), Record(*matrices, plies, first)
+    return games["game_id"].to_numpy(), Record(matrices[0], matrices[1], plies, first)
 
 
 def frame_of(game_id: NDArray[np.int64], record: Record, judged: Judged, rules: Rules) -> pl.DataFrame:
@@ -149,7 +144,7 @@ def _part(
 def missing(archive: Archive, run_id: str, choices: bool, from_pieces: int) -> Iterator[Commit]:
     """The shards of a run whose decisions are not there yet as they are wanted; looked up anew before each."""
     for commit in archive.commits(run_id):
-        known = annotations(archive, run_id).get(commit.shard)
+        known = annotations_of(archive, run_id).get(commit.shard)
         if known is None or (choices and not known.choices) or known.from_pieces > from_pieces:
             yield commit
 
@@ -189,10 +184,5 @@ def annotate(
 
 def _is_less(archive: Archive, run_id: str, commit: Commit, settings: tuple[bool, int]) -> bool:
     """Whether what is there of a shard holds less than these settings ask for, or is of another shard."""
-    known = annotations(archive, run_id).get(commit.shard)
+    known = annotations_of(archive, run_id).get(commit.shard)
     return known is None or (settings[0] and not known.choices) or known.from_pieces > settings[1]
-
-
-NOT_COUNTED_IN_SQL = f"nullif(saving, {NOT_COUNTED})"
-
-Look = Callable[[int], None]  # called with how many more games are judged

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from analytics.schema import NOT_COUNTED
 from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rules import CELLS, NONE, PIECES
@@ -24,7 +25,6 @@ from quarto.threats import SAFE_PIECES, danger, winning_cells
 
 TABLE_PIECES = 9  # boards with more are not looked up where the opponent chooses the piece
 TABLE_PIECES_MOVER = 11
-NOT_COUNTED = -1
 
 
 class Judged(NamedTuple):
@@ -39,9 +39,9 @@ class Judged(NamedTuple):
     @staticmethod
     def empty(games: int) -> Judged:
         """Room for so many games, nothing counted."""
-        values = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
-        counts = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
-        return Judged(*values, np.zeros(games, np.int8), *counts)
+        given, held = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
+        gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
+        return Judged(given, held, np.zeros(games, np.int8), gifts, cells)
 
 
 class Record(NamedTuple):

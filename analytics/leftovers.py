@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.archive import MARKER, Archive
+from analytics.decisions import decision_files
 from analytics.durable import TEMPORARY, explained
 from analytics.records import COMMIT, PART, RUN_ID
 from analytics.schema import TABLES
 
 GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
 
-FOLDERS = (*TABLES, "commits", "runs", "sweeps")
+FOLDERS = (*TABLES, "decisions", "commits", "annotations", "runs", "sweeps")
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -38,6 +39,7 @@ def leftovers(archive: Archive) -> list[Leftover]:
     named = {archive.root / MARKER}
     for table in TABLES:
         named.update(archive.committed_files(table))
+    named.update(decision_files(archive))
     found = []
     moment = time.time()
     with explained("list", archive.root):
@@ -63,11 +65,11 @@ def remove(found: Sequence[Leftover], older_than_seconds: float = GRACE_SECONDS)
 
 
 def _is_record(root: Path, path: Path) -> bool:
-    """Whether a file is a run, a commit or a job of a sweep by its place and name."""
+    """Whether a file is a run, a commit, an annotation or a job of a sweep by its place and name."""
     match path.relative_to(root).parts:
         case ("runs", name):
             return name.endswith(".json") and bool(RUN_ID.fullmatch(name[:-5]))
-        case ("commits", folder, name):
+        case ("commits" | "annotations", folder, name):
             return _is_run_folder(folder) and bool(COMMIT.fullmatch(name))
         case ("sweeps", _, name):
             return name.endswith(".json") and name[:-5].isdecimal()
@@ -78,7 +80,12 @@ def _is_ours(root: Path, path: Path) -> bool:
     if _TEMPORARY.fullmatch(path.name):
         return True
     parts = path.relative_to(root).parts
-    return len(parts) == 3 and parts[0] in TABLES and _is_run_folder(parts[1]) and bool(PART.fullmatch(parts[2]))
+    return (
+        len(parts) == 3
+        and parts[0] in (*TABLES, "decisions")
+        and _is_run_folder(parts[1])
+        and bool(PART.fullmatch(parts[2]))
+    )
 
 
 def _is_run_folder(name: str) -> bool:

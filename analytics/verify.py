@@ -5,7 +5,6 @@ A file that no commit names is not in the archive and not looked at here: see ``
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,30 +15,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.archive import Archive, commit_files, load, sweep_job
+from analytics.problems import Problem, read_checked
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.schema import GAME_BITS, TABLES, game_ids
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
+from analytics.verify_decisions import verify_decisions
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
 
 NAMED_GAMES = 10  # wrong games of one file that are named one by one
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that is wrong, and where."""
-
-    file: Path
-    what: str
-    game_id: int | None = None
-
-    def __str__(self) -> str:
-        game = "" if self.game_id is None else f" game {self.game_id}:"
-        return f"{self.file}:{game} {self.what}"
 
 
 @dataclass
@@ -50,6 +38,7 @@ class Verification:
     shards: int = 0
     games: int = 0
     plies: int = 0
+    decisions: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -94,6 +83,10 @@ def verify(archive: Archive) -> Verification:
             found.problems += _numbering(path, commit, held)
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
+        if record is not None:
+            decisions, problems = verify_decisions(archive, record)
+            found.decisions += decisions
+            found.problems += problems
     found.problems += _sweeps(archive)
     return found
 
@@ -135,7 +128,7 @@ def _numbering(path: Path, commit: Commit, held: dict[int, list[Range]]) -> Iter
 def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
     frames = {}
     for table in TABLES:
-        frame = _read(shard.file(table), shard.stored(table), table)
+        frame = read_checked(shard.file(table), shard.stored(table), TABLES[table])
         if isinstance(frame, Problem):
             yield frame
         else:
@@ -144,34 +137,6 @@ def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
         found.games += len(frames["games"])
         found.plies += len(frames["plies"])
         yield from _rows(shard, frames["games"], frames["plies"])
-
-
-def _read(path: Path, stored: StoredFile, table: str) -> pl.DataFrame | Problem:
-    """The frame in a file, or what is wrong with the file."""
-    try:
-        return _checked(path.read_bytes(), stored, table)
-    except OSError as error:
-        return Problem(path, f"cannot be read: {error.strerror}")
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        return Problem(path, f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}")
-    except ValueError as error:
-        return Problem(path, str(error))
-
-
-def _checked(content: bytes, stored: StoredFile, table: str) -> pl.DataFrame:
-    """The frame in the content of a file. Raises ``ValueError`` saying what is wrong, or what Polars raises."""
-    if len(content) != stored.bytes:
-        raise ValueError(f"has {len(content)} bytes, its commit says {stored.bytes}")
-    if hashlib.sha256(content).hexdigest() != stored.sha256:
-        raise ValueError("its SHA-256 is not that of its commit: some byte has changed since")
-    frame = pl.read_parquet(content, hive_partitioning=False)
-    if frame.schema != TABLES[table]:
-        raise ValueError(f"has columns {dict(frame.schema)}, not those of table {table}")
-    if len(frame) != stored.rows:
-        raise ValueError(f"has {len(frame)} rows, its commit says {stored.rows}")
-    if sum(frame.null_count().row(0)):
-        raise ValueError("holds nulls")
-    return frame
 
 
 def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:

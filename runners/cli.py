@@ -150,7 +150,7 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 @app.command()
 def sql(
     question: Annotated[
-        str, typer.Argument(help="One SELECT over the views runs, games, plies, sweeps; - reads stdin.")
+        str, typer.Argument(help="One SELECT over the views runs, games, plies, decisions, sweeps; - reads stdin.")
     ],
     archive: ArchiveOption = ARCHIVE,
     format: Annotated[  # noqa: A002
@@ -188,6 +188,7 @@ def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
     for problem in found.problems:
         typer.echo(str(problem), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    counts += f", {found.decisions:,} decisions" if found.decisions else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
 
@@ -268,6 +269,43 @@ def solve(
         solve_command.report_bad(solve_command.solve_file(file, wanted, megabytes))
     else:
         solve_command.solve_position(str(position), wanted, megabytes, json)
+
+
+RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")]
+
+
+@app.command()
+def annotate(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
+    from_pieces: Annotated[
+        int | None,
+        typer.Option("--from-pieces", min=0, max=15, help="Judge from so many pieces on (0; own_piece: 5)."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+) -> None:
+    """Judge every decision of the games by its exact value and add that to the archive."""
+    from runners.mistakes import annotate as judge
+
+    judge(archive, runs or [], choices, from_pieces, threads, megabytes)
+
+
+@app.command()
+def mistakes(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    positions: Annotated[int, typer.Option("--positions", min=0, help="How many of the hardest positions.")] = 10,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a chart to this file (needs the extra plots).")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
+) -> None:
+    """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
+    from runners.mistakes import show_mistakes
+
+    show_mistakes(archive, runs or [], positions, [path for path in (html, svg) if path])
 
 
 @app.command()
