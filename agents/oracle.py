@@ -234,8 +234,9 @@ class Oracle(KernelAgent):
     on the board on; draws all last to the end). ``trap`` takes, from 8 pieces on and unless the position
     is won, those that leave the opponent the fewest replies which keep what they have. What is still tied is drawn.
 
-    ``horizon``: with fewer pieces on the board than this ``below`` plays, by default ``semi_random``. None: 0, always exact, under
-    classic rules, and else 4, or 5 where the mover chooses: without a tablebase, earlier positions take seconds.
+    ``horizon``: with fewer pieces on the board than this ``below`` plays, by default ``semi_random``. None: 0, always
+    exact, under classic rules, and else 4, or 5 where the mover chooses: without a tablebase, earlier positions take
+    seconds.
 
     Randomness: word n (gifts: 64 + n) draws among the last n cells (pieces) that have not been looked at.
     """

@@ -197,7 +197,7 @@ def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
     assert isinstance(agent, Oracle)
     assert type(agent.below).__name__ == "Mcts"
     assert load_agent("oracle").label == "oracle"
-    with pytest.raises(RequestError, match="^agent 'nobody' does not exist"):
+    with pytest.raises(RequestError, match=r"^agent 'nobody' does not exist"):
         agent_named("oracle(below=nobody)")
 
 
@@ -228,7 +228,7 @@ def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], 
 
 
 def test_traps_need_an_opponent_who_is_given_pieces() -> None:
-    with pytest.raises(ValueError, match="^ties=trap has no meaning where the mover chooses the piece"):
+    with pytest.raises(ValueError, match=r"^ties=trap has no meaning where the mover chooses the piece"):
         Oracle("trap").knowledge(PRESETS["own_piece"])
 
 
