@@ -321,12 +321,14 @@ def warm() -> None:
 def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
+    solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
 ) -> None:
     """Measure games a second, bytes a row and memory, each as a ratio within this run."""
-    from runners.bench import bench as measure
+    from runners.bench import bench
+    from runners.bench_solver import bench_solver
     from runners.tables import bench_table
 
-    figures = measure(quick)
+    figures = bench_solver(quick) if solver else bench(quick)
     _print(bench_table(figures))
     if json:
         from runners.tables import write_json
