@@ -39,7 +39,7 @@ def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
             figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
     figures["threads"] = _threads(positions(7, 60 if quick else 600))
     if proof and not quick:
-        proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES))
+        proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, based=False))
         figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
     return figures
 

@@ -17,6 +17,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from analytics.tablebase import base_for
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position
 from quarto.position import EMPTY, Position
@@ -73,10 +74,14 @@ def question(text: str) -> Question:
 
 
 class Solvers:
-    """A solver for each variant and thread, made when it is needed; those of a variant share their tables."""
+    """A solver for each variant and thread, made when it is needed; those of a variant share their tables.
 
-    def __init__(self, megabytes: float) -> None:
+    Unless ``based``, none looks anything up in a tablebase: what it says it has proven itself.
+    """
+
+    def __init__(self, megabytes: float, based: bool = True) -> None:
         self._megabytes = megabytes
+        self._based = based
         self._lock = threading.Lock()
         self._first: dict[Rules, Solver] = {}
         self._all: list[Solver] = []
@@ -89,7 +94,8 @@ class Solvers:
         if rules not in own:
             with self._lock:
                 if rules not in self._first:
-                    self._first[rules] = Solver(rules, self._megabytes)
+                    base = base_for(rules) if self._based else None
+                    self._first[rules] = Solver(rules, self._megabytes, base)
                 own[rules] = self._first[rules].fork()
                 self._all.append(own[rules])
                 if self._stopped:

@@ -82,7 +82,7 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
     """Prove the value of the whole game and say what it took."""
     rules = load_rules(rules_name)
     check_tables(megabytes)
-    solvers = Solvers(megabytes)
+    solvers = Solvers(megabytes, based=False)
     with _watching(solvers, time.perf_counter()) as look:
         proof = prove(rules, solvers, look)
     peak = peak_megabytes()

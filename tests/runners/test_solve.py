@@ -153,7 +153,7 @@ def test_a_file_that_is_not_there_is_a_wrong_request(qarena: Qarena) -> None:
 
 
 def test_an_interruption_ends_the_search_at_once() -> None:
-    solvers, looks = Solvers(4.0), 0
+    solvers, looks = Solvers(4.0, based=False), 0
 
     def look() -> None:
         nonlocal looks
@@ -170,7 +170,7 @@ EARLY = "1.../..../..../.... 2"
 
 
 def test_answers_that_nobody_waits_for_are_not_searched() -> None:
-    solvers = Solvers(4.0)
+    solvers = Solvers(4.0, based=False)
     easy = [(number, POSITION) for number in range(1, 17)]
     hard = [(number, EARLY) for number in range(17, 200)]
     found = answers(easy + hard, Wanted(turns=False), solvers, 1)
