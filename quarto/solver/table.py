@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.errors import FailureError
-from quarto.kernel import array_pointer, inlined, int64, uint64
+from quarto.kernel import array_pointer, inlined, int64, prefetch, uint64
 from quarto.rules import CELLS, Rules
 from quarto.symmetry import Symmetries, board_key, canonical, symmetries
 
@@ -90,6 +90,15 @@ def bucket_of(key: int, table: int, shift: int) -> Any:
 
 
 @inlined
+def fetch(key: int, pieces: int, search: Any) -> None:
+    """Have what is known of a board of so many ``pieces`` brought near: it is going to be recalled."""
+    if pieces <= search.base_pieces:
+        prefetch(search.base + ((key * SPREADER) >> search.base_shift) * uint64(8 * BUCKET))
+    else:
+        prefetch(search.table + ((key * SPREADER) >> search.shift) * uint64(8 * BUCKET))
+
+
+@inlined
 def proven(key: int, table: int, shift: int) -> int:
     """The proof bits of a key, 0 if it is not in the table."""
     bucket = bucket_of(key, table, shift)
@@ -114,7 +123,7 @@ def answer_of(proof: int, question: int) -> int:
 
 @inlined
 def proven_in_base(key: int, search: Any) -> int:
-    """The proof bits of a key in the base, 0 if it is not there: a board that found its bucket full is in a later one."""
+    """The proof bits of a key in the base, 0 if it is not there: what found its bucket full is in a later one."""
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * SPREADER) >> search.base_shift)
     while True:
