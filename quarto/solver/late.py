@@ -1,26 +1,25 @@
 """The end of the game, at most six empty cells, without boards: only what the empty cells still lack is carried along.
 
-Number the empty cells. A line that is not finished has its filled cells, whose pieces share some attribute values (one
-byte, see ``threats``), and a set of empty cells. For each such set keep the OR of those bytes over all its lines. Then a
-piece with byte ``b`` wins on cell ``i`` iff ``b`` meets the byte of the set {i}; and when it is placed there, the byte
-of each other set becomes its own OR (that of the set with ``i`` added AND ``b``). So a turn is a shift, an AND and an
-OR on a few words, whatever the rules. The last cell takes the number of the one that was filled.
+Number the empty cells. A line that is not finished has some cells filled, whose pieces share some attribute values
+(one byte, see ``threats``), and a set of empty ones. For each such set keep the OR of those bytes over all its lines.
+Then a piece with byte ``b`` wins on cell ``i`` iff ``b`` meets the byte of the set {i}; and when it is placed there,
+the byte of each other set becomes its own OR (that of the set with ``i`` added AND ``b``). So a turn is a shift, an AND
+and an OR on a few words, whatever the rules. The last cell takes the number of the one that was filled.
 
-Of ``k`` cells there are 2^k sets: byte ``s & 7`` of word ``s >> 3`` is that of the set with mask ``s``. Three cells take
-one word, four take two (without and with cell 3), five take four and six take eight.
+Of ``k`` cells there are 2^k sets: byte ``s & 7`` of word ``s >> 3`` is that of the set with mask ``s``. Three cells
+take one word, four take two (without and with cell 3), five take four and six take eight.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 from numba import types
 
 from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS
-from quarto.rules import CELLS, LANE, LANE_ONES, LANE_TOPS, RULE_TABLES
-from quarto.solver.table import DRAW, WIN
+from quarto.rules import CELLS, LANE, LANE_ONES, LANE_TOPS
+from quarto.solver.table import DRAW, RULES_TYPE, WIN
 from quarto.threats import SAFE_PIECES
 
 LATE_CELLS = 6
@@ -29,7 +28,6 @@ WITHOUT_ZERO = uint64(0x00FF_00FF_00FF_00FF)  # the bytes of sets that lack cell
 WITHOUT_ONE = uint64(0x0000_FFFF_0000_FFFF)
 WITHOUT_TWO = uint64(0x0000_0000_FFFF_FFFF)
 BELOW_TOPS = uint64(0x7FFF_7FFF_7FFF_7FFF)
-RULES_TYPE = numba.from_dtype(RULE_TABLES)
 
 Two = tuple[int, int]
 Four = tuple[int, int, int, int]
@@ -107,7 +105,7 @@ def _to_two(word: int, cell: int, byte: int) -> int:
 @inlined
 def _safe(singles: int, available: int) -> int:
     """The available pieces that win nowhere; the lowest byte of ``singles`` is the OR over the sets of one cell."""
-    return available & SAFE_PIECES[int64(singles & uint64(255))]
+    return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
 
 
 @inlined

@@ -19,8 +19,8 @@ from numba import types
 from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS
 from quarto.rules import CELLS, spread
-from quarto.solver.late import LATE_CELLS, RULES_TYPE, can_give_late, can_place_late
-from quarto.solver.table import FIELDS, SEARCH_TYPE, fetch, key_of, recall, remember
+from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
+from quarto.solver.table import FIELDS, RULES_TYPE, SEARCH_TYPE, fetch, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, VALUES, cells_with, danger
 
 TABLE_PIECES = 9  # boards with more are not looked up: finding the canonical form costs more than it saves
@@ -40,7 +40,7 @@ def placed(lanes: int, piece: int, cell: int) -> int:
 
 @inlined
 def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
-    """By gift how many (cell, safe gift) answers there are to it, none of which wins at once: a byte each, 0-7 and 8-15.
+    """By gift how many (cell, safe gift) answers there are that do not win at once: a byte each, gifts 0-7 and 8-15.
 
     On every cell each attribute value is looked up once, not once for each gift: what a piece can finish after another
     was placed depends on that piece by its values only.

@@ -1,9 +1,9 @@
 """What is proven of boards, kept under their exact keys, and the record that kernels carry it in.
 
 A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
-gift, shifted by four bits, and in those bits what is proven of it. Keys are compared whole, so a word never speaks for
-another board; and since a word is read and written at once, threads share a table without locks: at worst one of two
-answers that are noted in the same moment is lost.
+gift, shifted by four bits, and in those bits what is proven of it for the player to act. Keys are compared whole, so a
+word never speaks for another board; and since a word is read and written at once, threads share a table without locks:
+at worst one of two answers that are noted in the same moment is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quarto.errors import FailureError
 from quarto.kernel import array_pointer, inlined, int64, prefetch, uint64
-from quarto.rules import CELLS, Rules
+from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import Symmetries, board_key, canonical, symmetries
 
 WIN, DRAW = 0, 1  # the questions: can the player to act win; can they at least draw
@@ -54,6 +54,7 @@ SEARCH = np.dtype(
     align=True,
 )
 SEARCH_TYPE = numba.from_dtype(SEARCH)
+RULES_TYPE = numba.from_dtype(RULE_TABLES)
 _OF_SYMMETRIES = ("images", "minimal", "first", "attaining", "number", "squeezed")
 
 
