@@ -31,13 +31,15 @@ def test_every_board_is_found_though_many_buckets_are_full_and_no_other_one_is()
     assert (base.pieces, base.words.nbytes) == (6, base_bytes(3250))
     assert 0.7 < len(inside) / len(base.words) <= FULLEST
     assert (base.words.reshape(-1, BUCKET) != 0).all(axis=1).sum() > 100
-    _, search = Solver(CLASSIC, 0.0, base).state
+    solver = Solver(CLASSIC, 0.0, base)
+    _, search = solver.state
     assert proofs_of(inside, search) == [{1: WON, 0: DRAWN, -1: LOST}[value] for value in values.tolist()]
     assert set(proofs_of(outside, search)) == {0}
 
 
 def test_the_empty_board_whose_key_is_0_is_found() -> None:
-    _, search = Solver(CLASSIC, 0.0, base_of(np.zeros(1, np.uint64), np.zeros(1, np.int8), 0)).state
+    solver = Solver(CLASSIC, 0.0, base_of(np.zeros(1, np.uint64), np.zeros(1, np.int8), 0))
+    _, search = solver.state
     assert proofs_of(np.array([0, 5], np.uint64), search) == [DRAWN, 0]
 
 

@@ -13,14 +13,13 @@ from tests.naive import PRESETS
 from tests.naive_solver import solve_position
 from tests.quarto.solver.test_solver import live_positions
 
-OPPONENT_CHOOSES = {name: rules for name, rules in PRESETS.items() if not rules.mover_chooses}
+NAMES = ("classic", "square", "torus")  # with 32 lines hardly any random board has a safe gift so late
 
 
-@pytest.mark.parametrize("name", OPPONENT_CHOOSES)
+@pytest.mark.parametrize("name", NAMES)
 def test_positions_with_at_most_six_empty_cells(name: str) -> None:
     rules, asked = PRESETS[name], 0
-    counts = ((10, 8), (11, 20), (12, 40), (13, 60), (14, 60), (15, 20))
-    for pieces, count in counts[:3] if name == "torus_square" else counts:  # boards without a line are rare there
+    for pieces, count in ((10, 8), (11, 20), (12, 40), (13, 60), (14, 60), (15, 20)):
         for position in live_positions(rules, pieces, count, 7):
             if position.hand == NONE or wins_at_once(position, name):
                 continue
@@ -28,7 +27,7 @@ def test_positions_with_at_most_six_empty_cells(name: str) -> None:
             words = uint64(position.lanes), position.occupied, position.available, position.hand
             assert can_place_late(*words, WIN, rules.tables) == (value == 1), position
             assert can_place_late(*words, DRAW, rules.tables) == (value >= 0), position
-    assert asked >= 3
+    assert asked > 5
 
 
 def gifts(position: Position) -> set[int]:
@@ -39,10 +38,10 @@ def wins_at_once(position: Position, name: str) -> bool:
     return solve_position(position, PRESETS[name]).distance == 1 and solve_position(position, PRESETS[name]).value == 1
 
 
-@pytest.mark.parametrize("name", OPPONENT_CHOOSES)
+@pytest.mark.parametrize("name", NAMES)
 def test_boards_before_a_gift_with_six_empty_cells(name: str) -> None:
     rules, asked = PRESETS[name], 0
-    for position in live_positions(rules, CELLS - LATE_CELLS, 12, 8):
+    for position in live_positions(rules, CELLS - LATE_CELLS, 16, 8):
         if position.hand != NONE:
             position = position._replace(hand=NONE, available=position.available | 1 << position.hand)  # noqa: PLW2901
         safe = [piece for piece in gifts(position) if not wins_at_once(given(position, piece), name)]
@@ -52,7 +51,7 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str) -> None:
         words = uint64(position.lanes), position.occupied, position.available, sum(1 << piece for piece in safe)
         assert can_give_late(*words, WIN, rules.tables) == (value == 1), position
         assert can_give_late(*words, DRAW, rules.tables) == (value >= 0), position
-    assert asked >= 1
+    assert asked >= 3
 
 
 def given(position: Position, piece: int) -> Position:
