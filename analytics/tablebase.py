@@ -185,9 +185,9 @@ def write(
         "value": np.concatenate([values for _, values in layers]),
     }
     content = parquet.encode(pl.DataFrame(columns, schema=SCHEMA), ROW_GROUP_ROWS)
-    of_value = [[int((values == value).sum()) for _, values in layers] for value in VALUES]
+    won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
-    card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, *of_value, len(content), digest, **how)
+    card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
     with explained("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content)

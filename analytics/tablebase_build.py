@@ -78,8 +78,8 @@ def check(job: Job, available_megabytes: float) -> None:
     fits = 1 << max(0, int(rest / 1.25).bit_length() - 1)
     advice = f"the largest that fits is --megabytes {fits}" if rest >= 1.25 else "ask for fewer pieces"
     raise RequestError(
-        f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes {needed_megabytes(job):,.0f} MB "
-        f"in all, of {available_megabytes:,.0f} MB of free memory: {advice}"
+        f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes "
+        f"{needed_megabytes(job):,.0f} MB in all, of {available_megabytes:,.0f} MB of free memory: {advice}"
     )
 
 

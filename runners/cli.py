@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
+from runners import tablebases
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +49,7 @@ app = typer.Typer(
 )
 archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(archive_app, name="archive")
+app.add_typer(tablebases.app, name="tablebase")
 
 
 def _say_version(wanted: bool) -> None:

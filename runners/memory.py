@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from quarto.errors import RequestError
@@ -13,10 +14,10 @@ _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def available_megabytes() -> float | None:
-    """What this process can still take, in MiB: free memory, or less in a container; None where nobody says."""
-    found = [megabytes for megabytes in (_of_machine(), _of_group()) if megabytes is not None]
-    return min(found, default=None)
+def available_megabytes() -> float:
+    """What this process can still take without swapping, in MiB: what Linux says, or less in a container; else all."""
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
+    return min(megabytes for megabytes in (installed, _of_machine(), _of_group()) if megabytes is not None)
 
 
 def check_tables(megabytes: float, tables: int = 1) -> None:
@@ -25,7 +26,7 @@ def check_tables(megabytes: float, tables: int = 1) -> None:
         raise RequestError(f"--megabytes {megabytes:g} is not a size: write a number above 0, such as 128")
     available = available_megabytes()
     needed = megabytes * DISTANCES_SHARE * tables
-    if available is not None and needed > available:
+    if needed > available:
         most = int(available / DISTANCES_SHARE / tables)
         fits = f"at most --megabytes {1 << (most.bit_length() - 1)} fits" if most else "free some"
         raise RequestError(

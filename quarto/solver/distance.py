@@ -14,8 +14,8 @@ from numba import types
 from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS
 from quarto.solver.mover import can_move, wins_at_once
-from quarto.solver.search import RULES_TYPE, can_give, placed
-from quarto.solver.table import BUCKET, DRAW, SEARCH_TYPE, WIN, bucket_of, key_of
+from quarto.solver.search import can_give, placed
+from quarto.solver.table import BUCKET, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, bucket_of, key_of
 from quarto.threats import SAFE_PIECES, danger
 
 TABLE_PIECES = 8  # boards with more have keys that leave no room for four bounds

@@ -14,8 +14,8 @@ from numba import types
 
 from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS
-from quarto.solver.search import RULES_TYPE, placed
-from quarto.solver.table import DRAW, SEARCH_TYPE, key_of, recall, remember
+from quarto.solver.search import placed
+from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger
 
 TABLE_PIECES = 11  # boards with more have no key of one word
@@ -52,8 +52,9 @@ def can_move(lanes: int, occupied: int, available: int, question: int, rules: An
             if wins_at_once(board, filled, rest, rules):
                 continue
             key = key_of(board, filled, search) if pieces <= TABLE_PIECES else uint64(0)
-            known = recall(key, pieces, question, search) if pieces <= TABLE_PIECES else int64(-1)
-            answer = known if known >= 0 else 1 - can_move(board, filled, rest, 1 - question, rules, search)
+            known = recall(key, pieces, 1 - question, search) if pieces <= TABLE_PIECES else int64(-1)
+            theirs = known if known >= 0 else can_move(board, filled, rest, 1 - question, rules, search)
             if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
-                remember(key, question, answer, search)
+                remember(key, 1 - question, theirs, search)
+            answer = 1 - theirs
     return answer

@@ -18,16 +18,16 @@ from numba import types
 
 from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS
-from quarto.rules import CELLS, RULE_TABLES, spread
-from quarto.solver.table import DRAW, FIELDS, SEARCH_TYPE, key_of, recall, remember
-from quarto.threats import SAFE_PIECES, danger
+from quarto.rules import CELLS, spread
+from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
+from quarto.solver.table import FIELDS, RULES_TYPE, SEARCH_TYPE, fetch, key_of, recall, remember
+from quarto.threats import SAFE_PIECES, VALUES, cells_with, danger
 
 TABLE_PIECES = 9  # boards with more are not looked up: finding the canonical form costs more than it saves
-LATE_PIECES = 11  # boards from here on are searched as they come
+LATE_PIECES = CELLS - LATE_CELLS  # boards from here on are searched as they come
 DISTINCT_PIECES = 6  # up to here children that are the same board up to symmetry are searched once
 
 LANES, SAFE, KEY, ORDER = range(FIELDS)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
-RULES_TYPE = numba.from_dtype(RULE_TABLES)
 # (lanes, occupied, available, safe gifts or piece in hand, question, rules, search) -> yes or no
 QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
 
@@ -39,25 +39,44 @@ def placed(lanes: int, piece: int, cell: int) -> int:
 
 
 @inlined
-def replies(lanes: int, occupied: int, available: int, gift: int, rules: Any) -> int:
-    """How many (cell, safe gift) answers there are to ``gift``, none of which wins at once."""
-    rest, count, empty = available & ~(int64(1) << gift), int64(0), ~occupied & ALL_CELLS
+def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
+    """By gift how many (cell, safe gift) answers there are that do not win at once: a byte each, gifts 0-7 and 8-15.
+
+    On every cell each attribute value is looked up once, not once for each gift: what a piece can finish after another
+    was placed depends on that piece by its values only.
+    """
+    low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
+    empty = open_cells
     while empty:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        byte = danger(placed(lanes, gift, cell), occupied | int64(1) << cell, rules)
-        count += int64(popcount(rest & SAFE_PIECES[byte]))
-    return count
+        others, here = open_cells & ~(int64(1) << cell), int64(1) << cell
+        without, having = int64(0), int64(0)  # the values that finish a line elsewhere if this cell lacks, or has, them
+        for value in range(VALUES):
+            mask = cells_with(lanes, occupied, value)
+            without |= int64((int64(rules.completes[mask]) & others) != 0) << value
+            having |= int64((int64(rules.completes[mask | here]) & others) != 0) << value
+        gifts = available
+        while gifts:
+            gift = lowest_bit(gifts)
+            gifts &= gifts - 1
+            byte = without | (having & (gift | (~gift & 15) << 4))
+            count = popcount(uint64(available & ~(int64(1) << gift) & SAFE_PIECES[byte]))
+            count <<= uint64(8 * (gift & 7))
+            low += count if gift < 8 else uint64(0)
+            high += count if gift >= 8 else uint64(0)
+    return low, high
 
 
 @inlined
-def fewest_replies(lanes: int, occupied: int, available: int, gifts: int, rules: Any) -> int:
+def fewest_replies(counts: tuple[int, int], gifts: int) -> int:
     """The gift with the fewest replies and their number, as number << 8 | gift."""
     least = int64(1 << 30)
     while gifts:
         gift = lowest_bit(gifts)
         gifts &= gifts - 1
-        least = min(least, replies(lanes, occupied, available, gift, rules) << 8 | gift)
+        count = int64(((counts[0] if gift < 8 else counts[1]) >> uint64(8 * (gift & 7))) & uint64(255))
+        least = min(least, count << 8 | gift)
     return least
 
 
@@ -84,24 +103,36 @@ def expand(lanes: int, occupied: int, available: int, piece: int, question: int,
         safe = available & SAFE_PIECES[danger(board, filled, rules)]
         if safe == 0:
             continue
-        promise = int64(popcount(safe))
         if pieces <= TABLE_PIECES:
-            key = key_of(board, filled, search)
-            answer = recall(key, pieces, question, search)
-            if answer == 1:
-                return -1
-            repeated = False
-            if pieces <= DISTINCT_PIECES:
-                for i in range(count):
-                    repeated |= found[i, KEY] == key
-            if answer == 0 or repeated:
-                continue
-            promise = fewest_replies(board, filled, available, safe, rules) >> 8
-            found[count, KEY] = key
+            found[count, KEY] = key_of(board, filled, search)
+            fetch(found[count, KEY], pieces, search)
         found[count, LANES], found[count, SAFE] = board, uint64(safe)
-        found[count, ORDER] = uint64(promise << 8 | cell)
+        found[count, ORDER] = uint64(int64(popcount(safe)) << 8 | cell)
         count += 1
-    return count
+    return count if pieces > TABLE_PIECES else unknown(found, count, occupied, available, question, rules, search)
+
+
+@inlined
+def unknown(found: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+    """Keep those of the children of ``occupied`` that must be searched, with their promise: see ``expand``."""
+    pieces, kept = int64(popcount(occupied)) + 1, int64(0)
+    for i in range(count):
+        board, safe, key, order = found[i]
+        answer = recall(key, pieces, question, search)
+        if answer == 1:
+            return -1
+        repeated = False
+        if pieces <= DISTINCT_PIECES:
+            for j in range(kept):
+                repeated |= found[j, KEY] == key
+        if answer == 0 or repeated:
+            continue
+        cell = int64(order & uint64(255))
+        counts = replies(board, occupied | int64(1) << cell, available, rules)
+        found[kept, LANES], found[kept, SAFE], found[kept, KEY] = board, safe, key
+        found[kept, ORDER] = uint64(fewest_replies(counts, int64(safe)) >> 8 << 8 | cell)
+        kept += 1
+    return kept
 
 
 @inlined
@@ -117,39 +148,15 @@ def next_child(found: Any, i: int, count: int) -> None:
 
 
 @kernel(QUESTION)
-def can_place_late(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
-    """``can_place`` with few cells left: nothing is sorted or kept."""
-    search.nodes += 1
-    if available == 0:
-        return int64(question == DRAW)
-    left = popcount(available)
-    settled = left == 1 or (left == 2 and question == DRAW)  # by any safe gift: who gave has no other placement to fear
-    empty = ~occupied & ALL_CELLS
-    while empty:
-        cell = lowest_bit(empty)
-        empty &= empty - 1
-        board, filled = placed(lanes, hand, cell), occupied | int64(1) << cell
-        safe = available & SAFE_PIECES[danger(board, filled, rules)]
-        if settled and safe != 0:
-            return int64(question == DRAW)
-        while safe:
-            gift = lowest_bit(safe)
-            safe &= safe - 1
-            if can_place_late(board, filled, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
-                return 1
-    return 0
-
-
-@kernel(QUESTION)
 def can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
     """Whether who holds ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
 
     Means nothing once ``search.stopped`` is 1.
     """
     pieces = int64(popcount(occupied)) + 1
-    if pieces > LATE_PIECES:
-        return can_place_late(lanes, occupied, available, hand, question, rules, search)
     search.nodes += 1
+    if pieces > LATE_PIECES:
+        return can_place_late(lanes, occupied, available, hand, question, rules)
     search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
     count = expand(lanes, occupied, available, hand, question, rules, search)
     found, answer, i = children_at(search, pieces), int64(count < 0), int64(0)
@@ -159,11 +166,17 @@ def can_place(lanes: int, occupied: int, available: int, hand: int, question: in
         filled = occupied | int64(1) << int64(order & uint64(255))
         known = recall(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
         answer = max(known, 0)
-        gifts = int64(safe) if known < 0 else int64(0)
+        if pieces == LATE_PIECES:
+            search.nodes += 1
+            answer = can_give_late(board, filled, available, int64(safe), question, rules)
+        gifts = int64(safe) if known < 0 and pieces < LATE_PIECES else int64(0)
+        counts = uint64(0), uint64(0)
+        if gifts and pieces <= TABLE_PIECES:
+            counts = replies(board, filled, available, rules)
         while gifts and answer == 0 and search.stopped == 0:
             gift = lowest_bit(gifts)
             if pieces <= TABLE_PIECES:
-                gift = fewest_replies(board, filled, available, gifts, rules) & 255
+                gift = fewest_replies(counts, gifts) & 255
             gifts &= ~(int64(1) << gift)
             rest = available & ~(int64(1) << gift)
             answer = 1 - can_place(board, filled, rest, gift, 1 - question, rules, search)

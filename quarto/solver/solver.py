@@ -14,8 +14,8 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.base import Base
 from quarto.solver.distance import forced, forced_move
 from quarto.solver.mover import can_move
-from quarto.solver.search import RULES_TYPE, can_give, can_place, placed
-from quarto.solver.table import DRAW, FIELDS, SEARCH_TYPE, WIN, record, words
+from quarto.solver.search import can_give, can_place, placed
+from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, WIN, record, words
 from quarto.symmetry import pieces_on
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
@@ -182,7 +182,7 @@ class Solver:
         self._search = record(self.rules, self._arrays)
         if self.base:
             self._search["base_pieces"] = self.base.pieces
-        self._state = (self.rules.tables, self._search[0])
+        self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
 
     @property
     def state(self) -> tuple[Any, Any]:
@@ -211,22 +211,22 @@ class Solver:
 
     def value(self, position: Position) -> int:
         """1 won, 0 drawn, -1 lost for the player to act. The position must be live: nobody has finished a line."""
-        return int(value_of(*self._words(position), *self._state))
+        return int(value_of(*self._words(position), *self.state))
 
     def values(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> NDArray[np.int8]:
         """[B] the values of ``B`` live boards before a gift; they mean nothing once the solver is ``stopped``."""
         found = np.zeros(len(lanes), np.int8)
-        values_of(lanes, occupied, found, *self._state)
+        values_of(lanes, occupied, found, *self.state)
         return found
 
     def distance(self, position: Position, value: int) -> int:
         """Placements until the game is over under perfect play, given the position's value."""
-        return int(distance_of(value, *self._words(position), *self._state))
+        return int(distance_of(value, *self._words(position), *self.state))
 
     def turns(self, position: Position, distance: bool = True) -> tuple[Turn, ...]:
         """Every legal turn with its value, by cell, then gift."""
         found = np.zeros((CELLS * PIECES, 4), np.int8)
-        count = turns_of(distance, found, *self._words(position), *self._state)
+        count = turns_of(distance, found, *self._words(position), *self.state)
         rows = found[:count].tolist()
         return tuple(
             Turn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows

@@ -1,9 +1,9 @@
 """What is proven of boards, kept under their exact keys, and the record that kernels carry it in.
 
 A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
-gift, shifted by four bits, and in those bits what is proven of it. Keys are compared whole, so a word never speaks for
-another board; and since a word is read and written at once, threads share a table without locks: at worst one of two
-answers that are noted in the same moment is lost.
+gift, shifted by four bits, and in those bits what is proven of it for the player to act. Keys are compared whole, so a
+word never speaks for another board; and since a word is read and written at once, threads share a table without locks:
+at worst one of two answers that are noted in the same moment is lost.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.errors import FailureError
-from quarto.kernel import array_pointer, inlined, int64, uint64
-from quarto.rules import CELLS, Rules
+from quarto.kernel import array_pointer, inlined, int64, prefetch, uint64
+from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import Symmetries, board_key, canonical, symmetries
 
 WIN, DRAW = 0, 1  # the questions: can the player to act win; can they at least draw
@@ -54,6 +54,7 @@ SEARCH = np.dtype(
     align=True,
 )
 SEARCH_TYPE = numba.from_dtype(SEARCH)
+RULES_TYPE = numba.from_dtype(RULE_TABLES)
 _OF_SYMMETRIES = ("images", "minimal", "first", "attaining", "number", "squeezed")
 
 
@@ -90,6 +91,15 @@ def bucket_of(key: int, table: int, shift: int) -> Any:
 
 
 @inlined
+def fetch(key: int, pieces: int, search: Any) -> None:
+    """Have what is known of a board of so many ``pieces`` brought near: it is going to be recalled."""
+    if pieces <= search.base_pieces:
+        prefetch(search.base + ((key * SPREADER) >> search.base_shift) * uint64(8 * BUCKET))
+    else:
+        prefetch(search.table + ((key * SPREADER) >> search.shift) * uint64(8 * BUCKET))
+
+
+@inlined
 def proven(key: int, table: int, shift: int) -> int:
     """The proof bits of a key, 0 if it is not in the table."""
     bucket = bucket_of(key, table, shift)
@@ -114,7 +124,7 @@ def answer_of(proof: int, question: int) -> int:
 
 @inlined
 def proven_in_base(key: int, search: Any) -> int:
-    """The proof bits of a key in the base, 0 if it is not there: a board that found its bucket full is in a later one."""
+    """The proof bits of a key in the base, 0 if it is not there: what found its bucket full is in a later one."""
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * SPREADER) >> search.base_shift)
     while True:

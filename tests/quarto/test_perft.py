@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quarto.errors import RequestError
-from quarto.perft import MAX_PLIES, Layer, Boards, next_layer, layers, perft
+from quarto.perft import MAX_PLIES, Boards, Layer, layers, next_layer, perft
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.symmetry import orbit_size, symmetries
 from tests.naive import PRESETS
