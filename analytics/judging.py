@@ -19,8 +19,8 @@ from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.mover import can_move, wins_at_once
-from quarto.solver.search import RULES_TYPE, can_give, can_place, placed
-from quarto.solver.table import DRAW, SEARCH_TYPE, WIN, key_of, recall, remember
+from quarto.solver.search import can_give, can_place, placed
+from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
 TABLE_PIECES = 9  # boards with more are not looked up where the opponent chooses the piece

@@ -91,9 +91,8 @@ def _chain(path: Path, frame: pl.DataFrame, game_id: NDArray[np.int64], plies: N
         goes_on = [lengths[game] > ply + 1 for game in placements["game_id"].to_list()]
         pairs = [(-gifts["value_after"], placements["value_before"])]
         if following.height:
-            pairs.append(
-                (placements["value_after"].filter(pl.Series(goes_on, dtype=pl.Boolean)), following["value_before"].tail(sum(goes_on)))
-            )
+            left = placements["value_after"].filter(pl.Series(goes_on, dtype=pl.Boolean))
+            pairs.append((left, following["value_before"].tail(len(left))))
         for left, right in pairs:
             if left.len() != right.len() or (left != right).any():
                 yield Problem(path, f"values at ply {ply} do not fit together")

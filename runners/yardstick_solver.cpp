@@ -2,7 +2,8 @@
  *
  *   c++ -std=c++17 -O3 -march=native -o yardstick_solver yardstick_solver.cpp && ./yardstick_solver MEGABYTES < positions
  *
- * The same search as quarto/solver/search.py, classic rules, one thread, no tablebase. Reads positions with a piece in
+ * The same search as quarto/solver/search.py but for the end of the game, which is searched like the rest of it here;
+ * classic rules, one thread, no tablebase. Reads positions with a piece in
  * hand, one a line: the four 16-bit lanes as one number, the occupied cells, the available pieces, the hand, all decimal.
  * Prints a line for each: its value and the processor's seconds that it took. The table is kept from one position to the next.
  */

@@ -184,11 +184,6 @@ class Solver:
             self._search["base_pieces"] = self.base.pieces
         self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
 
-    @property
-    def state(self) -> tuple[Any, Any]:
-        """What kernels that search take last: the tables of the rules, and the search record of this thread."""
-        return self._state
-
     def fork(self) -> Solver:
         """A solver for another thread, over the same tables."""
         other = Solver.__new__(Solver)
