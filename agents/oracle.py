@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, turn
 from agents.parameters import checked_whole
@@ -25,7 +27,7 @@ from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, key_of, recall, recor
 from quarto.threats import safe_pieces, winning_cells
 
 TIES = ("distance", "trap")
-MEGABYTES = 64.0  # of the table that all threads of a player share
+MEGABYTES = 64.0  # of the table that all players of these rules share
 TABLE_PIECES = 9  # boards with more are not in it
 DISTANCE_PIECES = 5  # how soon is not asked before there are so many pieces: it would take seconds
 TRAP_PIECES = 8  # nor are the opponent's replies counted
@@ -220,6 +222,12 @@ def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     return placing_turn(position, seed, trap, rules, search)
 
 
+@functools.lru_cache(maxsize=4)
+def _tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
+    """What is proven under these rules, kept for all players of this process: proofs depend on nothing else."""
+    return {"table": words(MEGABYTES), "distances": words(MEGABYTES / 4)}
+
+
 @dataclass(frozen=True)
 class SearchKnowledge(Knowledge):
     """``keys`` holds a ``SEARCH`` record, and what its addresses lead to is kept alive here."""
@@ -268,8 +276,7 @@ class Oracle(KernelAgent):
             raise ValueError("ties=trap has no meaning where the mover chooses the piece: use ties=distance")
         base = self._base_of(rules) if self._base_of else None
         arrays: dict[str, Any] = {
-            "table": words(MEGABYTES),
-            "distances": words(MEGABYTES / 4),
+            **_tables(rules),
             "stop": np.zeros(1, np.int64),
             **({"base": base.words} if base else {}),
         }
