@@ -10,6 +10,9 @@ PIP_INSTALL := $(PIP) install -qq --no-build-isolation --use-pep517
 COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
+# Two or more cores share the tests, a file at a time: what a file's tests prepare together is prepared once.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
 .PHONY: install run test test-all lint debian bench lock clean
 .DELETE_ON_ERROR:
 
@@ -19,10 +22,10 @@ run: install
 	$(BIN)/qarena run experiment=round_robin
 
 test: lint debian
-	$(BIN)/python -m pytest -m "not slow" --durations=5 --durations-min=2
+	$(PYTEST) -m "not slow" --durations=5 --durations-min=2
 
 test-all: lint debian
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

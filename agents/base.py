@@ -16,6 +16,7 @@ also have
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -29,7 +30,8 @@ from quarto.batch import Batch
 from quarto.kernel import array_pointer, inlined, int64, kernel
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
-from quarto.rules import RULE_TABLES, Rules
+from quarto.rules import CELLS, RULE_TABLES, Rules
+from quarto.symmetry import MASKS, Symmetries, symmetries
 
 ERROR = -2  # instead of a cell: the agent raised, and its game ends as 'forfeit_error'
 
@@ -45,6 +47,11 @@ OWN = np.dtype(
         ("keys_size", np.int64),
         ("scratch_address", np.uint64),
         ("scratch_size", np.int64),
+        ("memory_address", np.uint64),  # of the game that is being asked about
+        ("memory_size", np.int64),
+        ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
+        ("memories_stride", np.uint64),  # bytes from one slot to the next
+        ("symmetries_address", np.uint64),
     ],
     align=True,
 )
@@ -62,7 +69,8 @@ def turn(function: TurnKernel) -> TurnKernel:
     """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
 
     ``function(position, seed, rules, own) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
-    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys`` and ``scratch``.
+    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch``,
+    ``memory`` and ``symmetry_tables``.
     """
     return kernel(TURN_SIGNATURE)(function)
 
@@ -97,14 +105,52 @@ def scratch(own: Any) -> Any:
     return numba.carray(array_pointer(own.scratch_address), own.scratch_size, np.uint64)
 
 
+@inlined
+def memory(own: Any) -> Any:
+    """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
+    return numba.carray(array_pointer(own.memory_address), own.memory_size, np.uint64)
+
+
+@functools.cache
+def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
+    """Where the symmetries of the rules are, for ``symmetry_tables``: [12] uint64, good while the process lives.
+
+    Nine addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
+    ``attaining`` there are.
+    """
+    tables = symmetries(rules)  # never freed: they are cached there
+    sizes = [len(tables.cells), len(tables.masks), len(tables.attaining)]
+    return np.array([*(each.ctypes.data for each in tables), *sizes], np.uint64)
+
+
+@inlined
+def symmetry_tables(own: Any) -> Symmetries:
+    """The symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
+    words = numba.carray(array_pointer(own.symmetries_address), 12, np.uint64)
+    permutations, masks = int64(words[9]), int64(words[10])
+    return Symmetries(
+        numba.carray(array_pointer(words[0]), (permutations, CELLS), np.int8),
+        numba.carray(array_pointer(words[1]), (permutations, CELLS), np.int8),
+        numba.carray(array_pointer(words[2]), (permutations, 2, 256), np.uint16),
+        numba.carray(array_pointer(words[3]), MASKS, np.uint16),
+        numba.carray(array_pointer(words[4]), MASKS + 1, np.int32),
+        numba.carray(array_pointer(words[5]), int64(words[11]), np.int16),
+        numba.carray(array_pointer(words[6]), MASKS, np.int16),
+        numba.carray(array_pointer(words[7]), masks, np.uint16),
+        numba.carray(array_pointer(words[8]), (256, 256), np.uint8),
+    )
+
+
 @dataclass(frozen=True)
 class Knowledge:
-    """Everything a jitted agent's turn may read besides the position. Shared by threads, but for the scratch."""
+    """Everything a jitted agent's turn may read besides the position. Shared by threads, but for scratch and memory."""
 
     params: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [P]
     table: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [T]
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [K]
     scratch_size: int = 0  # words of uint64 for each thread
+    game_words: int = 0  # words of uint64 for each game; where that is much, fewer games are played at once
+    symmetric: bool = False  # whether its turn reads the symmetries of the rules, which take tens of milliseconds
 
 
 class KernelAgent:

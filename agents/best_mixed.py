@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agents.base import KernelAgent, Knowledge
-from agents.mixed import mixed_turn
+from agents.mixed import NOT_LOST, mixed_turn
 from agents.parameters import checked_flag, checked_whole
 from agents.search.alpha_beta import MEMORY_SIZE
 from quarto.rules import CELLS, PIECES, Rules
@@ -32,5 +32,5 @@ class BestMixed(KernelAgent):
         self.depth = usual_depth if depth is None else checked_whole("depth", depth, 1, CELLS)
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = [float(self.few_unused), float(self.depth), float(self.faithful)]
+        settings = [float(self.few_unused), float(self.depth), NOT_LOST, float(self.faithful)]
         return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)

@@ -21,8 +21,9 @@ from agents.base import (
     KernelAgent,
     Knowledge,
     TurnKernel,
+    symmetry_addresses,
 )
-from quarto.batch import Batch, Turns
+from quarto.batch import Batch, Lockstep, Turns
 from quarto.errors import RequestError
 from quarto.kernel import inlined, int64, kernel, uint64
 from quarto.position import Position
@@ -30,14 +31,13 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
-TURNS_TYPE = numba.typeof(Turns.empty(1))
+LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
 
 
 @inlined
-def decide(
-    turn: TurnKernel, own: Any, rules: Any, batch: Batch, streams: Any, offset: int, size: int, turns: Any
-) -> None:
+def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
     """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
+    batch, remembers = state.batch, own.memory_size != 0
     for i in range(size):
         position = Position(
             batch.lanes[i],
@@ -46,25 +46,30 @@ def decide(
             int64(batch.hand[i]),
             int64(batch.last_cell[i]),
         )
-        encoded = turn(position, streams[i] + offset, rules, own)
-        turns.cells[i] = np.int8(encoded)
-        turns.gifts[i] = np.int8(encoded >> 8)
+        if remembers:
+            own.memory_address = own.memories_address + uint64(state.slot[i]) * own.memories_stride
+        encoded = turn(position, state.streams[i] + offset, rules, own)
+        state.turns.cells[i] = np.int8(encoded)
+        state.turns.gifts[i] = np.int8(encoded >> 8)
 
 
-@kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], TURNS_TYPE))
-def decide_all(turn: TurnKernel, own: Any, rules: Any, batch: Batch, seeds: Any, turns: Turns) -> None:
+@kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
+def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
     """``decide``, as Python calls it."""
-    decide(turn, own, rules, batch, seeds, uint64(0), seeds.shape[0], turns)
+    decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
 
 
 class KernelPlayer:
-    """A jitted agent over batches. Each thread needs one of its own: the scratch is written without locks."""
+    """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
         self.turn = turn
         self.rules = rules
+        self.game_words = knowledge.game_words
         self._knowledge = knowledge
-        self._arrays = {  # kept alive here: the record below holds bare addresses
+        self._memories = np.zeros((0, knowledge.game_words), np.uint64)  # [games, game_words]
+        self._slots = range(0)  # of those games
+        self._arrays: dict[str, NDArray[Any]] = {  # kept alive here: the record below holds bare addresses
             "params": np.ascontiguousarray(knowledge.params, np.float64),
             "table": np.ascontiguousarray(knowledge.table, np.float64),
             "keys": np.ascontiguousarray(knowledge.keys, np.uint64),
@@ -74,16 +79,52 @@ class KernelPlayer:
         for name, array in self._arrays.items():
             own[f"{name}_address"] = array.ctypes.data
             own[f"{name}_size"] = array.size
+        own["memory_size"] = knowledge.game_words
+        if knowledge.symmetric:
+            self._arrays["symmetries"] = symmetry_addresses(rules)
+            own["symmetries_address"] = self._arrays["symmetries"].ctypes.data
         self.own = own[0]
 
     def fork(self) -> KernelPlayer:
         """The same player for another thread."""
         return KernelPlayer(self.turn, self._knowledge, self.rules)
 
-    def play(self, batch: Batch, rng: Streams) -> Turns:
-        turns = Turns.empty(len(batch.lanes))
-        decide_all(self.turn, self.own, self.rules.tables, batch, rng.seeds, turns)
-        return turns
+    def start(self, slots: range) -> None:
+        """Begin games in these slots, which lie 1 or 2 apart: nothing is remembered of those played there before."""
+        if self.game_words == 0:
+            return
+        if len(self._memories) == len(slots):
+            self._memories.fill(0)
+        else:
+            self._memories = self._memories[:0].copy()  # not both at once
+            self._memories = np.zeros((len(slots), self.game_words), np.uint64)
+        self._slots = slots
+        first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
+        self.own["memory_address"] = first
+        self.own["memories_address"] = (first - slots.start * stride) % (1 << 64)
+        self.own["memories_stride"] = stride
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+
+        Without ``slots`` each position is a game of its own that has just begun. What the kernel raises is raised here,
+        and nothing is then remembered of this turn.
+        """
+        if slots is None:
+            slots = np.arange(len(batch.lanes), dtype=np.uint32)
+            self.start(range(len(slots)))
+        state = Lockstep(batch, slots, rng.seeds, Turns.empty(len(slots)))
+        if self.game_words == 0:
+            decide_all(self.turn, self.own, self.rules.tables, state)
+            return state.turns
+        rows = (slots.astype(np.int64) - self._slots.start) // self._slots.step
+        before = self._memories[rows]
+        try:
+            decide_all(self.turn, self.own, self.rules.tables, state)
+        except Exception:
+            self._memories[rows] = before
+            raise
+        return state.turns
 
 
 class PythonPlayer:
@@ -93,6 +134,8 @@ class PythonPlayer:
     on them: an answer that depends on more than the position and ``rng`` makes a run that cannot be repeated.
     """
 
+    game_words = 0  # it remembers what it likes by itself
+
     def __init__(self, agent: BatchAgent | GameAgent) -> None:
         self._agent = agent
         self._lock = threading.Lock()
@@ -100,7 +143,10 @@ class PythonPlayer:
     def fork(self) -> PythonPlayer:
         return self
 
-    def play(self, batch: Batch, rng: Streams) -> Turns:
+    def start(self, slots: range) -> None:
+        """Begin games: an agent in Python is not told."""
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         with self._lock:
             batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
             if isinstance(self._agent, BatchAgent):
@@ -131,9 +177,19 @@ class StagedPlayer:
         """The same for another thread."""
         return StagedPlayer(self._early.fork(), self._late.fork(), self._pieces)
 
-    def play(self, batch: Batch, rng: Streams) -> Turns:
+    @property
+    def game_words(self) -> int:
+        """How many words of uint64 both remember of each game."""
+        return self._early.game_words + self._late.game_words
+
+    def start(self, slots: range) -> None:
+        """Begin games in these slots, for both."""
+        self._early.start(slots)
+        self._late.start(slots)
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         few = len(batch.occupied) > 0 and int(batch.occupied[0]).bit_count() < self._pieces
-        return (self._early if few else self._late).play(batch, rng)
+        return (self._early if few else self._late).play(batch, rng, slots)
 
 
 Player = KernelPlayer | PythonPlayer | StagedPlayer

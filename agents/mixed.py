@@ -18,18 +18,37 @@ from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import safe_pieces, winning_cells
 
+NOT_LOST = 0.0  # percent: a turn that is worth more is accepted
+FAITHFUL = 3  # index of the parameter, after the three that say when a searched turn is accepted
+
 
 @inlined
-def accepted_turn(position: Position, few_unused: int, depth: int, faithful: bool, rules: Any, own: Any) -> int:
-    """The search's turn if there are few unused pieces and it is not lost, else NO_TURN."""
+def accepted_turn(position: Position, when: Any, faithful: bool, rules: Any, own: Any) -> int:
+    """The search's turn if there are few unused pieces and it is worth enough, else NO_TURN.
+
+    ``when`` is three numbers: it searches with fewer unused pieces than the first, as many placements deep as the
+    second, and accepts a turn whose value is above the third, in percent.
+    """
+    few_unused, depth, above = int64(when[0]), int64(when[1]), int64(when[2])
     unused = int64(popcount(position.available))
     if unused + int64(faithful) >= few_unused:  # the code counts the piece in hand as well
         return int64(NO_TURN)
     if faithful:
-        found, lost = study_a_turn(position, depth, rules), int64(0)
+        found = study_a_turn(position, depth, rules)
+        percent = 100 * (found >> TURN_BITS)  # of WHOLE, which is a win
     else:
-        found, lost = best_turn(position, depth, SHARES, rules, own), int64(-WHOLE)
-    return found & 0xFFFF if found >> TURN_BITS > lost else int64(NO_TURN)
+        found = best_turn(position, depth, SHARES, rules, own)
+        percent = 50 * ((found >> TURN_BITS) + WHOLE)
+    return found & 0xFFFF if percent > above * WHOLE else int64(NO_TURN)
+
+
+@inlined
+def mirror_or_random_cell(position: Position, word: int, faithful: bool) -> int:
+    """``rule_based``'s mirror cell; on an empty board a random one."""
+    empty = ~position.occupied & ALL_CELLS
+    if position.last_cell == NONE:
+        return random_cell(word, empty)
+    return mirror_cell(empty, position.last_cell, faithful)
 
 
 @inlined
@@ -45,17 +64,15 @@ def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     word, settings = draw(seed, 0), params(own)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
-    faithful, empty = settings[2] != 0.0, ~position.occupied & ALL_CELLS
+    faithful = settings[FAITHFUL] != 0.0
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
-        cell, gift = lowest_bit(wins), int64(NONE)
+        cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, int64(settings[0]), int64(settings[1]), faithful, rules, own)
+        accepted = accepted_turn(position, settings, faithful, rules, own)
         cell, gift = cell_of(accepted), gift_of(accepted)
-    if cell == NONE and position.last_cell == NONE:
-        cell = random_cell(word, empty)
-    elif cell == NONE:
-        cell = mirror_cell(empty, position.last_cell, faithful)
+    if cell == NONE:
+        cell = mirror_or_random_cell(position, word, faithful)
     if gift == NONE:
         gift = rule_of_thumb_gift(after_placing(position, cell), position.hand, rules)
     return encode_turn(cell, gift)
@@ -77,5 +94,5 @@ class Mixed(KernelAgent):
         self.depth = checked_whole("depth", depth, 1, CELLS)
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = [float(self.few_unused), float(self.depth), 0.0]
+        settings = [float(self.few_unused), float(self.depth), NOT_LOST, 0.0]
         return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 
@@ -30,4 +31,11 @@ def checked_whole(name: str, value: int, least: int, most: int) -> int:
     """``value``. Raises ``ValueError`` if it is not a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
+    return value
+
+
+def checked_one_of(name: str, value: str, valid: Sequence[str]) -> str:
+    """``value``. Raises ``ValueError`` if it is not one of ``valid``."""
+    if value not in valid:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value

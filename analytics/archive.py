@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.durable import TEMPORARY, create, explained, replace, sync_folder, temporary_beside
+from analytics.durable import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined, to_json
 from analytics.schema import SCHEMA_VERSION, TABLES
@@ -299,13 +299,6 @@ def _may_be_committed(ledger: _Ledger, name: str) -> bool:
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder durably, unless it is there. Raises ``OSError``."""
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        sync_folder(folder.parent)
 
 
 def _make(root: Path) -> None:

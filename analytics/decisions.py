@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, commit_files, load, make_folder, now, store
-from analytics.durable import create, explained, replace
+from analytics.archive import Archive, commit_files, load, now, store
+from analytics.durable import create, explained, make_folder, replace
 from analytics.judging import Judged, Record, scatter
 from analytics.records import Commit, StoredFile, to_json
 from analytics.schema import DECISIONS, GIFT, PLACEMENT

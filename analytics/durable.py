@@ -48,6 +48,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder if it is not there. Raises ``OSError``."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
 def _write_aside(path: Path, content: bytes) -> Path:
     """A synced temporary file with ``content`` beside ``path``. Raises ``OSError`` and leaves nothing then."""
     aside = temporary_beside(path)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from analytics import policies
 from analytics.archive import MARKER, Archive
 from analytics.decisions import decision_files
 from analytics.durable import TEMPORARY, explained
-from analytics.records import COMMIT, PART, RUN_ID
+from analytics.records import COMMIT, PART, POLICY_FILE, POLICY_ID, RUN_ID
 from analytics.schema import TABLES
 
 GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
 
-FOLDERS = (*TABLES, "decisions", "commits", "annotations", "runs", "sweeps")
+FOLDERS = (*TABLES, "decisions", "commits", "annotations", "runs", "sweeps", policies.FOLDER)
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -34,9 +35,10 @@ class Leftover:
 def leftovers(archive: Archive) -> list[Leftover]:
     """All files in the archive's own folders that are not part of it, sorted.
 
-    Raises ``FailureError`` for a damaged commit: what it named cannot be known, so nothing may be called a leftover.
+    Raises ``FailureError`` for a damaged commit or card: what it named cannot be known, so nothing may be called a
+    leftover.
     """
-    named = {archive.root / MARKER}
+    named = {archive.root / MARKER, *_of_policies(archive)}
     for table in TABLES:
         named.update(archive.committed_files(table))
     named.update(decision_files(archive))
@@ -53,6 +55,15 @@ def leftovers(archive: Archive) -> list[Leftover]:
                 continue  # a writer was faster
             found.append(Leftover(path, status.st_size, moment - status.st_mtime, _is_ours(archive.root, path)))
     return found
+
+
+def _of_policies(archive: Archive) -> Iterator[Path]:
+    """The files that cards of policies name, and the cards."""
+    for policy_id in policies.policy_ids(archive):
+        folder = policies.folder_of(archive, policy_id)
+        yield folder / policies.CARD
+        for name in policies.read_card(archive, policy_id).files:
+            yield folder / name
 
 
 def remove(found: Sequence[Leftover], older_than_seconds: float = GRACE_SECONDS) -> list[Leftover]:
@@ -79,13 +90,12 @@ def _is_record(root: Path, path: Path) -> bool:
 def _is_ours(root: Path, path: Path) -> bool:
     if _TEMPORARY.fullmatch(path.name):
         return True
-    parts = path.relative_to(root).parts
-    return (
-        len(parts) == 3
-        and parts[0] in (*TABLES, "decisions")
-        and _is_run_folder(parts[1])
-        and bool(PART.fullmatch(parts[2]))
-    )
+    match path.relative_to(root).parts:
+        case (table, folder, name) if table in (*TABLES, "decisions"):
+            return _is_run_folder(folder) and bool(PART.fullmatch(name))
+        case (policies.FOLDER, folder, name):
+            return bool(POLICY_ID.fullmatch(folder) and POLICY_FILE.fullmatch(name))
+    return False
 
 
 def _is_run_folder(name: str) -> bool:

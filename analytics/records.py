@@ -15,6 +15,9 @@ from analytics.tally import Tally
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
+POLICY_ID = RUN_ID  # of the same form
+POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12}$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
+POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
 PART = re.compile(r"part-[0-9]{6,12}-[0-9a-f]{32}\.parquet")
 COMMIT = re.compile(r"[0-9]{6,12}\.json")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
@@ -229,3 +232,68 @@ class SweepJob:
     def as_mapping(self) -> dict[str, Any]:
         """The fields as JSON values; ``SweepJob(**mapping)`` reads them."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """A file of a policy that its card vouches for."""
+
+    rows: int | None  # None: it is no table
+    bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        _matched(SHA256, "sha256", self.sha256)
+        _count("bytes", self.bytes)
+        if self.rows is not None:
+            _count("rows", self.rows)
+
+
+@dataclass(frozen=True)
+class PolicyCard:
+    """What a stored policy is and where it comes from. Raises ``ValueError`` for a value that makes no sense.
+
+    ``learned`` says how: ``training`` (what two sessions of one training have in common, 12 hex digits), ``trainer``,
+    its ``parameters``, ``seed``, ``games``, ``run_ids`` (of the games learned from, in order), ``command``.
+    """
+
+    policy_id: str
+    name: str
+    kind: str
+    parameters: Mapping[str, float]
+    knowledge: str  # SHA-256 of kind, parameters and columns: the same for the same knowledge under any name
+    rules: Mapping[str, Any]  # the fields of ``Rules``
+    created: str  # ISO 8601, UTC, to the microsecond: of the cards with a name the newest counts
+    code: Mapping[str, Any]  # what learned it, as for runs
+    learned: Mapping[str, Any]
+    files: Mapping[str, PolicyFile]  # by name, this card excepted
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        _matched(POLICY_ID, "policy_id", self.policy_id)
+        _matched(POLICY_NAME, "name", self.name)
+        _matched(SHA256, "knowledge", self.knowledge)
+        datetime.fromisoformat(self.created)
+        for file in self.files:
+            _matched(POLICY_FILE, "file", file)
+        if not isinstance(self.kind, str) or not all(isinstance(value, float) for value in self.parameters.values()):
+            raise ValueError("kind is not a text, or a parameter not a number")
+        _matched(RUN_ID, "training", self.learned["training"])
+        _count("games", self.learned["games"])
+        _count("seed", self.learned["seed"])
+        for run_id in self.learned["run_ids"]:
+            _matched(RUN_ID, "run_id", run_id)
+        if not isinstance(self.learned["trainer"], str) or not isinstance(self.learned["parameters"], Mapping):
+            raise ValueError("learned names no trainer with its parameters")
+        if not (isinstance(self.code, Mapping) and Rules(**self.rules)):
+            raise ValueError("code is not a mapping")
+
+    def as_mapping(self) -> dict[str, Any]:
+        """The fields as JSON values; ``PolicyCard.of_mapping`` reads them."""
+        return asdict(self)
+
+    @staticmethod
+    def of_mapping(mapping: Mapping[str, Any]) -> PolicyCard:
+        """The card that ``as_mapping`` wrote. Raises one of ``MALFORMED`` for anything else."""
+        files = {name: PolicyFile(**file) for name, file in mapping["files"].items()}
+        return PolicyCard(**{**mapping, "files": files})

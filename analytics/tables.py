@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics import parquet
+from analytics.records import StoredFile
 from analytics.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
 from quarto.kernel import kernel
@@ -176,3 +177,26 @@ def _encoded(frame: pl.DataFrame) -> memoryview:
         buffer, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS, statistics=True
     )
     return buffer.getbuffer()
+
+
+def read_table(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
+    """The table in a file, checked against what its commit says. Raises ``ValueError`` saying what is wrong."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+    if len(content) != stored.bytes:
+        raise ValueError(f"has {len(content)} bytes, its commit says {stored.bytes}")
+    if hashlib.sha256(content).hexdigest() != stored.sha256:
+        raise ValueError("its SHA-256 is not that of its commit: some byte has changed since")
+    try:
+        frame = pl.read_parquet(content, hive_partitioning=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
+    if frame.schema != schema:
+        raise ValueError(f"has columns {dict(frame.schema)}, not {', '.join(schema)} of the right types")
+    if len(frame) != stored.rows:
+        raise ValueError(f"has {len(frame)} rows, its commit says {stored.rows}")
+    if sum(frame.null_count().row(0)):
+        raise ValueError("holds nulls")
+    return frame

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics import policies
 from analytics.archive import Archive, commit_files, load, sweep_job
 from analytics.problems import Problem, read_checked
 from analytics.ranges import Range, merged, overlaps
@@ -39,6 +40,7 @@ class Verification:
     games: int = 0
     plies: int = 0
     decisions: int = 0
+    policies: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -88,6 +90,9 @@ def verify(archive: Archive) -> Verification:
             found.decisions += decisions
             found.problems += problems
     found.problems += _sweeps(archive)
+    for policy_id in policies.policy_ids(archive):
+        found.policies += 1
+        found.problems += [Problem(path, what) for path, what in policies.problems(archive, policy_id)]
     return found
 
 

@@ -69,6 +69,25 @@ class Turns(NamedTuple):
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
 
+class Lockstep(NamedTuple):
+    """The games still running, compacted to the front. Which seat acts follows from the ply, the same for all."""
+
+    batch: Batch  # [B] positions
+    slot: NDArray[np.uint32]  # [B] the game's column in Games
+    streams: NDArray[np.uint64]  # [B] the game's stream
+    turns: Turns  # [B] what was just decided
+
+    @staticmethod
+    def empty(size: int) -> Lockstep:
+        """Room for ``size`` games."""
+        return Lockstep(
+            Batch.empty(size),
+            np.empty(size, np.uint32),
+            np.empty(size, np.uint64),
+            Turns.empty(size),
+        )
+
+
 # How a game ended; the archive stores the name.
 ENDINGS = ("line", "full_board", "forfeit_illegal", "forfeit_error", "forfeit_resigned")
 LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_RESIGNED = range(5)

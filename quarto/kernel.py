@@ -157,6 +157,19 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def float_bits(typing_context: Any, number: Any) -> Any:
+    """The 64 bits of a float64 as int64. Among numbers that are not negative, greater ones have greater bits.
+
+    LLVM compares integers many at a time; the largest of floats it looks for one by one, because of NaN.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def array_pointer(typing_context: Any, address: Any) -> Any:
     """An integer address as ``void*``, for ``numba.carray``: how a kernel reaches an array that a record names."""
 

@@ -1,4 +1,4 @@
-"""Hydra as an application: what `qarena run` and `qarena sweep` start, and how Hydra's errors become one line.
+"""Hydra as an application: what `qarena run`, `qarena sweep` and `qarena train` have in common, and the first two.
 
 The task functions live here, at module level, because launchers that use other processes import them by name.
 """
@@ -13,28 +13,25 @@ import re
 import shlex
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
-from quarto.errors import ArenaError, FailureError, RequestError, nearest
+from quarto.errors import ArenaError
 from runners import display, sweep
 from runners.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
-from runners.experiment import Experiment, Outcome, carry_out, interruptible, prepare
+from runners.experiment import Experiment, carry_out, interruptible, prepare
+from runners.explanations import Keys, explained, own_settings
 from runners.spec import NOT_PARAMETERS
 
-EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # options of Hydra's groups that a package brings, by our extra
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
 # Environment variables, for processes that a launcher starts: the command as it was typed, and a name for the folders
@@ -57,14 +54,16 @@ class Refused(SystemExit):
         self.error = error
 
 
-class Checks(Callback):
+class EarlyChecks(Callback):
     """Refuses a wrong request before Hydra has made any folder, and remembers where a sweep's jobs put theirs."""
 
-    prepared: Experiment | None = None  # what was checked, so that agents are not made twice
+    def check(self, config: DictConfig) -> None:
+        """Raises ``ArenaError`` for a request that cannot be met."""
+        raise NotImplementedError
 
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
-            Checks.prepared = prepare(_request(config, config.hydra))
+            self.check(config)
         except Exception as error:
             raise Refused(error) from error
 
@@ -72,7 +71,39 @@ class Checks(Callback):
         sweep.begin(Path(config.hydra.sweep.dir))
 
 
-def launch(arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
+class Checks(EarlyChecks):
+    """Those of experiments."""
+
+    prepared: Experiment | None = None  # what was checked, so that agents are not made twice
+
+    def check(self, config: DictConfig) -> None:
+        Checks.prepared = prepare(_request(config, config.hydra))
+
+
+class Finished(NamedTuple):
+    """What one task came to, whatever it was."""
+
+    run_id: str | None
+    interrupted: bool  # something is missing
+    stopped: bool  # somebody asked to stop
+    score: float | None  # for sweepers that optimise
+    show: Callable[[], None]
+    row: Mapping[str, str] | None = None  # of a sweep's table, where that does not show the pairings of runs
+
+
+Task = Callable[[DictConfig], float | None]
+
+
+class Application(NamedTuple):
+    """A command that Hydra runs."""
+
+    config: str  # of conf/
+    alone: Task
+    job: Task  # of a multirun
+    keys: Keys  # which could have been meant by an unknown one
+
+
+def launch(application: Application, arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
     """Hand ``arguments`` (flags first) to Hydra; ``typed`` came after the program's name. Returns the exit code.
 
     Raises ``ArenaError`` with one line for whatever went wrong.
@@ -84,10 +115,11 @@ def launch(arguments: Sequence[str], typed: Sequence[str], multirun: bool = Fals
     sweep.forget()
     if multirun:
         given = any(argument.startswith("sweep.id=") for argument in arguments)
-        arguments = ["--multirun", *arguments, *([] if given else [f"sweep.id={_sweep_id(arguments)}"])]
-    with _argv([f"qarena {typed[0]}", *arguments]), _explained(arguments):
+        own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
+        arguments = ["--multirun", *arguments, *([] if given else own)]
+    with _argv([f"qarena {typed[0]}", *arguments]), explained(typed[0], arguments, application.keys):
         try:
-            _start(_sweep_task if multirun else _run_task)
+            _start(application.config, application.job if multirun else application.alone)
         except Refused as refused:
             raise refused.error from None
         except KeyboardInterrupt:
@@ -104,57 +136,68 @@ def launch(arguments: Sequence[str], typed: Sequence[str], multirun: bool = Fals
     return sweep.report() if sweep.folders else 0
 
 
-def _start(task: Callable[[DictConfig], float | None]) -> None:
+def _start(config: str, task: Task) -> None:
     """Let Hydra run ``task``. By path, since a folder named ``conf`` on the import path would hide the package."""
-    hydra.main(version_base="1.3", config_path=str(CONF), config_name="run")(task)()
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(task)()
 
 
-def _run_task(cfg: DictConfig) -> float | None:
-    """One experiment, with its table. Returns the first pairing's score, for sweepers that optimise."""
+def finish_alone(execute: Callable[[], Finished]) -> float | None:
+    """Do what a command asks for and show what it came to; its score, for sweepers that optimise."""
     try:
-        outcome = _execute(cfg, Checks.prepared)
+        finished = execute()
     except ArenaError as error:
         raise Refused(error) from error  # as an exception it would pass through Hydra, which adds lines of its own
-    display.show_outcome(outcome)
-    if outcome.interrupted:
+    finished.show()
+    if finished.interrupted:
         sys.exit(_say_how_to_resume())
-    return _objective(outcome)
+    return finished.score
 
 
-def _sweep_task(cfg: DictConfig) -> float | None:
-    """One job of a sweep: its result is kept for the table at the end."""
-    job = sweep.job_of(cfg, HydraConfig.get())
+def finish_job(cfg: DictConfig, games: int, execute: Callable[[], Finished]) -> float | None:
+    """Do one job of a sweep and keep what it came to for the table at the end."""
+    job = sweep.job_of(cfg, HydraConfig.get(), games)
     try:
-        outcome = _execute(cfg)
+        finished = execute()
     except Exception as error:
         sweep.failed(job, error)
         raise
     except KeyboardInterrupt:
         sweep.interrupted(job, None)
         raise
-    if outcome.interrupted:
-        sweep.interrupted(job, outcome)
+    if finished.interrupted:
+        sweep.interrupted(job, finished.run_id)
     else:
-        sweep.completed(job, outcome)
-    if outcome.stopped:
+        sweep.completed(job, finished.run_id, finished.row)
+    if finished.stopped:
         sys.exit(_say_how_to_resume())
-    return _objective(outcome)
+    return finished.score
 
 
-def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Outcome:
+def _run_task(cfg: DictConfig) -> float | None:
+    return finish_alone(lambda: _execute(cfg, Checks.prepared))
+
+
+def _sweep_task(cfg: DictConfig) -> float | None:
+    return finish_job(cfg, cfg.games, lambda: _execute(cfg))
+
+
+def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Finished:
     experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
     for note in experiment.request.notes:
         display.say(note)
-    with interruptible() as stop, display.progress(experiment.request) as progress:
-        return carry_out(experiment, f"qarena {os.environ[COMMAND]}", stop, progress)
+    with interruptible() as stop, display.progress(experiment.request.progress) as progress:
+        outcome = carry_out(experiment, typed_command(), stop, progress)
+    score = outcome.results[0].score.mean if outcome.results else None
+    return Finished(outcome.run_id, outcome.interrupted, outcome.stopped, score, lambda: display.show_outcome(outcome))
+
+
+def typed_command() -> str:
+    """The command as it was typed."""
+    return f"qarena {os.environ[COMMAND]}"
 
 
 def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
     return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
-
-
-def _objective(outcome: Outcome) -> float | None:
-    return outcome.results[0].score.mean if outcome.results else None
 
 
 def _say_how_to_resume() -> int:
@@ -164,10 +207,10 @@ def _say_how_to_resume() -> int:
     return INTERRUPTED
 
 
-def _sweep_id(arguments: Sequence[str]) -> str:
+def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
     """The same for the same sweep, whatever the order of its overrides and wherever folders and archive are."""
     kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive\.|threads=|progress=)", a))
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+    return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 
 @contextmanager
@@ -180,98 +223,16 @@ def _argv(arguments: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
-@contextmanager
-def _explained(arguments: Sequence[str]) -> Iterator[None]:
-    """Hydra's and OmegaConf's errors as ``RequestError`` in one line, with the nearest valid name."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise RequestError(_one_line(error, arguments)) from error
-    except OSError as error:
-        if error.filename is None:
-            raise
-        raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
-    except Exception as error:
-        if not _raised_in_reading(error):
-            raise
-        raise RequestError(" ".join(str(error).split())) from error
-
-
-def _one_line(error: BaseException, arguments: Sequence[str]) -> str:
-    """The message of a configuration error, and what was probably meant."""
-    causes = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
-        causes.append(cause)
-    text = " ".join(" ".join(str(each).split()) for each in causes)
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        if (group, name) in EXTRAS:
-            extra = EXTRAS[group, name]
-            return f"{group}={name} needs an extra: pip install 'quarto-arena[{extra}]', in a clone -e '.[{extra}]'"
-        return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
-    if unknown := re.search(r"Could not override '([^']+)'", text):
-        return f"key {unknown[1]!r} does not exist{nearest(unknown[1], _keys(unknown[1], arguments))}"
-    if setting := re.fullmatch(r"Error merging override (.*)", str(error)):
-        return f"{setting[1]}: {_reason(setting[1], text)}"
-    if chosen := re.search(r"hydra\.runtime\.choices\.(\S+)", text):
-        return f"{chosen[1]} takes one name, {chosen[1]}=NAME: 'qarena run --help' lists them"
-    if "Config group override must be a string" in text:
-        return "a group takes one name, as in rules=classic or agent@a=random: 'qarena run --help' lists them"
-    if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {_advice(error.override, ' '.join(str(error).split()))}"
-    return " ".join(str(error).split()).split(" See https")[0]
-
-
-def _reason(setting: str, text: str) -> str:
-    """Why a value does not fit its key, from what OmegaConf says."""
-    key, _, value = setting.lstrip("+").partition("=")
-    if kind := re.search(r"(?:could not be converted to|is not a valid) (\w+)", text):
-        return f"{value!r} is not {_KINDS.get(kind[1], kind[1])}"
-    if "ListConfig" in text:
-        return f"{value!r} is not a list, {key}=[…,…]"
-    if "not Optional" in text:
-        return "it must have a value"
-    return text.partition(" full_key")[0].removeprefix(f"Error merging override {setting} ")
-
-
-_KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
-
-
-def _advice(override: str, text: str) -> str:
-    """What to do about an override that Hydra's grammar rejects."""
-    if function := re.search(r"Unknown function '([^']+)'", text):
-        return f"""write {function[1]}(…) in quotes of its own: agents='[random,"{function[1]}(parameter=value)"]'"""
-    if "=" not in override:
-        return "it is not key=value"
-    if "=~" in override:
-        return "the shell does not expand '~' there; write $HOME"
-    return text.partition(" See https")[0] + "; quote brackets and spaces for the shell"
-
-
-def _raised_in_reading(error: BaseException) -> bool:
-    """Whether Hydra or YAML raised it themselves, for arguments or files that they do not understand."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(("hydra.", "yaml."))
-
-
-def _own_settings(agent: str, arguments: Sequence[str]) -> list[str]:
-    """The keys of an agent in a ``--config-dir``, which Hydra has closed by the time that its error is explained."""
-    for flag, value in pairwise([*chain(*(argument.split("=", 1) for argument in arguments))]):
-        path = Path(value) / f"agent/{agent}.yaml"
-        if flag in ("--config-dir", "-cd") and path.is_file():
-            return [str(key) for key in OmegaConf.load(path)]
-    return []
-
-
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
     """What could have been meant by an unknown key: the keys of an agent, or what can be set or chosen."""
     seat, _, _ = unknown.partition(".")
     if seat in ("a", "b"):
         chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]
         agent = chosen[-1] if chosen else {"a": "rule_based", "b": "random"}[seat]
-        settings = _own_settings(agent, arguments) or agent_settings(agent)
+        settings = own_settings("agent", agent, arguments) or agent_settings(agent)
         return [f"{seat}.name", *(f"{seat}.{key}" for key in settings if key not in NOT_PARAMETERS)]
     keys = [each.name for each in fields(RunConfig)] + [f"archive.{each.name}" for each in fields(ArchiveConfig)]
     return [key for key in keys if key not in ("a", "b", "sweep", "archive")] + ["agent@a", "agent@b", "experiment"]
+
+
+RUN = Application("run", _run_task, _sweep_task, _keys)

@@ -10,10 +10,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,14 +25,23 @@ from runners.config import MAX_SEED, available_cores, load_agent, load_rules, na
 from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
 from runners.schedule import Pace, orders
+from runners.searches import searches
 from runners.spec import RunSpec
 from runners.warm import play, rules_played_by, warm
+from runners.yardstick import Yardstick, yardstick
 
 Figures = dict[str, Any]
 
 SHARD_GAMES = 1 << 18
 ROUNDS = 3
 MEBIBYTE = 1 << 20
+
+TARGETS = {
+    "rule_based": 500_000,
+    "ga2": 500_000,
+    "ga_minimax": 50_000,
+    "best_mixed": 20_000,
+}  # against random, 2 threads
 
 
 def bench(quick: bool = False) -> Figures:
@@ -49,6 +56,7 @@ def bench(quick: bool = False) -> Figures:
         figures |= _throughput(random_spec, 5_000_000 // scale, threads, Path(folder), plain_c)
         figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, threads, Path(folder), None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
+        figures["searches"] = searches(plain_c, ROUNDS, quick)
         figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = _startup(Path(folder))
@@ -85,9 +93,7 @@ def _write_only(frames: Sequence[pl.DataFrame], folder: Path) -> float:
     return time.perf_counter() - started
 
 
-def _throughput(
-    spec: RunSpec, games: int, threads: int, folder: Path, plain_c: Callable[[int, int], float] | None
-) -> Figures:
+def _throughput(spec: RunSpec, games: int, threads: int, folder: Path, plain_c: Yardstick | None) -> Figures:
     """Simulating, writing, and both at once, in turns."""
     engine = engine_of(spec)
     blocks = [played.block for played in engine.play(_orders(SHARD_GAMES), threads)]
@@ -148,7 +154,8 @@ def _agent(name: str, seconds: float, threads: int) -> Figures:
     for block, took in engine.play(until_late(), threads):
         pace.took(0, block.pairs, took)
         games += 2 * block.pairs
-    return {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
+    figures: Figures = {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
+    return figures | ({"target_games_per_second": TARGETS[name]} if name in TARGETS else {})
 
 
 def _scaling(spec: RunSpec, games: int) -> Figures:
@@ -211,22 +218,3 @@ def _process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
     if code != "0":
         raise FailureError(f"'qarena {' '.join(arguments)}' failed with exit code {code}: {ended.stderr.strip()}")
     return float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs
-
-
-@contextmanager
-def yardstick(folder: Path) -> Iterator[Callable[[int, int], float] | None]:
-    """The plain C program beside this file, compiled: seconds by games and threads. None where there is no ``cc``."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        yield None
-        return
-    program = folder / "yardstick"
-    with as_file(files("runners") / "yardstick.c") as source:
-        flags = ["-O3", "-march=native", "-pthread", "-o", str(program), str(source)]
-        subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
-
-    def seconds(games: int, threads: int) -> float:
-        command = [str(program), str(games), str(threads)]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603
-
-    yield seconds

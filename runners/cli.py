@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import math
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -48,8 +49,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = typer.Typer(help="List and show learned policies.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(archive_app, name="archive")
 app.add_typer(tablebases.app, name="tablebase")
+app.add_typer(policy_app, name="policy")
 
 
 def _say_version(wanted: bool) -> None:
@@ -79,33 +82,55 @@ class Format(StrEnum):
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
 
 
+def options_of(group: str, incomplete: str = "") -> list[str]:
+    """The project's own options of a configuration group that begin so."""
+    names = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def agent_options(incomplete: str) -> list[str]:
+    """What the name of an agent may be completed to."""
+    return options_of("agent", incomplete)
+
+
+def rules_options(incomplete: str) -> list[str]:
+    """What the name of rules may be completed to."""
+    return options_of("rules", incomplete)
+
+
+RUN_KEYS = (
+    *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents", "schedule"),
+    "archive.root",
+)
+TRAIN_KEYS = ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root")
+
+
 def overrides(incomplete: str) -> list[str]:
     """What an override may begin with or, after ``group=``, the options of the project's own groups."""
+    return _completed(incomplete, ("agent", "rules", "experiment"), RUN_KEYS)
+
+
+def training_overrides(incomplete: str) -> list[str]:
+    """The same for a training."""
+    return _completed(incomplete, ("trainer", "rules"), TRAIN_KEYS)
+
+
+def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
     key, equals, value = incomplete.partition("=")
     group = key.lstrip("+").split("@")[0]
-    groups = ("agent", "rules", "experiment")
     if equals and group in groups:
-        options = [path.stem for path in (ROOT / "conf" / group).glob("*.yaml")]
-        return [f"{key}={option}" for option in sorted(options) if option.startswith(value)]
-    keys = [
-        "agent@a",
-        "agent@b",
-        "rules",
-        "experiment",
-        "games",
-        "seed",
-        "opening_plies",
-        "threads",
-        "agents",
-        "schedule",
-        "archive.root",
-    ]
+        return [f"{key}={option}" for option in options_of(group, value)]
     return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
 
 
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=overrides),
+]
+
+TrainingOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=training_overrides),
 ]
 
 
@@ -123,13 +148,21 @@ def sweep(context: typer.Context, arguments: Overrides = None) -> None:
     _hydra("sweep", [*(arguments or []), *context.args])
 
 
+@app.command(context_settings=HYDRA_ARGUMENTS, help="Train a player: learn from games, keep what was learned.")
+def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
+    """Train, or go on with a training."""
+    _hydra("train", [*(arguments or []), *context.args])
+
+
 def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.application import launch
+    from runners.application import RUN, launch
+    from runners.training.application import TRAIN
 
     flags, rest = flags_first(arguments)
     multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
     flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    raise typer.Exit(launch([*flags, *rest], [command, *arguments], multirun))
+    application = TRAIN if command == "train" else RUN
+    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
 
 
 def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -191,6 +224,7 @@ def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
         typer.echo(str(problem), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
     counts += f", {found.decisions:,} decisions" if found.decisions else ""
+    counts += f", {found.policies} policies" if found.policies else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
 
@@ -221,12 +255,95 @@ def archive_gc(
     )
 
 
+@policy_app.command("ls")
+def policy_ls(archive: ArchiveOption = ARCHIVE) -> None:
+    """List the policies."""
+    from analytics import policies
+    from analytics.archive import Archive
+    from runners.tables import write
+
+    write(policies.listing(Archive.open(archive)))
+
+
+@policy_app.command("show")
+def policy_show(
+    policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE
+) -> None:
+    """Show a policy: what it is, how it was learned, from which games."""
+    from analytics import policies
+    from analytics.archive import Archive
+    from runners.policies import description
+    from runners.tables import properties_table
+
+    opened = Archive.open(archive)
+    card = policies.find(opened, policy)
+    _print(properties_table(description(card, policies.folder_of(opened, card.policy_id)), f"policy {card.name}"))
+
+
+@app.command()
+def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    agent: Annotated[
+        str,
+        typer.Argument(
+            help="An agent, with parameters if you like: 'mcts(iterations=1000)'.", autocompletion=agent_options
+        ),
+    ],
+    seat: Annotated[int, typer.Option(min=0, max=1, help="Yours: 0 gives the first piece, 1 places first.")] = 1,
+    rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Of the agent's randomness.")] = 1,
+    name: Annotated[str | None, typer.Option(help="The game is logged as human:NAME. Default: the login name.")] = None,
+    archive: ArchiveOption = ARCHIVE,
+    no_log: Annotated[bool, typer.Option("--no-log", help="Keep the game out of the archive.")] = False,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="A folder with agents and rules of your own, as for run.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="No pictures and colours, as over a pipe.")] = False,
+) -> None:
+    """Play against an agent at the terminal, or over a pipe."""
+    from runners.play.start import Setting, start
+
+    command = shlex.join(["qarena", *sys.argv[1:]])
+    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, archive, config_dir, plain, command))
+
+
 @app.command()
 def agents() -> None:
     """List the agents with their parameters."""
     from runners.tables import agents_table
 
     _print(agents_table())
+
+
+@app.command()
+def reproduce(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]…", help="The same as options: study=C games=1000 archive.root=DIR."),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
+    ] = None,
+    games: Annotated[str | None, typer.Option("--games", help="Of each pairing. Default: 10000.")] = None,
+    seed: Annotated[str | None, typer.Option("--seed", help="Default: 1.")] = None,
+    threads: Annotated[str | None, typer.Option("--threads", help="Default: one for each core.")] = None,
+    archive: Annotated[str | None, typer.Option("--archive", help="Its folder. Default: data/archive.")] = None,
+    markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
+    html: Annotated[str | None, typer.Option("--html", help="Also write a page with plots.")] = None,
+) -> None:
+    """Play what five studies published and compare: figures, ours with intervals, and why some differ."""
+    from runners.reproduce import reproduce as carry_out
+    from runners.reproduce import wanted_of
+
+    options = {
+        "study": study,
+        "games": games,
+        "seed": seed,
+        "threads": threads,
+        "archive.root": archive,
+        "markdown": markdown,
+        "html": html,
+    }
+    raise typer.Exit(carry_out(wanted_of(arguments or [], options, sys.argv[1:])))
 
 
 @app.command()
@@ -324,18 +441,52 @@ def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
+    turn: Annotated[
+        str | None,
+        typer.Option("--turn", metavar="AGENT", help="Only: microseconds its turn takes, by pieces on the board."),
+    ] = None,
+    rules: Annotated[
+        str | None, typer.Option("--rules", help="With --turn: default classic, or what it plays.")
+    ] = None,
+    positions: Annotated[
+        int | None, typer.Option("--positions", help="With --turn: of each number of pieces; default 500.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="With --turn: of the positions; default 1.")] = None,
 ) -> None:
-    """Measure games a second, bytes a row and memory, each as a ratio within this run."""
-    from runners.bench import bench
+    """Measure games a second, bytes a row and memory, each as a ratio within this run; or the turns of one agent."""
+    if turn is not None:
+        _bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+        return
+    for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
+        if value is not None:
+            raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
+    from runners.bench import bench as measure
     from runners.bench_solver import bench_solver
-    from runners.tables import bench_table
+    from runners.tables import bench_table, write_json
 
-    figures = bench_solver(quick) if solver else bench(quick)
+    figures = bench_solver(quick) if solver else measure(quick)
     _print(bench_table(figures))
     if json:
-        from runners.tables import write_json
-
         write_json(figures, json)
+
+
+def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
+    from runners.config import agent_named, load_rules
+    from runners.display import progress
+    from runners.experiment import interruptible
+    from runners.tables import show_turns, write_json
+    from runners.turn_times import turn_times
+    from runners.warm import rules_played_by
+
+    agent = agent_named(name)
+    chosen = load_rules(rules or rules_played_by(agent))
+    with interruptible() as stop, progress(doing="timing", unit="turns") as bar:
+        times = turn_times(agent, chosen, positions, seed, stop, bar)
+    show_turns(times)
+    if json:
+        write_json(times.figures(), json)
+    if stop.is_set():
+        raise typer.Exit(130)
 
 
 def _print(table: Table) -> None:

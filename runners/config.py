@@ -21,6 +21,7 @@ from analytics.records import SEATS
 from analytics.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
+from runners.policies import untrained, with_policy
 from runners.schedule import SCHEDULES, pairings
 from runners.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
 
@@ -28,13 +29,14 @@ MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
 CONF = Path(__file__).resolve().parent.parent / "conf"
 OTHER_CODE = ("refuse", "extend", "new")
+ARCHIVE = Path("data/archive")  # where no other is named
 
 
 @dataclass
 class ArchiveConfig:
     """Where and how games are kept."""
 
-    root: str = "data/archive"
+    root: str = str(ARCHIVE)
     shard_games: int = 1 << 18
     shard_seconds: float = 30.0
     other_code: str = "refuse"
@@ -89,19 +91,18 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
 
     Raises ``RequestError`` for the first value that makes no sense.
     """
-    _complete(cfg, RunConfig)
-    _complete(cfg.archive, ArchiveConfig, "archive.")
-    _within("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
-    _within("seed", cfg.seed, 0, MAX_SEED)
-    _within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
-    _within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
-    _within("archive.shard_games", cfg.archive.shard_games, 2, 1 << 24)
-    _within("archive.shard_seconds", cfg.archive.shard_seconds, 0, float("inf"))
-    _among("schedule", cfg.schedule, SCHEDULES)
-    _among("seats", cfg.seats, SEATS)
-    _among("archive.other_code", cfg.archive.other_code, OTHER_CODE)
-    rules = _named(rules_of(_plain(cfg.rules)), choices["rules"])
-    agents = _tournament(cfg.agents, overrides) if cfg.agents is not None else _match(cfg, choices)
+    complete(cfg, RunConfig)
+    complete(cfg.archive, ArchiveConfig, "archive.")
+    within("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
+    within("seed", cfg.seed, 0, MAX_SEED)
+    within("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
+    within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
+    among("schedule", cfg.schedule, SCHEDULES)
+    among("seats", cfg.seats, SEATS)
+    check_keeping(cfg.archive)
+    rules = named_rules(rules_of(plain(cfg.rules)), choices["rules"])
+    root = Path(cfg.archive.root)
+    agents = _tournament(cfg.agents, overrides, root) if cfg.agents is not None else _match(cfg, choices, root)
     spec = RunSpec(
         rules=rules,
         agents=agents,
@@ -111,18 +112,25 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         seats=cfg.seats,
     )
     odd = cfg.games % spec.games_a_pair
+    rounded = (f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",) * odd
     return Request(
         spec=spec,
         games=cfg.games + odd,
         threads=cfg.threads or available_cores(),
-        root=Path(cfg.archive.root),
+        root=root,
         shard_games=cfg.archive.shard_games,
         shard_seconds=cfg.archive.shard_seconds,
         other_code=cfg.archive.other_code,
         progress=cfg.progress,
-        notes=(f"games={cfg.games} is odd; games come in pairs with the seats swapped, so {cfg.games + 1} it is",)
-        * odd,
+        notes=(*rounded, *untrained(agents)),
     )
+
+
+def check_keeping(archive: DictConfig) -> None:
+    """Raises ``RequestError`` for a value of ``archive`` that makes no sense."""
+    within("archive.shard_games", archive.shard_games, 2, 1 << 24)
+    within("archive.shard_seconds", archive.shard_seconds, 0, float("inf"))
+    among("archive.other_code", archive.other_code, OTHER_CODE)
 
 
 def available_cores() -> int:
@@ -145,7 +153,7 @@ def rules_of(mapping: Any) -> Rules:
         raise RequestError(str(error)) from error
 
 
-def _named(rules: Rules, preset: str) -> Rules:
+def named_rules(rules: Rules, preset: str) -> Rules:
     """The rules, named after their preset and what was changed of it unless they were given a name of their own."""
     chosen, own = asdict(rules), asdict(load_rules(preset))
     return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules
@@ -153,7 +161,7 @@ def _named(rules: Rules, preset: str) -> Rules:
 
 def load_rules(name: str) -> Rules:
     """The rules of ``conf/rules/NAME.yaml``."""
-    return rules_of(_load("rules", name))
+    return rules_of(settings_of("rules", name))
 
 
 def load_agent(name: str) -> AgentSpec:
@@ -162,8 +170,11 @@ def load_agent(name: str) -> AgentSpec:
     return _agent(name, own, own)
 
 
-def agent_named(text: str) -> AgentSpec:
-    """The agent that a label describes: ``random`` or ``rule_based(faithful=true)``."""
+def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
+    """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
+
+    Policies are those of the archive at ``root``.
+    """
     found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
     if not found:
         raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
@@ -175,12 +186,21 @@ def agent_named(text: str) -> AgentSpec:
             raise RequestError(f"agent {text!r}: {part!r} is not parameter=value")
         _check_parameter(found[1], key, _params(own))
         chosen[key] = _value(text, f"{key}={value}")
-    return _agent(found[1], own | chosen, own)
+    return _agent(found[1], own | chosen, own, root)
 
 
 def agent_settings(name: str) -> dict[str, Any]:
     """Everything in ``conf/agent/NAME.yaml``, its keys for tests and tables included."""
-    return _load("agent", name)
+    return settings_of("agent", name)
+
+
+def settings_of(group: str, name: str) -> dict[str, Any]:
+    """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
+    valid = names(group)
+    if name not in valid:
+        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    with _hydra():
+        return plain(compose(f"{group}/{name}")[group])
 
 
 def names(group: str) -> list[str]:
@@ -216,22 +236,13 @@ def _value(agent: str, setting: str) -> Any:
     return parsed.value()
 
 
-def _load(group: str, name: str) -> dict[str, Any]:
-    """One option of a group as plain values."""
-    valid = names(group)
-    if name not in valid:
-        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
-    with _hydra():
-        return _plain(compose(f"{group}/{name}")[group])
-
-
-def _plain(node: DictConfig) -> dict[str, Any]:
+def plain(node: DictConfig) -> dict[str, Any]:
     """A node as plain values, interpolations resolved."""
     return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
 
 
-def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> AgentSpec:
-    """An agent from what its yaml, which says ``own``, has become; ``name`` is the yaml's."""
+def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: Path = ARCHIVE) -> AgentSpec:
+    """An agent from what its yaml, which says ``own``, has become; ``name`` is the yaml's, ``root`` has its policy."""
     target = settings.get("_target_")
     if not isinstance(target, str):
         raise RequestError(f"agent '{name}': its yaml names no class under _target_")
@@ -242,41 +253,39 @@ def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Ag
     )
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
-    return AgentSpec(label, target, {key: _described(key, value) for key, value in params.items()})
+    described = {key: _described(key, value, root) for key, value in params.items()}
+    return with_policy(AgentSpec(label, target, described), _params(own), root)
 
 
-def _described(key: str, value: Any) -> Any:
+def _described(key: str, value: Any, root: Path) -> Any:
     """The value of a parameter or, where it names an agent, everything about that: it affects the games too."""
-    if key not in AGENT_PARAMETERS or not isinstance(value, str):
-        return value
-    named = agent_named(value)
-    return {"label": named.label, "target": named.target, "params": dict(named.params)}
+    return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
 
 
 def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
 
 
-def _match(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[AgentSpec, ...]:
+def _match(cfg: DictConfig, choices: Mapping[str, str], root: Path) -> tuple[AgentSpec, ...]:
     """The two agents of a match."""
     for seat in ("a", "b"):
         if not OmegaConf.is_dict(cfg[seat]):
             raise RequestError(f"{seat}={cfg[seat]} is not an agent: choose one with agent@{seat}=NAME")
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
-    one, two = (_agent(name, _plain(cfg[seat]), agent_settings(name)) for seat, name in chosen.items())
+    one, two = (_agent(name, plain(cfg[seat]), agent_settings(name), root) for seat, name in chosen.items())
     if one.label == two.label and one != two:
         raise RequestError(f"a and b differ but are both named '{one.label}': their games could not be told apart")
     return one, two
 
 
-def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[AgentSpec, ...]:
+def _tournament(entries: Sequence[Any], overrides: Sequence[str], root: Path) -> tuple[AgentSpec, ...]:
     """The agents of a tournament: names, labels or mappings with ``agent`` and its parameters."""
     for override in overrides:
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(
                 f"{override} has no effect: agents=[…] names all players; leave out the one or the other"
             )
-    found = [_entry(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e) for e in entries]
+    found = [agent_of(OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e, root) for e in entries]
     if len(found) < 2:
         raise RequestError(f"agents has {len(found)} player(s): a tournament needs two or more")
     labels = [agent.label for agent in found]
@@ -288,18 +297,18 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str]) -> tuple[Agent
     return tuple(found)
 
 
-def _entry(entry: Any) -> AgentSpec:
-    """One player of a tournament."""
+def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
+    """The player that a name, a label or a mapping with ``agent`` and its parameters describes, as ``key`` has it."""
     if isinstance(entry, str):
-        return agent_named(entry)
+        return agent_named(entry, root)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(key): value for key, value in entry.items() if key != "agent"}
         own = agent_settings(entry["agent"])
-        for key in settings:
-            if key not in NOT_PARAMETERS:
-                _check_parameter(entry["agent"], key, _params(own))
-        return _agent(entry["agent"], own | settings, own)
-    raise RequestError(f"agents: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+        for name in settings:
+            if name not in NOT_PARAMETERS:
+                _check_parameter(entry["agent"], name, _params(own))
+        return _agent(entry["agent"], own | settings, own, root)
+    raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
 def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
@@ -307,7 +316,7 @@ def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
         raise RequestError(f"agent '{agent}' has no parameter {key!r}{nearest(key, valid)}")
 
 
-def _complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
+def complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Hydra's ``+key=`` and ``~key`` get past the schema."""
     known = [each.name for each in fields(schema)]
     for key in map(str, node):
@@ -318,12 +327,14 @@ def _complete(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
             raise RequestError(f"~{prefix}{key} takes away what every run needs: leave it out")
 
 
-def _within(key: str, value: float, least: float, most: float) -> None:
+def within(key: str, value: float, least: float, most: float) -> None:
+    """Raises ``RequestError`` unless ``least <= value <= most``."""
     if not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"
         raise RequestError(f"{key}={value} is out of range: it must be {bound}")
 
 
-def _among(key: str, value: str, valid: Sequence[str]) -> None:
+def among(key: str, value: str, valid: Sequence[str]) -> None:
+    """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
     if value not in valid:
         raise RequestError(f"{key}={value} does not exist{nearest(value, valid)}")

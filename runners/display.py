@@ -28,7 +28,6 @@ from rich.text import Text
 
 from analytics.results import Crosstable, PairingResult, Standing, crosstable
 from analytics.statistics import Estimate
-from runners.config import Request
 from runners.experiment import Outcome, Progress
 
 DEFAULT_ROOT = Path("data/archive")
@@ -100,16 +99,20 @@ def program() -> str:
 
 
 class _Speed(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
     def render(self, task: Task) -> Text:
-        return Text(f"{task.finished_speed or task.speed or 0:,.0f} games/s")
+        return Text(f"{task.finished_speed or task.speed or 0:,.0f} {self._unit}/s")
 
 
 class _Bar:
     """A progress bar as ``execute`` wants one."""
 
-    def __init__(self, bar: RichProgress) -> None:
+    def __init__(self, bar: RichProgress, doing: str) -> None:
         self._bar = bar
-        self._task = bar.add_task("playing", total=None, visible=False)
+        self._task = bar.add_task(doing, total=None, visible=False)
 
     def start(self, games: int) -> None:
         self._bar.update(self._task, total=games, visible=True)
@@ -119,10 +122,10 @@ class _Bar:
 
 
 @contextmanager
-def progress(request: Request) -> Iterator[Progress | None]:
-    """A bar with games a second and the time left, on a terminal; nothing elsewhere."""
+def progress(wanted: bool = True, doing: str = "playing", unit: str = "games") -> Iterator[Progress | None]:
+    """A bar with games (or what ``unit`` says) a second and the time left, on a terminal; nothing elsewhere."""
     console = Console(stderr=True)
-    if not (request.progress and console.is_terminal):
+    if not (wanted and console.is_terminal):
         yield None
         return
     columns = (
@@ -130,11 +133,11 @@ def progress(request: Request) -> Iterator[Progress | None]:
         BarColumn(),
         TaskProgressColumn(),
         MofNCompleteColumn(),
-        _Speed(),
+        _Speed(unit),
         TimeRemainingColumn(compact=True),
     )
     with RichProgress(*columns, console=console, transient=True) as bar:
-        yield _Bar(bar)
+        yield _Bar(bar, doing)
 
 
 def show_outcome(outcome: Outcome) -> None:

@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 
 from agents.base import ERROR, Agent
 from agents.lift import KernelPlayer, Player, lift
-from quarto.batch import Batch, Block, Games, Turns
+from quarto.batch import Batch, Block, Games, Lockstep, Turns
 from quarto.errors import ArenaError, RequestError
 from quarto.kernel import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, NONE, Rules
-from runners.lockstep import Deal, Lockstep, advance, begin, draw_openings, first_gift, play_out, settle
+from runners.lockstep import Deal, advance, begin, draw_openings, first_gift, play_out, settle
 
 logger = logging.getLogger(__name__)
 
 # Pairs in a block at most: 16,384 games in lockstep are 0.4 MB of state, which a core's own cache holds, and take two
 # milliseconds, long against what it costs to hand a block to a thread and back.
 MAX_PAIRS = 16384
+# Bytes of one thread for what players remember of their games (``Knowledge.game_words``), unless a pair needs more: of
+# a block whose players remember so much, fewer games are in lockstep at a time.
+GAME_MEMORY = 1 << 28
 TRACEBACKS_LOGGED = 10  # of one agent in one run; an agent that always raises would fill the disk
 
 
@@ -63,26 +66,35 @@ class Contestant:
         """The player for one thread."""
         return self._player.fork()
 
-    def ask(self, player: Player, batch: Batch, rng: Streams) -> Turns:
+    def take(self, player: Player) -> None:
+        """Be played by ``player`` from now on."""
+        self._player = player
+
+    @property
+    def game_words(self) -> int:
+        """How many words of uint64 a player remembers of each game."""
+        return self._player.game_words
+
+    def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
         """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.
 
         An exception says nothing about which game of the batch is to blame, so each is then asked for alone.
         """
-        together = self._attempt(player, batch, rng)
+        together = self._attempt(player, batch, rng, slots)
         if together is not None:
             return together
         size = len(rng.seeds)
         turns = Turns(np.full(size, ERROR, np.int8), np.full(size, NONE, np.int8))
         for i in range(size if size > 1 else 0):
-            alone = self._attempt(player, batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]))
+            alone = self._attempt(player, batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]), slots[i : i + 1])
             if alone is not None:
                 turns.cells[i], turns.gifts[i] = alone.cells[0], alone.gifts[0]
         return turns
 
-    def _attempt(self, player: Player, batch: Batch, rng: Streams) -> Turns | None:
+    def _attempt(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns | None:
         """The turns of ``player``; None if it raises, which is logged when there is one game to blame."""
         try:
-            return player.play(batch, rng)
+            return player.play(batch, rng, slots)
         except (Exception, SystemExit) as error:  # an agent may even ask to leave
             if len(rng.seeds) == 1:
                 self._log(error)
@@ -147,8 +159,12 @@ class Engine:
     def play_block(self, order: Order) -> Played:
         """Play the games of each pair of ``order`` in the calling thread."""
         started = time.perf_counter()
-        games = Games.zeros((1 + self.swapped) * order.pairs)
-        self._play_pairs(order, games)
+        parts = [self._play_pairs(part) for part in self._parts(order)]
+        games = (
+            parts[0]
+            if len(parts) == 1
+            else Games(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+        )
         block = Block(order.pairing, order.first_pair, self.opening_plies, games, self.swapped)
         return Played(block, time.perf_counter() - started)
 
@@ -158,18 +174,60 @@ class Engine:
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
 
-    def _play_pairs(self, order: Order, games: Games) -> None:
+    def play_game(self, order: Order, game: int, games: Games) -> None:
+        """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
+        self._play_game(order, game, self.openings(order.first_pair, order.pairs), games)
+
+    def player(self, agent: int, copy: int = 0) -> Player:
+        """This thread's player of an agent; who meets himself has a copy, to remember the game apart."""
+        players: dict[tuple[int, int], Player] | None = getattr(self._local, "players", None)
+        if players is None:
+            players = self._local.players = {}
+        if (agent, copy) not in players:
+            players[agent, copy] = self._contestants[agent].player()
+        return players[agent, copy]
+
+    def replace_player(self, agent: int, player: Player) -> None:
+        """Let ``player`` play for an agent from now on. Not while games are being played."""
+        self._contestants[agent].take(player)
+        self._local = threading.local()
+
+    def _parts(self, order: Order) -> Iterator[Order]:
+        """``order``, or it piece by piece where players remember so much that they could not all at once."""
+        words = sum(self._contestants[agent].game_words for agent in self.pairings[order.pairing])
+        most = max(1, GAME_MEMORY // (8 * words)) if words else order.pairs
+        end = order.first_pair + order.pairs
+        for first in range(order.first_pair, end, most):
+            yield Order(order.pairing, first, min(most, end - first))
+
+    def _play_pairs(self, order: Order) -> Games:
+        games = Games.zeros((1 + self.swapped) * order.pairs)
         openings = self.openings(order.first_pair, order.pairs)
-        state = self._state(order.pairs)
-        pairing, games_a_pair = self.pairings[order.pairing], 1 + self.swapped
-        for game, seats in enumerate((pairing, pairing[::-1])[:games_a_pair]):
-            deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
-            begin(deal, openings, state, games)
-            players = [self._player(agent) for agent in seats]
-            if not self._play_compiled(players, order.pairs, state, games):
-                begin(deal, openings, state, games)
-                self._play_stepwise(seats, players, order.pairs, state, games)
-            settle(games, game, games_a_pair)
+        for game in range(1 + self.swapped):
+            self._play_game(order, game, openings, games)
+        return games
+
+    def _play_game(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> None:
+        """Play game 0 or 1 of each pair into its columns."""
+        state, games_a_pair, pairing = self._state(order.pairs), 1 + self.swapped, self.pairings[order.pairing]
+        seats = pairing[::-1] if game else pairing
+        deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
+        players = self._begin(deal, seats, openings, state, games)
+        if not self._play_compiled(players, order.pairs, state, games):
+            players = self._begin(deal, seats, openings, state, games)
+            self._play_stepwise(seats, players, order.pairs, state, games)
+        settle(games, game, games_a_pair)
+
+    def _begin(
+        self, deal: Deal, seats: tuple[int, int], openings: NDArray[np.int8], state: Lockstep, games: Games
+    ) -> list[Player]:
+        """Set up one game of each pair; returns the players by seat, who have forgotten whatever they played before."""
+        begin(deal, openings, state, games)
+        zero, one = seats
+        players = [self.player(zero), self.player(one, copy=int(zero == one))]
+        for player in players:
+            player.start(range(deal.game, len(games.plies), deal.games_a_pair))
+        return players
 
     def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:
         """Play all games in one kernel; false if that cannot be: a player in Python, or a jitted turn that raised."""
@@ -193,7 +251,7 @@ class Engine:
                 return
             rng = Streams(state.streams[:size] + turn_offset_of(turn))
             seat = turn & 1
-            turns = self._contestants[seats[seat]].ask(players[seat], state.batch.part(0, size), rng)
+            turns = self._contestants[seats[seat]].ask(players[seat], state.batch.part(0, size), rng, state.slot[:size])
             state.turns.cells[:size], state.turns.gifts[:size] = turns
             if turn == opening and not mover_chooses:
                 size = first_gift(state, games, opening, size)
@@ -206,15 +264,6 @@ class Engine:
         if state is None or len(state.slot) != size:
             state = self._local.state = Lockstep.empty(size)
         return state
-
-    def _player(self, agent: int) -> Player:
-        """This thread's player of an agent."""
-        players: dict[int, Player] | None = getattr(self._local, "players", None)
-        if players is None:
-            players = self._local.players = {}
-        if agent not in players:
-            players[agent] = self._contestants[agent].player()
-        return players[agent]
 
 
 def _take(source: Iterator[Order], count: int) -> Iterator[Order]:

@@ -140,15 +140,11 @@ class Experiment:
 
     def left(self, games: int) -> Left:
         """The pairs of each pairing that the archive lacks of so many games."""
-        covered = self.archive.covered(self.run_id)
-        pairings = range(len(self.request.spec.pairings))
-        pairs = games // self.request.spec.games_a_pair
-        return {pairing: missing(pairs, covered.get(pairing, [])) for pairing in pairings}
+        return left(self.archive, self.request.spec, games)
 
     def games_left(self, games: int) -> int:
         """How many games of all pairings those are."""
-        ranges = (each for pairing in self.left(games).values() for each in pairing)
-        return self.request.spec.games_a_pair * sum(end - first for first, end in ranges)
+        return games_left(self.archive, self.request.spec, games)
 
 
 def prepare(request: Request) -> Experiment:
@@ -182,21 +178,37 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
 
     Raises ``FailureError`` when the disk refuses; what was committed before is kept.
     """
-    archive, run_id = experiment.archive, experiment.run_id
-    _begin(experiment, command)
-    started = time.perf_counter()
-    try:
-        committed = _play(experiment, stop, progress)
-    except BaseException:
-        with suppress(ArenaError):  # the reason for stopping is what the user should read
-            _end(experiment, time.perf_counter() - started)
-        raise
-    seconds = time.perf_counter() - started
-    _end(experiment, seconds if committed else 0.0)
+    with session(experiment, command) as spent:
+        spent.played = _play(experiment, stop, progress)
+    run_id, root = experiment.run_id, experiment.request.root
     interrupted = experiment.games_left(experiment.request.games) > 0
     return Outcome(
-        run_id, results(archive, run_id), committed, seconds, interrupted, stop.is_set(), experiment.request.root
+        run_id, results(experiment.archive, run_id), spent.played, spent.seconds, interrupted, stop.is_set(), root
     )
+
+
+@dataclass
+class Session:
+    """What has been done for a run by now."""
+
+    played: int = 0  # games that were committed
+    seconds: float = 0.0  # known at the end
+
+
+@contextmanager
+def session(experiment: Experiment, command: str) -> Iterator[Session]:
+    """Whoever plays for a run inside says in the yielded value what was committed; the run's record is kept true."""
+    archive, spec = experiment.archive, experiment.request.spec
+    begin(archive, spec, experiment.code, experiment.request.games, command)
+    spent, started = Session(), time.perf_counter()
+    try:
+        yield spent
+    except BaseException:
+        with suppress(ArenaError):  # the reason for stopping is what the user should read
+            end(archive, spec, time.perf_counter() - started)
+        raise
+    spent.seconds = time.perf_counter() - started
+    end(archive, spec, spent.seconds if spent.played else 0.0)
 
 
 def engine_of(spec: RunSpec) -> Engine:
@@ -212,30 +224,40 @@ def engine_of(spec: RunSpec) -> Engine:
     )
 
 
-def _begin(experiment: Experiment, command: str) -> None:
-    """Make the run's record, or bring it up to date: another process may have just done the same."""
-    archive, request = experiment.archive, experiment.request
-    known = archive.run(experiment.run_id)
+def left(archive: Archive, spec: RunSpec, games: int) -> Left:
+    """The pairs of each pairing of a run that the archive lacks of so many games."""
+    covered = archive.covered(spec.run_id)
+    return {
+        pairing: missing(games // spec.games_a_pair, covered.get(pairing, [])) for pairing in range(len(spec.pairings))
+    }
+
+
+def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
+    """How many games of all pairings those are."""
+    ranges = (each for pairing in left(archive, spec, games).values() for each in pairing)
+    return spec.games_a_pair * sum(end - first for first, end in ranges)
+
+
+def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, command: str) -> None:
+    """Make the record of a run of so many games, or bring it up to date: another process may have just done so."""
+    known = archive.run(spec.run_id)
     if known is None:
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        mapping = request.spec.as_mapping()
-        archive.save_run(
-            RunRecord(experiment.run_id, mapping, experiment.code, request.games, created, command=command)
-        )
-    elif request.games > known.games:
-        archive.save_run(replace(known, games=request.games, command=command, status="running"))
-    elif experiment.games_left(request.games):
+        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, created, command=command))
+    elif games > known.games:
+        archive.save_run(replace(known, games=games, command=command, status="running"))
+    elif games_left(archive, spec, games):
         archive.save_run(replace(known, status="running"))
 
 
-def _end(experiment: Experiment, seconds: float) -> None:
-    """Note in the run's record what it has come to, and ``seconds`` more of playing."""
-    known = experiment.archive.run(experiment.run_id)
+def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
+    """Note in a run's record what it has come to, and ``seconds`` more of playing."""
+    known = archive.run(spec.run_id)
     if known is None:
         return
-    status = "interrupted" if experiment.games_left(known.games) else "complete"
+    status = "interrupted" if games_left(archive, spec, known.games) else "complete"
     if seconds or known.status != status:
-        experiment.archive.save_run(replace(known, status=status, seconds=known.seconds + seconds))
+        archive.save_run(replace(known, status=status, seconds=known.seconds + seconds))
 
 
 def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:

@@ -9,36 +9,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from agents.base import ERROR, OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.lift import decide
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Batch, Games, Turns
+from agents.lift import LOCKSTEP_TYPE, decide
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Games, Lockstep
 from quarto.kernel import inlined, int64, kernel, nth_bit, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING, below, below_again, draw, stream, turn_offset
 from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line, spread
-
-
-class Lockstep(NamedTuple):
-    """The games still running, compacted to the front. Which seat acts follows from the ply, the same for all."""
-
-    batch: Batch  # [B] positions
-    slot: NDArray[np.uint32]  # [B] the game's column in Games
-    streams: NDArray[np.uint64]  # [B] the game's stream
-    turns: Turns  # [B] what was just decided
-
-    @staticmethod
-    def empty(size: int) -> Lockstep:
-        """Room for ``size`` games."""
-        return Lockstep(
-            Batch.empty(size),
-            np.empty(size, np.uint32),
-            np.empty(size, np.uint64),
-            Turns.empty(size),
-        )
 
 
 class Deal(NamedTuple):
@@ -51,7 +30,6 @@ class Deal(NamedTuple):
     games_a_pair: int  # 2, or 1 if the seats are not swapped: columns of Games between one pair and the next
 
 
-LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
 GAMES_TYPE = numba.typeof(Games.zeros(1))
 DEAL_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), Deal)
 OPENINGS_TYPE = types.int8[:, :, ::1]
@@ -198,9 +176,9 @@ def play_out(
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)
         if (turn & 1) == 0:
-            decide(turn_0, own_0, rules, state.batch, state.streams, offset, size, state.turns)
+            decide(turn_0, own_0, rules, state, offset, size)
         else:
-            decide(turn_1, own_1, rules, state.batch, state.streams, offset, size, state.turns)
+            decide(turn_1, own_1, rules, state, offset, size)
         if turn == opening and rules.mover_chooses == 0:
             size = first_gift(state, games, opening, size)
         else:

@@ -9,16 +9,17 @@ import inspect
 import json
 import platform
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
+from agents.learning.policy import Policy
 from analytics.records import run_id_of
 from analytics.tablebase import base_for
-from quarto.errors import RequestError, nearest
+from quarto.errors import ArenaError, RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
 from quarto.solver.base import Base
@@ -26,6 +27,7 @@ from quarto.solver.base import Base
 PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.lockstep", "runners.engine")
 AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
+LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "analytics.lessons")
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -38,36 +40,26 @@ class AgentSpec:
     label: str  # its name in the archive
     target: str  # dotted path of its class
     params: Mapping[str, Any]  # what its constructor is given
+    policy_id: str | None = None  # of what it plays by, if that was learned
+    policy: Policy | None = field(default=None, compare=False, repr=False)  # handed to a constructor that takes one
 
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
-        target = self._class()
-        known = inspect.signature(target).parameters
+        learned = {"policy": self.policy} if self.policy else {}
         params = {name: _built(value) for name, value in self.params.items()}
-        for name in self.params:
-            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-                raise RequestError(f"agent '{self.label}' has no parameter {name!r}{nearest(name, known)}")
-        try:
-            agent: Agent = target(**params)
-        except (Exception, SystemExit) as error:  # an agent may raise anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise RequestError(f"agent '{self.label}' cannot be made of {dict(self.params)}: {reason}") from error
+        agent: Agent = made(f"agent '{self.label}'", self.target, params, learned)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
         return agent
 
-    def _class(self) -> type[Any]:
-        module_name, _, class_name = self.target.rpartition(".")
-        try:
-            found = getattr(importlib.import_module(module_name), class_name)
-        except (Exception, SystemExit) as error:  # and so may its module
-            raise RequestError(
-                f"agent '{self.label}': _target_ {self.target!r} cannot be imported ({error}); it names a class, "
-                "'package.module.Class', of a module on PYTHONPATH"
-            ) from error
-        if not isinstance(found, type):
-            raise RequestError(f"agent '{self.label}': _target_ {self.target!r} is not a class")
-        return found
+    def takes_policy(self) -> bool:
+        """Whether its constructor takes a policy. Raises ``RequestError`` for a target that does not exist."""
+        return "policy" in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
+
+    def as_mapping(self) -> dict[str, Any]:
+        """What affects its games as JSON values."""
+        mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
+        return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
 
 
 def _built(value: Any) -> Any:
@@ -101,9 +93,7 @@ class RunSpec:
         rare = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
-            "agents": [
-                {"label": agent.label, "target": agent.target, "params": dict(agent.params)} for agent in self.agents
-            ],
+            "agents": [agent.as_mapping() for agent in self.agents],
             "pairings": [list(pairing) for pairing in self.pairings],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
@@ -122,6 +112,48 @@ class RunSpec:
     def labels(self) -> tuple[tuple[str, str], ...]:
         """Each pairing's labels: first agent, second agent."""
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
+
+
+def made(what: str, target: str, params: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> Any:
+    """An object as a yaml describes it: the class at ``target``, called with ``params`` and, over them, ``others``.
+
+    ``what`` names it in messages. Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
+    """
+    found = _class(what, target)
+    known = inspect.signature(found).parameters
+    for name in params:
+        if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            raise RequestError(f"{what} has no parameter {name!r}{nearest(name, known)}")
+    try:
+        return found(**{**params, **(others or {})})
+    except ArenaError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's class may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise RequestError(f"{what} cannot be made of {dict(params)}: {reason}") from error
+
+
+def _class(what: str, target: str) -> type[Any]:
+    module_name, _, class_name = target.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (Exception, SystemExit) as error:  # and so may its module
+        raise RequestError(
+            f"{what}: _target_ {target!r} cannot be imported ({error}); it names a class, 'package.module.Class', of a "
+            "module on PYTHONPATH"
+        ) from error
+    if not isinstance(found, type):
+        raise RequestError(f"{what}: _target_ {target!r} is not a class")
+    return found
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as dotted keys and values."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -144,10 +176,15 @@ def _plain(value: Any) -> str:
 
 def code_of(spec: RunSpec) -> dict[str, str]:
     """What is going to play: the project's version, a fingerprint of everything that decides games, the libraries."""
+    return code_by([agent.target for agent in spec.agents], spec.learner is not None)
+
+
+def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:
+    """``code_of``, by the dotted paths of the classes that take part and whether games depend on what is learned."""
     digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
-    for module in PLAYING_MODULES:
+    for module in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
         digest.update(_source(module).read_bytes())
-    for module in sorted({agent.target.rpartition(".")[0] for agent in spec.agents}):
+    for module in sorted({target.rpartition(".")[0] for target in targets}):
         digest.update(outside_fingerprint(_source(module)).encode())
     return {
         "version": version(),

@@ -7,11 +7,11 @@ view ``sweeps``, and in the folder that Hydra gave it, where the process that st
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
@@ -22,7 +22,6 @@ from analytics.records import SweepJob
 from analytics.results import PairingResult, results
 from quarto.errors import ArenaError
 from runners import display
-from runners.experiment import Outcome
 
 RECORD = "job.json"
 
@@ -60,22 +59,22 @@ def withdraw() -> None:
             path.rmdir()
 
 
-def job_of(cfg: DictConfig, hydra_cfg: HydraConf) -> Job:
-    """The job that Hydra is about to run."""
+def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
+    """The job that Hydra is about to run, which asks for so many ``games`` of each pairing."""
     overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
     overrides.pop("sweep.id", None)
-    record = SweepJob(cfg.sweep.id, hydra_cfg.job.num, overrides, status="failed", games=max(0, cfg.games))
+    record = SweepJob(cfg.sweep.id, hydra_cfg.job.num, overrides, status="failed", games=max(0, games))
     return Job(record, Path(hydra_cfg.runtime.output_dir), Path(cfg.archive.root))
 
 
-def completed(job: Job, outcome: Outcome) -> None:
-    """The job has played all it was asked for."""
-    _keep(job, replace(job.record, status="complete", run_id=outcome.run_id))
+def completed(job: Job, run_id: str | None, row: Mapping[str, str] | None = None) -> None:
+    """The job has played all it was asked for; ``row`` is its own of the table at the end."""
+    _keep(job, replace(job.record, status="complete", run_id=run_id), row)
 
 
-def interrupted(job: Job, outcome: Outcome | None) -> None:
+def interrupted(job: Job, run_id: str | None) -> None:
     """The job was cut short; what it played is in the archive."""
-    _keep(job, replace(job.record, status="interrupted", run_id=outcome.run_id if outcome else None))
+    _keep(job, replace(job.record, status="interrupted", run_id=run_id))
 
 
 def failed(job: Job, error: Exception) -> None:
@@ -91,8 +90,8 @@ def _failure(record: SweepJob) -> str:
     return f"job {record.job} failed ({settings}): {record.error}"
 
 
-def _keep(job: Job, record: SweepJob) -> None:
-    kept = {"archive": str(job.root), "record": record.as_mapping()}
+def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> None:
+    kept = {"archive": str(job.root), "record": record.as_mapping(), "row": row}
     (job.folder / RECORD).write_text(json.dumps(kept, indent=1), encoding="utf-8")
     try:
         Archive.open(job.root).save_sweep_job(record)
@@ -101,14 +100,22 @@ def _keep(job: Job, record: SweepJob) -> None:
             raise
 
 
-def _records() -> list[tuple[SweepJob, Path]]:
-    """The jobs of this process's sweeps with their archives, in the order of their numbers."""
+class _Kept(NamedTuple):
+    """What a job has left."""
+
+    record: SweepJob
+    root: Path  # of the archive
+    row: Mapping[str, str] | None
+
+
+def _records() -> list[_Kept]:
+    """What the jobs of this process's sweeps have left, in the order of their numbers."""
     found = []
     for folder in folders:
         for path in folder.rglob(RECORD):
             kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found.append((SweepJob(**kept["record"]), Path(kept["archive"])))
-    return sorted(found, key=lambda each: each[0].job)
+            found.append(_Kept(SweepJob(**kept["record"]), Path(kept["archive"]), kept["row"]))
+    return sorted(found, key=lambda each: each.record.job)
 
 
 def finished() -> bool:
@@ -119,23 +126,15 @@ def finished() -> bool:
 def report() -> int:
     """Print what varied against what came out, then the failures again; returns the exit code."""
     records = _records()
-    failures = [record for record, _ in records if record.status == "failed"]
-    for record, root in records:
+    failures = [record for record, _, _ in records if record.status == "failed"]
+    for record, root, _ in records:
         if record.status == "failed":
             with suppress(ArenaError):  # when it failed there may have been no archive yet
                 Archive.open(root).save_sweep_job(record)
-    outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root in records if record.run_id]
-    if outcomes:
-        display.show([_table([record for record, _ in records], outcomes)])
-        roots = {root for record, root in records if record.run_id}
-        question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0][0].sweep_id}'"  # noqa: S608  (shown, not run)
-        for root in sorted(roots):
-            display.out().print(f"  {display.sql_command(question, root)}", markup=False, soft_wrap=True)
-    for record, found in outcomes:
-        if any(result.games > record.games + record.games % 2 for result in found):
-            display.say(
-                f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, all of them counted"
-            )
+    if any(row for _, _, row in records):
+        display.show([_table_of_rows(records)])
+    else:
+        _report_pairings(records)
     for record in failures:
         display.say(_failure(record))
     if failures:
@@ -143,12 +142,46 @@ def report() -> int:
     return 1 if failures else 0
 
 
+def _report_pairings(records: Sequence[_Kept]) -> None:
+    """The pairings of the jobs' runs, and what to ask next."""
+    outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root, _ in records if record.run_id]
+    if outcomes:
+        display.show([_table([record for record, _, _ in records], outcomes)])
+        roots = {root for record, root, _ in records if record.run_id}
+        question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0].record.sweep_id}'"  # noqa: S608  (only shown)
+        for root in sorted(roots):
+            display.out().print(f"  {display.sql_command(question, root)}", markup=False, soft_wrap=True)
+    for record, found in outcomes:
+        if any(result.games > record.games + record.games % 2 for result in found):
+            display.say(
+                f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, all of them counted"
+            )
+
+
 def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence[PairingResult]]]) -> Table:
     """One row a pairing of a job."""
+    rows = [(job, result) for job, pairing_results in outcomes for result in pairing_results]
+    shown = display.pairing_columns([result for _, result in rows])
+    return display.tabulated(
+        [*_settings(jobs, [job for job, _ in rows]), *shown], "Sweep (the first agent's view, in %)"
+    )
+
+
+def _table_of_rows(records: Sequence[_Kept]) -> Table:
+    """One row a job, as it left it."""
+    rows = [(record, row) for record, _, row in records if row]
+    names = dict.fromkeys(name for _, row in rows for name in row)
+    texts = {name: [row.get(name, "") for _, row in rows] for name in names}
+    shown = [
+        display.Column(name, values, right=not any(value[:1].isalpha() for value in values))
+        for name, values in texts.items()
+    ]
+    return display.tabulated([*_settings([each.record for each in records], [job for job, _ in rows]), *shown], "Sweep")
+
+
+def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[display.Column]:
+    """The number of each row's job, and what varied between all of them."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
     varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
-    rows = [(job, result) for job, pairing_results in outcomes for result in pairing_results]
-    settings = [display.Column(key, [job.overrides.get(key, "") for job, _ in rows], right=False) for key in varied]
-    numbers = display.Column("job", [str(job.job) for job, _ in rows])
-    shown = display.pairing_columns([result for _, result in rows])
-    return display.tabulated([numbers, *settings, *shown], "Sweep (the first agent's view, in %)")
+    settings = [display.Column(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
+    return [display.Column("job", [str(job.job) for job in rows]), *settings]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
@@ -22,8 +23,14 @@ from runners import display
 from runners.config import agent_settings, names
 from runners.spec import NOT_PARAMETERS
 
+if TYPE_CHECKING:
+    from runners.turn_times import TurnTimes
+
 RUNS = """
-SELECT run_id, status, rules, array_to_string(agents, ', ') AS agents, seed, opening_plies, games, games_asked, shards,
+SELECT run_id, status, rules,
+       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
+          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
+       seed, opening_plies, games, games_asked, shards,
        strftime(created, '%Y-%m-%d %H:%M') AS created, round(seconds, 1) AS seconds
 FROM runs ORDER BY created
 """
@@ -147,6 +154,12 @@ def agents_table() -> Table:
     return display.tabulated([display.Column(heading, values, right=False) for heading, values in headings])
 
 
+def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
+    """Names and values, one below the other."""
+    headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
+    return display.tabulated([display.Column(heading, [*texts], right=False) for heading, texts in headings], title)
+
+
 def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
     """Counts by ply."""
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
@@ -157,18 +170,53 @@ def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
     return display.tabulated(columns, f"perft, {rules} rules")
 
 
+TARGET = "target_"  # how the name of a figure begins that says what another one ought to be
+
+
 def bench_table(figures: Mapping[str, Any]) -> Table:
-    """Figures as a flat table."""
+    """Figures as a flat table, each beside its target if the project states one."""
     flat = _flat(figures, "")
-    names_column = display.Column("figure", [name for name, _ in flat], right=False)
-    return display.tabulated([names_column, display.Column("value", [_figure(value) for _, value in flat])], "bench")
+    shown = [name for name in flat if not name.rpartition(".")[2].startswith(TARGET)]
+    targets = [re.sub(r"[^.]*$", TARGET + r"\g<0>", name, count=1) for name in shown]
+    columns = [
+        display.Column("figure", shown, right=False),
+        display.Column("value", [_figure(flat[name]) for name in shown]),
+        display.Column("target", [_figure(flat[target]) if target in flat else "" for target in targets]),
+    ]
+    return display.tabulated(columns, "bench")
 
 
-def _flat(figures: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
+def _flat(figures: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
     for key, value in figures.items():
-        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]
+        rows |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return rows
+
+
+def show_turns(times: TurnTimes) -> None:
+    """Print the microseconds of an agent's turns by pieces on the board, beside what a study published."""
+    rows, known = times.rows(), times.published()
+    pieces = display.Column("pieces", [f"{number}" for number in rows])
+    counts = display.Column("positions", [f"{len(times.samples[number]):,}" for number in rows])
+    measured = [
+        display.Column(name.replace("_", " "), [_microseconds(row[name]) for row in rows.values()])
+        for name in next(iter(rows.values()), {})
+    ]
+    medians = {f"study D, {language}": median for language, median in known.get("medians", {}).items()}
+    beside = [
+        display.Column(name, [_microseconds(median) if number == known["pieces"] else "" for number in rows])
+        for name, median in medians.items()
+    ]
+    title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
+    narrow = [display.tabulated([pieces, *measured], title)]
+    if medians:
+        headings = [display.Column(name, [_microseconds(median)]) for name, median in medians.items()]
+        narrow.append(display.tabulated(headings, f"Published medians, {known['pieces']} pieces"))
+    display.show([display.tabulated([pieces, counts, *measured, *beside], title)], narrow)
+
+
+def _microseconds(value: float) -> str:
+    return f"{value:,.3f}" if value < 100 else f"{value:,.0f}"
 
 
 def _figure(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from agents.lift import choosers_of
 from analytics.archive import Archive
 from analytics.verify import verify
 from runners.config import Request, load_agent, load_rules, names
+from runners.engine import Contestant
 from runners.experiment import execute
+from runners.play.hints import hint
+from runners.play.session import AgentOpponent, Session
 from runners.spec import AgentSpec, RunSpec
 
 
@@ -25,8 +29,23 @@ def warm() -> Iterator[tuple[str, float]]:
             play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), number, 2), Path(folder))
             yield name, time.perf_counter() - started
         started = time.perf_counter()
+        importlib.import_module("runners.training.online")  # its kernels are compiled when it is imported
+        yield "training", time.perf_counter() - started
+        started = time.perf_counter()
         verify(Archive.open(Path(folder)))
         yield "verify", time.perf_counter() - started
+    started = time.perf_counter()
+    ask_once()
+    yield "play", time.perf_counter() - started
+
+
+def ask_once() -> None:
+    """Let a person's game against an agent begin, with a hint for either part of a turn."""
+    rules, agent = load_rules("classic"), load_agent("random")
+    session = Session(rules, 1, AgentOpponent(Contestant(agent.build(), agent.label, rules), seed=1, number=0))
+    session.answer()
+    hint(session.game)
+    hint(session.game.place(0))
 
 
 def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:

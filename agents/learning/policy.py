@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 GENOME = "genome"  # the kind without a table: its parameters are those of a player
+ENCODED_VALUES = "encoded_values"
+Q_PLACEMENT = "q_placement"
+COUNTERS = "counters"
+READERS = {  # the players that read each kind, for the message to who chose another one
+    GENOME: ("ga2", "ga5", "ga_minimax"),
+    ENCODED_VALUES: ("rl_encoded",),
+    Q_PLACEMENT: ("q_placement",),
+    COUNTERS: ("rl_tabular", "mixed_rl"),
+}
 
 
 @dataclass(frozen=True)
@@ -21,3 +31,35 @@ class Policy:
     kind: str  # what its columns and parameters mean, and so which players can read it
     parameters: Mapping[str, float] = field(default_factory=dict)
     table: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
+    """The named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
+
+    Raises ``ValueError`` if the policy is of another kind, or a column is missing, of another type or length than it
+    should be, or not finite.
+    """
+    if not isinstance(policy, Policy):
+        raise ValueError(f"policy={policy!r} is no policy; {player} reads one of kind '{kind}'")
+    if policy.kind != kind:
+        readers = ", ".join(READERS.get(policy.kind, ()))
+        whose = f" is for {readers}" if readers else " is for other players"
+        raise ValueError(f"policy of kind '{policy.kind}'{whose}; {player} reads '{kind}'")
+    return [_checked_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]
+
+
+def _checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> NDArray[Any]:
+    """One column, as long as the first, as [rows] int64 or float64."""
+    if name not in policy.table:
+        columns = ", ".join(policy.table) or "none"
+        raise ValueError(f"policy of kind '{policy.kind}' has no column '{name}'; its columns: {columns}")
+    column, length = np.asarray(policy.table[name]), len(policy.table[first])
+    if column.dtype.kind != ("i" if type_ is np.int64 else "f") or column.ndim != 1:
+        numbers = "integers" if type_ is np.int64 else "floats"
+        raise ValueError(f"column '{name}' of a policy is {column.dtype} {column.shape}, not one row of {numbers}")
+    if len(column) != length:
+        raise ValueError(f"column '{name}' of a policy has {len(column)} rows, and '{first}' has {length}")
+    if type_ is np.float64 and not np.isfinite(column).all():
+        row = int(np.argmin(np.isfinite(column)))
+        raise ValueError(f"column '{name}' of a policy is {column[row]} in row {row}, which is no value")
+    return np.ascontiguousarray(column, type_)

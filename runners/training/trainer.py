@@ -6,11 +6,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
 from agents.learning.policy import Policy
+from analytics.curves import BLOCK
 from quarto.rules import Rules
 from runners.experiment import Progress
 
@@ -30,6 +31,7 @@ class Setting:
     command: str  # as it was typed
     stop: threading.Event
     progress: Progress | None
+    curve_block: int = BLOCK  # games of a row of the curve, where that counts games
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,21 @@ class Trainer(Protocol):
         Raises ``RequestError`` before anything is played if the setting makes no sense.
         """
         ...
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """A trainer that finds wrong settings before anything is made or played."""
+
+    notes: tuple[str, ...]  # what the user should be told of how its parameters were read
+
+    def check(self, setting: Setting) -> None:
+        """Raises ``RequestError`` if ``train`` would."""
+        ...
+
+
+@runtime_checkable
+class Extensible(Protocol):
+    """A trainer that, asked for more, goes on where it ended when it was asked for less."""
+
+    extent: str  # its parameter that says how much

@@ -7,20 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.lift import Player, lift
+from agents.lift import KernelPlayer, Player, lift
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.config import agent_settings, load_agent, names
+from runners.config import agent_named, agent_settings, load_agent, names
 from runners.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS
 from tests.positions import asked, view_of
 
-SPECS = {name: load_agent(name) for name in names("agent")}
-TACTICAL = {name for name in SPECS if agent_settings(name).get("tactical", False)}
+YAMLS = {name: load_agent(name) for name in names("agent")}
+REMEMBERING = {name: agent_named(name) for name in ("mcts(reuse=true)", "mcts(iterations=60,reuse=true,solver=true)")}
+SPECS = YAMLS | REMEMBERING
+TACTICAL = {name for name in YAMLS if agent_settings(name).get("tactical", False)}
 GAMES = 12  # whose positions are asked about: about 250
 
 CASES = [
@@ -56,9 +58,12 @@ def turns_of(player: Player, rules: Rules, positions: list[Position], rng: Strea
 
 def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
     folder = Path(__file__).parent.parent.parent / "conf/agent"
-    assert set(SPECS) == {path.stem for path in folder.glob("*.yaml")}
+    assert set(YAMLS) == {path.stem for path in folder.glob("*.yaml")}
     assert {name for name, _ in CASES} == set(SPECS)
     assert TACTICAL
+    for name, rules in CASES:
+        remembers = isinstance(lifted := player(name, rules), KernelPlayer) and lifted.game_words > 0
+        assert remembers == (name in REMEMBERING)
 
 
 @pytest.mark.parametrize(("name", "rules"), CASES, ids=label)
@@ -70,7 +75,7 @@ def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: i
 
 
 @pytest.mark.parametrize(("name", "rules"), CASES, ids=label)
-def test_turns_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
+def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
     positions = asked(rules, GAMES)
     rng = streams(len(positions))
     one = player(name, rules)
@@ -79,6 +84,27 @@ def test_turns_depend_on_position_and_seed_only(name: str, rules: Rules) -> None
     for i in range(len(positions)):
         assert turns_of(one, rules, positions[i : i + 1], Streams(rng.seeds[i : i + 1])) == together[i : i + 1]
     assert turns_of(player(name, rules), rules, positions, rng) == together
+
+
+@pytest.mark.parametrize(("name", "rules"), [case for case in CASES if case[0] in REMEMBERING], ids=label)
+def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rules: Rules) -> None:
+    def played(orders: list[Order], threads: int) -> dict[tuple[int, int], list[list[int]]]:
+        arena = Engine(
+            rules, [SPECS[name].build(), SPECS["semi_random"].build()], [name, "two"], [(0, 0), (0, 1)], 3, 2
+        )
+        blocks = [each.block for each in arena.play(orders, threads)]
+        columns = [(block, i) for block in blocks for i in range(2 * block.pairs)]
+        return {
+            (block.pairing, 2 * block.first_pair + i): [
+                part[: block.games.plies[i], i].tolist() for part in (block.games.pieces, block.games.cells)
+            ]
+            for block, i in columns
+        }
+
+    whole = played([Order(0, 0, 12), Order(1, 0, 12)], threads=1)
+    parts = [Order(pairing, first, pairs) for pairing in (1, 0) for first, pairs in ((7, 5), (0, 1), (1, 6))]
+    assert played(parts, threads=2) == whole
+    assert len(whole) == 48
 
 
 @pytest.mark.parametrize(("name", "rules"), TACTICAL_CASES, ids=label)

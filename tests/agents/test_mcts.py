@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from agents.lift import lift
 from agents.mcts import Mcts
 from agents.random import Random
-from quarto.position import from_plies
+from quarto.batch import Batch
+from quarto.position import Position, from_plies
+from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from runners.engine import Engine, Order
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts
-from tests.naive_players.agreement import assert_same_games, assert_same_turns, late
+from tests.naive_players.agreement import assert_same_games, assert_same_match, assert_same_turns, late
 from tests.positions import asked
 
 SETTINGS: list[dict[str, Any]] = [
@@ -39,6 +44,12 @@ def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
     assert assert_same_turns(Mcts(**many), twin(**many), CLASSIC, late(CLASSIC, 40, most_empty=3)) > 10
 
 
+@pytest.mark.parametrize("settings", [{}, {"c": 0.1}, {"solver": True}, {"faithful": True}], ids=str)
+def test_turns_of_wide_families_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
+    these = settings | {"iterations": 400}
+    assert assert_same_turns(Mcts(**these), twin(**these), CLASSIC, asked(CLASSIC, games=1)[1:4]) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -55,10 +66,54 @@ def test_thousands_of_turns_are_those_of_the_slow_twin(settings: dict[str, Any],
 
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
-@pytest.mark.parametrize("settings", [{"solver": True}, {"faithful": True}], ids=str)
+@pytest.mark.parametrize("settings", [{"solver": True}, {"faithful": True}, {"reuse": True}], ids=str)
 def test_whole_games_are_those_of_the_slow_twin(settings: dict[str, Any], rules: Rules) -> None:
     these = settings | {"iterations": 20}
     assert_same_games(Mcts(**these), twin(**these), rules, pairs=1, opening_plies=4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "opening_plies", "most_kept"),
+    [
+        ({"iterations": 150}, 7, 150),
+        ({"iterations": 100, "c": 0.2}, 8, 12),
+        ({"iterations": 200, "solver": True}, 9, 200),
+        ({"iterations": 200, "solver": True, "c": 0.1}, 9, 20),
+        ({"iterations": 60, "solver": True, "c": 0.1, "safe_gifts": True, "final": "value"}, 8, 60),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("rules", [CLASSIC, PRESETS["own_piece"]], ids=lambda rules: rules.name)
+def test_games_with_kept_trees_are_those_of_the_slow_twin(
+    settings: dict[str, Any], opening_plies: int, most_kept: int, rules: Rules
+) -> None:
+    these = settings | {"reuse": True, "safe_gifts": "safe_gifts" in settings and not rules.mover_chooses}
+    agent, slow = Mcts(**these), twin(**these)
+    agent.most_kept = slow.most_kept = most_kept
+    assert_same_match((agent, slow), (agent, slow), rules, 6, opening_plies)
+
+
+def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -> None:
+    plies = [(0, 0), (15, 1), (3, 2), (12, 4), (5, 5), (10, 10), (6, 15), (9, 3)]
+    player = lift(Mcts(iterations=500, reuse=True), CLASSIC, "mcts")
+    slot, same = np.zeros(1, np.uint32), 0
+
+    def turn_in(position: Position, seed: int, *slots: NDArray[np.uint32]) -> tuple[int, int]:
+        turns = player.play(Batch.of([position]), Streams(np.array([seed], np.uint64)), *slots)
+        return int(turns.cells[0]), int(turns.gifts[0])
+
+    for seed in range(20):
+        player.start(range(1))
+        cell, gift = turn_in(from_plies(plies, 1), seed, slot)
+        reply = next(each for each in range(16) if each not in (0, 1, 2, 3, 4, 5, 10, 15, cell))
+        hand = next(piece for piece in (2, 4, 7, 8) if piece != gift)
+        follows = from_plies([*plies, (1, cell), (gift, reply)], hand)
+        other = from_plies([*plies[:-2], (9, 15), (6, 3), (1, cell), (gift, reply)], hand)
+        same += turn_in(follows, seed, slot) == turn_in(follows, seed)
+        player.start(range(1))
+        assert turn_in(from_plies(plies, 1), seed, slot) == (cell, gift)
+        assert turn_in(other, seed, slot) == turn_in(other, seed)
+    assert same < 15
 
 
 def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> float:
@@ -118,6 +173,8 @@ def test_final_is_what_the_text_or_the_code_says_unless_given() -> None:
         ({"c": float("nan")}, r"^c=nan is not a finite number$"),
         ({"draw_reward": 1.5}, r"^draw_reward=1.5 is not a probability"),
         ({"final": "best"}, r"^final='best' is neither null nor one of visits, value$"),
+        ({"reuse": True, "faithful": True}, r"^reuse=true needs faithful=false"),
+        ({"reuse": 1}, r"^reuse=1 is neither true nor false$"),
         ({"solver": True, "faithful": True}, r"^solver=true needs faithful=false"),
         ({"solver": "yes"}, r"^solver='yes' is neither true nor false$"),
     ],

@@ -65,7 +65,7 @@ def test_with_a_damaged_commit_nothing_is_called_a_leftover(archive: Archive) ->
 
 
 def test_other_parts_of_the_archive_are_left_alone(archive: Archive) -> None:
-    policy = archive.root / "policies" / "p1"
-    policy.mkdir(parents=True)
-    (policy / "table.parquet").write_bytes(b"x")
+    other = archive.root / "notebooks" / "p1"
+    other.mkdir(parents=True)
+    (other / "table.parquet").write_bytes(b"x")
     assert leftovers(archive) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 
 import numpy as np
 
@@ -59,14 +60,21 @@ def assert_same_turns(agent: KernelAgent, twin: naive.Player, rules: Rules, posi
     return len(asked_about)
 
 
+Players = tuple[KernelAgent, naive.Player]  # the same one, jitted and slow
+
+
 def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
     """Whole games against random, both seats, are the same through the engine and by the slow game."""
-    engine = Engine(rules, [agent, Random()], ["agent", "random"], [(0, 1)], RUN_SEED, opening_plies)
+    assert_same_match((agent, twin), (Random(), naive.Random()), rules, pairs, opening_plies)
+
+
+def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
+    """The same of any two players. Each game has copies of the slow ones to itself, which may remember it."""
+    engine = Engine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], RUN_SEED, opening_plies)
     games = engine.play_block(Order(0, 0, pairs)).block.games
     for slot in range(2 * pairs):
-        expected = naive.play_game(
-            rules, (twin, naive.Random()), RUN_SEED, slot // 2, slot % 2, opening_plies=opening_plies
-        )
+        twins = deepcopy(one[1]), deepcopy(other[1])
+        expected = naive.play_game(rules, twins, RUN_SEED, slot // 2, slot % 2, opening_plies=opening_plies)
         plies = int(games.plies[slot])
         assert games.pieces[:plies, slot].tolist() == expected.pieces
         assert games.cells[:plies, slot].tolist() == expected.cells

@@ -30,7 +30,7 @@ class Node:
     def upper_bound(self, c: float, parent_visits: int) -> float:
         if self.visits == 0:
             return inf
-        return self.total / self.visits + c * sqrt(round(log(parent_visits), 12) / self.visits)
+        return self.total / self.visits + sqrt(round(log(parent_visits), 12)) * (c / sqrt(self.visits))
 
 
 class Mcts:
@@ -42,6 +42,7 @@ class Mcts:
         final: str = "visits",
         solver: bool = False,
         safe_gifts: bool = False,
+        reuse: bool = False,
     ) -> None:
         self.iterations = iterations
         self.c = c
@@ -49,15 +50,37 @@ class Mcts:
         self.final = final
         self.solver = solver
         self.safe_gifts = safe_gifts
+        self.reuse = reuse
+        self.most_kept = iterations
+        self.played: Node | None = None  # in this game; a new one needs a new player
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
-        root, words = Node(view), Words(seed)
+        root, words = self.root(view), Words(seed)
         for _ in range(self.iterations):
             if root.proven is None:
                 self.iterate(root, words)
-        move = self.decision(root).move
-        assert move is not None
-        return move
+        self.played = self.decision(root)
+        self.cut(self.played)
+        assert self.played.move is not None
+        return self.played.move
+
+    def root(self, view: View) -> Node:
+        replies = self.played.children if self.reuse and self.played else []
+        for reply in replies:
+            if reply.view == view and reply.visits and (reply.children or reply.proven is None):
+                return reply
+        return Node(view)
+
+    def cut(self, root: Node) -> None:
+        """Of the part that is kept, at most so many visited nodes: a family is kept whole or not at all."""
+        count, queue = 1, [root]
+        for node in queue:
+            visited = [child for child in node.children if child.visits]
+            if count + len(visited) > self.most_kept:
+                node.children = []
+            else:
+                count += len(visited)
+                queue += visited
 
     def iterate(self, root: Node, words: Words) -> None:
         path = self.descend(root)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from quarto import kernel as kernel_module
 from quarto.kernel import (
+    float_bits,
     int64,
     kernel,
     kernel_sources,
@@ -34,6 +35,14 @@ def every_bit(masks: NDArray[np.int64]) -> NDArray[np.int64]:
     return found
 
 
+@kernel()
+def bits_of_floats(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    found = np.zeros(numbers.shape[0], np.int64)
+    for i in range(numbers.shape[0]):
+        found[i] = float_bits(numbers[i])
+    return found
+
+
 def test_bits_of_all_masks_equal_those_counted_one_by_one() -> None:
     found = every_bit(np.arange(1 << 16))
     for mask in range(1 << 16):
@@ -50,6 +59,14 @@ def top_bits(word: int) -> tuple[int, int]:
 def test_bits_of_whole_words_are_counted() -> None:
     assert top_bits(uint64(1 << 63)) == (1, 63)
     assert top_bits(uint64((1 << 64) - 1)) == (64, 0)
+
+
+def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative() -> None:
+    numbers = np.array([-np.inf, 0.0, 5e-324, 0.1, 0.1 + 2.0**-55, 1.0, 1.5, 1e300, np.inf])
+    found = bits_of_floats(numbers)
+    assert found.tolist() == numbers.view(np.int64).tolist()
+    assert found[1:].tolist() == sorted(set(found[1:].tolist()))
+    assert found[0] < found[1]
 
 
 def test_an_edit_beside_an_outside_kernel_makes_another_fingerprint(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 
 from quarto.errors import RequestError
 from quarto.notation import (
+    finished_lines,
     format_cell,
     format_game,
     format_piece,
@@ -133,6 +134,8 @@ def test_what_has_no_text_form_is_refused() -> None:
 @given(positions(16), preset_rules)
 def test_has_line_equals_the_naive_twin(position: Position, rules: Rules) -> None:
     assert has_line(position, rules) == naive.has_line(board(position), rules)
+    expected = [line for line in naive.lines(rules) if naive.is_finished(board(position), line)]
+    assert sorted(finished_lines(position, rules)) == expected
 
 
 def test_a_position_with_a_finished_line_is_parsed() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from quarto.kernel import uint64
 from quarto.position import Position, board
 from quarto.rules import Rules
-from quarto.threats import SAFE_PIECES, cells_with, danger, safe_pieces, winning_cells
+from quarto.threats import SAFE_PIECES, cells_with, danger, look, safe_gifts, safe_pieces, winning_cells
 from tests import naive
 from tests.naive_quarto import positions, preset_rules
 
@@ -27,6 +27,20 @@ def test_safe_pieces_are_those_that_win_on_no_cell(position: Position, rules: Ru
     fast = safe_pieces(uint64(position.lanes), position.occupied, rules.tables)
     left = bits(position.available)
     assert [piece for piece in left if int(fast) >> piece & 1] == naive.safe_pieces(board(position), left, rules)
+
+
+@given(positions(), preset_rules)
+def test_a_look_at_a_piece_finds_what_trying_every_cell_finds(position: Position, rules: Rules) -> None:
+    pieces, left = board(position), bits(position.available)
+    assert bits(safe_gifts(position, rules)) == naive.safe_pieces(pieces, left, rules)
+    for piece in left:
+        wins, safe = look(position, piece, rules)
+        assert bits(wins) == naive.winning_cells(pieces, piece, rules)
+        others = [other for other in left if other != piece]
+        for cell in range(16):
+            after = naive.with_piece(pieces, piece, cell)
+            expected = naive.safe_pieces(after, others, rules) if pieces[cell] == naive.NONE else []
+            assert bits(safe[cell]) == expected
 
 
 @given(positions(), preset_rules)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from runners import cli, sweep
+from runners import cli, config, sweep
 
 
 class Result(NamedTuple):
@@ -49,3 +50,11 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return Result(int(left.value.code or 0), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="module")
+def composed_once() -> Iterator[None]:
+    """Each yaml is read once: composing it takes longer than the games of a small training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "settings_of", cache(config.settings_of))
+        yield

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import math
 import shutil
@@ -7,9 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from runners.bench import bench, yardstick
+from runners.bench import bench
+from runners.searches import searches
 from runners.tables import bench_table, write_json
+from runners.yardstick import yardstick
 
 # Exact figures of random play under classic rules, by enumeration.
 FIRST_PLACER_WINS = 396559745769377 / 818113776480000
@@ -34,6 +38,24 @@ def test_the_yardstick_plays_the_same_game(tmp_path: Path) -> None:
     assert abs(plies / games - 11.664852) < 0.02
 
 
+def test_a_figure_stands_beside_its_target() -> None:
+    figures = {"mcts": {"turns_per_second": 40_000.0, "target_turns_per_second": 300, "rules": "classic"}, "threads": 2}
+    text = io.StringIO()
+    Console(file=text, width=200).print(bench_table(figures))
+    rows = [line.replace("│", " ").split() for line in text.getvalue().splitlines() if line.startswith("│")]
+    assert rows == [["mcts.turns_per_second", "40,000", "300"], ["mcts.rules", "classic"], ["threads", "2"]]
+
+
+@needs_compiler
+def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
+    with yardstick(tmp_path) as plain_c:
+        figures = searches(plain_c, rounds=1, quick=True)
+    mcts = figures["mcts"]
+    assert mcts["rollouts_per_second"] == 200 * mcts["turns_per_second"]
+    ratio = mcts["rollouts_per_second"] / mcts["yardstick_games_per_second"]
+    assert mcts["ratio_of_rollouts_to_yardstick"] == ratio > 0
+
+
 @pytest.mark.slow
 def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
     figures = bench(quick=True)
@@ -42,6 +64,13 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
         assert figures["rule_based_v_random"][name]["games_per_second"] > 0
     assert {"random", "dumb", "semi_random", "rule_based"} <= set(figures["agents"])
     assert 0 < figures["end_to_end"]["bytes_per_ply_row"] <= 3.2
+    for name, (target, reached) in {
+        "mcts": ("target_rollouts_per_second", "rollouts_per_second"),
+        "genetic_minimax": ("target_turns_per_second", "turns_per_second"),
+    }.items():
+        assert figures["searches"][name][reached] > figures["searches"][name][target]
+    for name in ("rule_based", "ga2", "ga_minimax", "best_mixed"):
+        assert figures["agents"][name]["target_games_per_second"] > 0
     assert figures["growth"]["peak_memory_ratio_of_last_two"] > 0
     write_json(figures, tmp_path / "figures.json")
     assert json.loads((tmp_path / "figures.json").read_text()) == figures

@@ -106,13 +106,19 @@ def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_pat
         ("ga", ["games="]),
         ("agent", ["agent@a=", "agent@b=", "agents="]),
         ("rules=s", ["rules=square"]),
-        ("agent@b=r", ["agent@b=random", "agent@b=rule_based"]),
+        ("agent@b=rl", ["agent@b=rl_encoded", "agent@b=rl_tabular"]),
         ("+experiment=round", ["+experiment=round_robin"]),
         ("nothing", []),
     ],
 )
 def test_overrides_are_completed(typed: str, expected: Sequence[str]) -> None:
     assert cli.overrides(typed) == expected
+
+
+def test_agents_and_rules_are_completed() -> None:
+    assert cli.agent_options("rule") == ["rule_based"]
+    assert cli.rules_options("tor") == ["torus", "torus_square"]
+    assert cli.rules_options("") == ["classic", "own_piece", "square", "torus", "torus_square"]
 
 
 def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What the columns of a policy may be that say which board a row is about: two words, as in ``quarto/position.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.kernel import kernel
+from quarto.position import ALL_CELLS
+from quarto.rules import LANE_ONES
+from quarto.symmetry import pieces_on
+
+
+def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for what is no board."""
+    check_within("occupied", occupied, 0, ALL_CELLS)
+    words = lanes.view(np.uint64)
+    outside = words & ~(occupied.astype(np.uint64) * np.uint64(LANE_ONES))
+    refuse("lanes", lanes, outside != 0, "has a piece where no cell is occupied")
+    pieces = _pieces_on_boards(words, occupied)
+    refuse("lanes", lanes, np.bitwise_count(pieces) != np.bitwise_count(occupied), "has a piece twice")
+    return pieces
+
+
+@kernel()
+def _pieces_on_boards(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+    pieces = np.empty(lanes.shape[0], np.int64)
+    for i in range(lanes.shape[0]):
+        pieces[i] = pieces_on(lanes[i], occupied[i])
+    return pieces
+
+
+def check_within(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
+    """Raises ``ValueError`` with the first value of a column that is not from ``least`` to ``most``."""
+    refuse(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
+
+
+def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
+    """Raises ``ValueError`` unless each row is greater than the one before, compared column by column."""
+    (first, lanes), *_ = columns.items()
+    greater, equal = np.zeros(max(len(lanes) - 1, 0), np.bool_), np.ones(max(len(lanes) - 1, 0), np.bool_)
+    for column in columns.values():
+        greater |= equal & (column[1:] > column[:-1])
+        equal &= column[1:] == column[:-1]
+    names = ", ".join(columns)
+    refuse(first, lanes[1:], equal, f"has the same {names} as the row before", 1)
+    refuse(first, lanes[1:], ~greater, f"comes too late: rows ascend by {names}", 1)
+
+
+def refuse(name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0) -> None:
+    """Raises ``ValueError`` with the reason and the first value of a column in a row that is wrong, if there is any."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} {column[row]} in row {first_row + row} of a policy {reason}")

@@ -1,0 +1,168 @@
+"""Study A's counters: for each board, how often each cell and each gift came out well more than it did badly.
+
+A board is known by its canonical form (``quarto/symmetry.py``), without the piece in hand. Its row has a counter for
+each empty cell of that form, ascending, and then one for each piece not on it. An action is counted as the image of its
+cell or piece under the symmetry that takes the board to its form, the first such one: where a board has symmetries of
+its own, actions that they exchange have counters of their own too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import Knowledge
+from agents.learning.boards import check_ascending, check_boards, check_within, refuse
+from agents.learning.policy import COUNTERS, Policy, checked_columns
+from agents.learning.rows import (
+    add_row,
+    empty_rows,
+    find_row,
+    items_of,
+    known_positions,
+    rank_of,
+    ranks_of,
+    rows_of,
+    width_of,
+)
+from quarto.kernel import inlined, int64
+from quarto.position import ALL_CELLS, ALL_PIECES
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.symmetry import (
+    Symmetries,
+    Transform,
+    canonical,
+    canonical_forms,
+    canonical_transform,
+    map_cell,
+    map_piece,
+    pieces_on,
+    symmetries,
+)
+
+COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np.int64, "count": np.int64}
+
+
+class Form(NamedTuple):
+    """A board's canonical form, and how it came about. All int64 in kernels, but for the lanes."""
+
+    lanes: int  # uint64
+    occupied: int
+    transform: Transform
+
+
+@inlined
+def form_of(lanes: int, occupied: int, tables: Symmetries) -> Form:
+    """The canonical form of a board."""
+    least, minimal = canonical(lanes, occupied, NONE, tables)
+    return Form(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
+
+
+@inlined
+def cell_place(form: Form, cell: int, tables: Symmetries) -> int:
+    """Where in its form's row the counter of a cell is."""
+    return rank_of(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
+
+
+@inlined
+def gift_place(form: Form, gift: int) -> int:
+    """Where in its form's row the counter of a gift is."""
+    unused = ~pieces_on(form.lanes, form.occupied) & ALL_PIECES
+    return width_of(form.occupied) + rank_of(map_piece(gift, form.transform), unused)
+
+
+@inlined
+def counted_cell(lanes: int, occupied: int, tables: Symmetries, words: Any, values: Any) -> int:
+    """The empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
+    form, best, choice = form_of(lanes, occupied, tables), -np.inf, int64(NONE)
+    first = find_row(form.lanes, form.occupied, NONE, words)
+    for cell in range(CELLS if first != NONE else 0):
+        if (occupied >> cell) & 1 == 0:
+            count = values[first + cell_place(form, cell, tables)]
+            if count > best:  # false for a counter that there is not
+                best, choice = count, int64(cell)
+    return choice
+
+
+@inlined
+def counted_gift(lanes: int, occupied: int, available: int, tables: Symmetries, words: Any, values: Any) -> int:
+    """The available piece with the highest counter, first on ties; NONE if none has one on this board."""
+    form, best, choice = form_of(lanes, occupied, tables), -np.inf, int64(NONE)
+    first = find_row(form.lanes, form.occupied, NONE, words)
+    for piece in range(PIECES if first != NONE else 0):
+        if (available >> piece) & 1:
+            count = values[first + gift_place(form, piece)]
+            if count > best:
+                best, choice = count, int64(piece)
+    return choice
+
+
+@inlined
+def count_action(form: Form, place: int, change: float, words: Any, values: Any) -> None:
+    """Add to the counter that has this place in the form's row; one that there is not begins at 0."""
+    first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * width_of(form.occupied), words, values)
+    count = values[first + place]
+    values[first + place] = change if np.isnan(count) else count + change
+
+
+def counters_policy(knowledge: Knowledge) -> Policy:
+    """All counters: a row for each board, and cell or gift on it; the other of the two columns is -1."""
+    lanes, occupied, _, first = known_positions(knowledge)
+    pieces = check_boards(lanes, occupied)
+    empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
+    of_cell, cell, cell_at = items_of(first, empty)
+    of_gift, gift, gift_at = items_of(first + np.bitwise_count(empty), unused)
+    board, places = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
+    cells = np.concatenate([cell, np.full(len(gift), NONE)])
+    gifts = np.concatenate([np.full(len(cell), NONE), gift])
+    order = np.lexsort((gifts, cells, board))
+    order = order[~np.isnan(knowledge.table[places[order]])]
+    columns: dict[str, NDArray[Any]] = {
+        "lanes": lanes[board[order]],
+        "occupied": occupied[board[order]].astype(np.int32),
+        "cell": cells[order].astype(np.int8),
+        "gift": gifts[order].astype(np.int8),
+        "count": knowledge.table[places[order]].astype(np.int64),
+    }
+    return Policy(COUNTERS, table=columns)
+
+
+def checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
+    """The columns of a policy of counters. Raises ``ValueError`` for what no learner can have learned."""
+    lanes, occupied, cell, gift, count = checked_columns(policy, COUNTERS, player, COLUMNS)
+    pieces = check_boards(lanes, occupied)
+    check_within("cell", cell, NONE, CELLS - 1)
+    check_within("gift", gift, NONE, PIECES - 1)
+    refuse("cell", cell, (cell == NONE) == (gift == NONE), "is not the one of cell and gift that is there")
+    refuse("cell", cell, (cell != NONE) & ((occupied >> np.maximum(cell, 0)) & 1 == 1), "is occupied")
+    refuse("gift", gift, (gift != NONE) & ((pieces >> np.maximum(gift, 0)) & 1 == 1), "is on the board")
+    check_ascending({"lanes": lanes, "occupied": occupied, "cell": cell, "gift": gift})
+    return [lanes, occupied, cell, gift, count]
+
+
+def knowledge_of(
+    columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
+) -> Knowledge:
+    """What a player needs to know of counters, or of none, for ``counted_cell`` and ``counted_gift``.
+
+    Raises ``ValueError`` if a board is not a canonical form of these rules.
+    """
+    if columns is None:
+        return replace(empty_rows(params), scratch_size=scratch_size, symmetric=True)
+    lanes, occupied, cell, gift, count = columns
+    board = lanes.view(np.uint64), occupied.astype(np.uint16)
+    least, minimal = canonical_forms(*board, np.full(len(lanes), NONE, np.int8), symmetries(rules))
+    others = f"is no board's canonical form under rules '{rules.name}': it was learned under other rules"
+    refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
+    begins = np.ones(len(lanes), np.bool_)  # a board's rows
+    begins[1:] = (np.diff(lanes) != 0) | (np.diff(occupied) != 0)
+    empty, unused = ~occupied & ALL_CELLS, ~check_boards(lanes, occupied) & ALL_PIECES
+    widths = np.bitwise_count(empty).astype(np.int64)
+    no_hand = np.full(int(begins.sum()), NONE)
+    knowledge, first = rows_of(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
+    place = np.where(cell != NONE, ranks_of(np.maximum(cell, 0), empty), widths + ranks_of(np.maximum(gift, 0), unused))
+    knowledge.table[first[np.cumsum(begins) - 1] + place] = count
+    return replace(knowledge, scratch_size=scratch_size, symmetric=True)

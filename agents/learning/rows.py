@@ -1,0 +1,163 @@
+"""What tabular learners know: a row of values for each position that they met, found by the position itself.
+
+``Knowledge.keys`` is an open-addressing map with linear probing: two words that say how many positions and values it
+has, then two words a slot. The first is the position's lanes; the second has, from its lowest bit, 16 bits of occupied
+cells, five of the piece in hand plus one, and the rest says where its row begins in ``Knowledge.table``, plus one, so
+that 0 is an empty slot. Both words together are the position: no two share a key. A value that is NaN is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import Knowledge
+from quarto.kernel import inlined, int64, kernel, popcount, uint64
+from quarto.position import ALL_CELLS
+from quarto.rng import GAMMA, mix
+from quarto.rules import CELLS
+
+HEADER = 2  # words before the slots: positions, values
+OCCUPIED_BITS, HAND_BITS = 16, 5
+KEY_BITS = OCCUPIED_BITS + HAND_BITS
+KEY = uint64((1 << KEY_BITS) - 1)
+FIRST_SLOTS, FIRST_VALUES = 1 << 12, 1 << 14  # of a learner that knows nothing yet
+MOST_POSITIONS, MOST_VALUES = 32, 1 << 10  # that one game can add: 17 boards, 32 values each, and room to spare
+
+
+@inlined
+def key_of(occupied: int, hand: int) -> int:
+    """The part of a position's key that is not its lanes; ``hand`` is a piece or NONE."""
+    return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
+
+
+@inlined
+def slot_of(lanes: int, key: int, words: Any) -> int:
+    """Where the second word is of the slot that has this position, or else of the empty one that it would take."""
+    last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
+    slot = mix(lanes + key * GAMMA) & last
+    while True:
+        place = uint64(HEADER + 1) + uint64(2) * slot
+        word = words[place]
+        if word == uint64(0) or ((word & KEY) == key and words[place - uint64(1)] == lanes):
+            return int64(place)
+        slot = (slot + uint64(1)) & last
+
+
+@inlined
+def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
+    """Where the position's row begins in the table, or NONE if it is not known."""
+    return int64(words[slot_of(lanes, key_of(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
+
+
+@inlined
+def add_row(position: Any, width: int, words: Any, values: Any) -> int:
+    """Where the row of a position (lanes, occupied, hand) begins; a new one has ``width`` unknown values.
+
+    There must be room for it, which ``has_room`` tells.
+    """
+    lanes, key = position[0], key_of(position[1], position[2])
+    place = slot_of(lanes, key, words)
+    if words[place] == uint64(0):
+        first = words[1]
+        words[0] += uint64(1)
+        words[1] += uint64(width)
+        words[place - 1], words[place] = lanes, key | ((first + uint64(1)) << uint64(KEY_BITS))
+        for i in range(width):
+            values[int64(first) + i] = np.nan
+    return int64(words[place] >> uint64(KEY_BITS)) - 1
+
+
+@inlined
+def has_room(words: Any, values: Any) -> bool:
+    """Whether whatever one game teaches can be added, with at least every second slot left empty."""
+    positions, used = int64(words[0]) + MOST_POSITIONS, int64(words[1]) + MOST_VALUES
+    enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
+    return enough
+
+
+@inlined
+def rank_of(item: int, items: int) -> int:
+    """How many lower bits than ``item`` a mask has: where a row over the set bits of the mask has its value."""
+    return int64(popcount(items & ((int64(1) << item) - 1)))
+
+
+@inlined
+def width_of(occupied: int) -> int:
+    """How many cells of a board are empty, and pieces not on it."""
+    return int64(popcount(~occupied & ALL_CELLS))
+
+
+def empty_rows(params: NDArray[np.float64]) -> Knowledge:
+    """Knowledge of no position, with room for a game's."""
+    return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
+
+
+def rows_of(
+    params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
+) -> tuple[Knowledge, NDArray[np.int64]]:
+    """Knowledge of the different positions (lanes, occupied, hand), their values unknown, and where each row begins."""
+    slots = 1 << (2 * len(widths)).bit_length()
+    knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
+    return knowledge, _add_rows(position, widths, knowledge.keys, knowledge.table)
+
+
+@kernel()
+def _add_rows(
+    position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64], words: Any, values: Any
+) -> NDArray[np.int64]:
+    """Add rows of these widths: ``[positions]`` int64, where each begins."""
+    firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
+    for i in range(len(widths)):
+        firsts[i] = add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
+    return firsts
+
+
+def grown_rows(knowledge: Knowledge) -> Knowledge:
+    """The same rows with twice the room."""
+    table = np.zeros(2 * len(knowledge.table))
+    table[: len(knowledge.table)] = knowledge.table
+    keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
+    _move_slots(knowledge.keys, keys)
+    return replace(knowledge, table=table, keys=keys)
+
+
+@kernel()
+def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
+    """Enter every position of one map into an empty one; the rows stay where they are."""
+    larger[0], larger[1] = words[0], words[1]
+    for place in range(HEADER + 1, words.shape[0], 2):
+        if words[place] != uint64(0):
+            free = slot_of(words[place - 1], words[place] & KEY, larger)
+            larger[free - 1], larger[free] = words[place - 1], words[place]
+
+
+def known_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:
+    """All positions, in ascending order: lanes, occupied, hand and where the row begins, each ``[positions]`` int64."""
+    slots = knowledge.keys[HEADER:].reshape(-1, 2)
+    lanes, words = slots[slots[:, 1] != 0].T.copy()
+    occupied = (words & np.uint64(ALL_CELLS)).astype(np.int64)
+    hand = ((words & KEY) >> np.uint64(OCCUPIED_BITS)).astype(np.int64) - 1
+    first = (words >> np.uint64(KEY_BITS)).astype(np.int64) - 1
+    order = np.lexsort((hand, occupied, lanes.view(np.int64)))
+    return lanes.view(np.int64)[order], occupied[order], hand[order], first[order]
+
+
+def items_of(first: NDArray[np.int64], items: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """The set bits of each row's mask, in ascending order: the row, the bit, and where its value is in the table.
+
+    Values of a row begin at ``first`` ([rows] int64), one for each set bit.
+    """
+    rows, bits = np.nonzero((items[:, None] >> np.arange(CELLS)) & 1)
+    widths = np.bitwise_count(items).astype(np.int64)
+    before = np.repeat(np.cumsum(widths) - widths, widths)
+    return rows, bits, first[rows] + np.arange(len(rows)) - before
+
+
+def ranks_of(item: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``rank_of`` of many: ``[rows]`` int64."""
+    ranks: NDArray[np.int64] = np.bitwise_count(items & ((1 << item) - 1)).astype(np.int64)
+    return ranks

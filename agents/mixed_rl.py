@@ -1,0 +1,74 @@
+"""Study A's mixed strategy with learning: win, late in the game search, otherwise what was learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.learning.counters import checked_counters, counted_cell, counted_gift, knowledge_of
+from agents.learning.policy import Policy
+from agents.mixed import accepted_turn, mirror_or_random_cell
+from agents.parameters import checked_whole
+from agents.random import random_piece
+from agents.rule_based import mirror_piece
+from agents.search.alpha_beta import MEMORY_SIZE, after_placing
+from agents.search.leaf_turns import cell_of, gift_of
+from quarto.kernel import int64, lowest_bit
+from quarto.position import Position
+from quarto.rng import draw
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.threats import winning_cells
+
+ALL = 100  # percent
+
+
+@turn
+def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    word, tables, words, values = draw(seed, 0), symmetry_tables(own), keys(own), table(own)
+    if position.hand == NONE:
+        gift = counted_gift(position.lanes, position.occupied, position.available, tables, words, values)
+        return encode_turn(NONE, gift if gift != NONE else random_piece(word, position.available))
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    if wins != 0:
+        cell, gift = int64(lowest_bit(wins)), int64(NONE)
+    else:
+        accepted = accepted_turn(position, params(own), False, rules, own)
+        cell, gift = cell_of(accepted), gift_of(accepted)
+    if cell == NONE:
+        cell = counted_cell(position.lanes, position.occupied, tables, words, values)
+    if cell == NONE:
+        cell = mirror_or_random_cell(position, word, False)
+    if gift == NONE:
+        placed = after_placing(position, cell)
+        gift = counted_gift(placed.lanes, placed.occupied, placed.available, tables, words, values)
+    if gift == NONE:
+        gift = mirror_piece(position.available, position.hand)
+    return encode_turn(cell, gift)
+
+
+class MixedRl(KernelAgent):
+    """Study A's ``mixed_rl`` (``lorenzobellino/quarto-player``).
+
+    Cell: the first that wins; else, with fewer than ``few_unused`` pieces neither on the board nor in hand, that of
+    ``minimax`` to ``depth`` if its value is above ``above`` percent, and then its gift too; else ``rl_tabular``'s if it
+    has learned one for this board; else ``rule_based``'s mirror cell. Gift otherwise: ``rl_tabular``'s if it has
+    learned one, else the mirror piece, or at the opening a random one.
+
+    ``policy`` is that of ``rl_tabular``. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
+    Raises ``ValueError`` for such a policy as ``rl_tabular`` refuses, a number of pieces or a depth that is not from 0
+    or 1 to 16, or a percentage that is not a whole number from 0 to 100.
+    """
+
+    kernel = mixed_rl_turn
+
+    def __init__(self, policy: Policy | None = None, few_unused: int = 7, depth: int = 4, above: int = 60) -> None:
+        self.few_unused = checked_whole("few_unused", few_unused, 0, PIECES)
+        self.depth = checked_whole("depth", depth, 1, CELLS)
+        self.above = checked_whole("above", above, 0, ALL)
+        self._columns = None if policy is None else checked_counters(policy, "mixed_rl")
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        settings = np.array([float(self.few_unused), float(self.depth), float(self.above)])
+        return knowledge_of(self._columns, settings, rules, MEMORY_SIZE)

@@ -1,0 +1,270 @@
+"""Study B's learning player: the cell by Q-learning, the gift by genes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.genetic.two_genes import gift_by_frequency
+from agents.learning.boards import check_ascending, check_boards, check_within, refuse
+from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.policy import Q_PLACEMENT, Policy, checked_columns
+from agents.learning.rows import (
+    add_row,
+    empty_rows,
+    find_row,
+    grown_rows,
+    has_room,
+    items_of,
+    known_positions,
+    rank_of,
+    ranks_of,
+    rows_of,
+    width_of,
+)
+from agents.parameters import checked_flag, checked_number, checked_probability
+from agents.random import random_cell
+from quarto.kernel import inlined, int64, lowest_bit, uint64
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw, unit
+from quarto.rules import CELLS, NONE, PIECES, Rules, spread
+from quarto.symmetry import pieces_on
+
+# Where the parameters are; a player has the first four
+ALPHA, EXPLORATION, FAITHFUL, PLAYS, LEARNING_RATE, DISCOUNT, REWARD, DECAY, FLOOR = range(9)
+COIN, CELL = 4, 5  # indices of the words that say whether to explore, and where; 0 to 3 are those of the two genes
+SEVERAL = 16  # instead of a piece: the board was met with more than one in hand
+COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np.int64, "value": np.float64}
+
+
+@inlined
+def value_at(values: Any, index: int) -> float:
+    """A value of the table; one that was never learned is 0."""
+    value = values[index]
+    return 0.0 if np.isnan(value) else value
+
+
+@inlined
+def most_in_row(values: Any, first: int, width: int) -> float:
+    """The greatest value of a row."""
+    most = value_at(values, first)
+    for i in range(1, width):
+        most = max(most, value_at(values, first + i))
+    return most
+
+
+@inlined
+def best_cell(values: Any, first: int, occupied: int, least: float) -> tuple[float, int]:
+    """The greatest value above ``least`` of the row that begins at ``first``, and its cell, first on ties; or NONE."""
+    best, choice, i = least, int64(NONE), first
+    for cell in range(CELLS):
+        if (occupied >> cell) & 1 == 0:
+            value = value_at(values, i)
+            if value > best:
+                best, choice = value, int64(cell)
+            i += 1
+    return best, choice
+
+
+@inlined
+def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
+    """The best cell over all pieces that the board was met with, or NONE: so the study's code plays what it learned."""
+    best, choice, on_board = -np.inf, int64(NONE), pieces_on(position.lanes, position.occupied)
+    for piece in range(PIECES):
+        if (on_board >> piece) & 1 == 0:
+            first = find_row(position.lanes, position.occupied, piece, words)
+            if first != NONE:
+                best, cell = best_cell(values, first, position.occupied, best)
+                choice = cell if cell != NONE else choice
+    return choice
+
+
+@inlined
+def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> int:
+    """The best cell by what is known of a position with a piece in hand, or NONE if nothing is."""
+    if settings[FAITHFUL] != 0.0:
+        if settings[PLAYS] != 0.0:
+            return best_cell_of_any_piece(position, words, values)
+        met_with = find_row(position.lanes, position.occupied, NONE, words)
+        if met_with == NONE or values[met_with] != float(position.hand):
+            return int64(NONE)
+    first = find_row(position.lanes, position.occupied, position.hand, words)
+    return int64(NONE) if first == NONE else best_cell(values, first, position.occupied, -np.inf)[1]
+
+
+@turn
+def q_placement_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    settings = params(own)
+    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    if position.hand != NONE:
+        empty = ~occupied & ALL_CELLS
+        explores = unit(draw(seed, COIN)) < settings[EXPLORATION]
+        if not explores:
+            cell = learned_cell(position, settings, keys(own), table(own))
+        if cell == NONE:
+            anywhere = explores or settings[PLAYS] != 0.0
+            cell = random_cell(draw(seed, CELL), empty) if anywhere else int64(lowest_bit(empty))
+        lanes |= spread(position.hand) << uint64(cell)
+        occupied |= int64(1) << cell
+    return encode_turn(cell, gift_by_frequency(lanes, occupied, position.available, settings[ALPHA], seed))
+
+
+@inlined
+def row_as_met(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
+    """Where the row of a position begins that the learner has come to.
+
+    By the study's code it is forgotten if the board was met with another piece as well: the row of the board without
+    a hand has the piece that it was met with, or SEVERAL.
+    """
+    width = width_of(occupied)
+    first = add_row((lanes, occupied, hand), width, words, values)
+    if faithful:
+        met_with = add_row((lanes, occupied, int64(NONE)), int64(1), words, values)
+        if np.isnan(values[met_with]):
+            values[met_with] = hand
+        elif values[met_with] != float(hand):
+            values[met_with] = SEVERAL
+            values[first : first + width] = np.nan
+    return first
+
+
+@update
+def learn_placements(game: LoggedGame, rules: Any, own: Any) -> bool:
+    """Study B's update, from the first placement to the last: see ``QPlacementLearner``."""
+    settings, words, values = params(own), keys(own), table(own)
+    rate, faithful = settings[LEARNING_RATE], settings[FAITHFUL] != 0.0
+    lanes, occupied, last = uint64(0), int64(0), int64(NONE)
+    for ply in range(game.plies):
+        piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
+        if (ply + 1) & 1 == game.seat:
+            first = row_as_met(lanes, occupied, piece, faithful, words, values)
+            index = first + rank_of(cell, ~occupied & ALL_CELLS)
+            if last != NONE and not faithful:
+                best = most_in_row(values, first, width_of(occupied))
+                values[last] += rate * (settings[DISCOUNT] * best - values[last])
+            values[index] = value_at(values, index)
+            if faithful:
+                values[index] += rate * (0.0 - values[index])
+            last = index
+        lanes |= spread(piece) << uint64(cell)
+        occupied |= int64(1) << cell
+    if last != NONE:
+        reward = 0.0 if game.winner == NONE else settings[REWARD] if game.winner == game.seat else -settings[REWARD]
+        values[last] += rate * (reward if faithful else reward - values[last])
+    settings[EXPLORATION] = max(settings[FLOOR], settings[EXPLORATION] * settings[DECAY])
+    return has_room(words, values)
+
+
+class QPlacement(KernelAgent):
+    """Study B's learned player (``quarto_ci_2022_2023``): the cell by Q-values, the gift as ``ga2``.
+
+    Cell: of a position (board and hand) that was met in training, the one of the greatest value, a cell never tried
+    there being worth 0, first on ties; of any other position a random one. A win is not looked for. Gift: ``ga2``'s,
+    with probability 1 - ``alpha`` made of the values that are rarest on the board (its other gene is for cells).
+
+    With ``faithful`` it plays like the study's code: a board that was met is known with any piece in hand, and the
+    greatest value is taken over all pieces it was met with, ties by piece, then by cell.
+
+    ``policy`` is of kind 'q_placement', a row for each cell tried in a position: ``lanes`` int64 and ``occupied`` int32
+    (the board), ``hand`` int8, ``cell`` int8, ``value`` float64, ascending. Without one, cells are random. Words of a
+    turn: 0, the gift (``agents/genetic/two_genes.py``); 5, a random cell (upper half). Raises ``ValueError`` for a
+    policy that is not like that or a gene outside 0 to 1.
+    """
+
+    kernel = q_placement_turn
+
+    def __init__(self, policy: Policy | None = None, alpha: float = 0.1, faithful: bool = False) -> None:
+        self.alpha = checked_probability("alpha", alpha)
+        self.faithful = checked_flag("faithful", faithful)
+        settings = np.array([self.alpha, 0.0, float(self.faithful), 1.0])
+        self._knowledge = empty_rows(settings) if policy is None else _knowledge_of(policy, settings)
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return self._knowledge
+
+
+class QPlacementLearner(Learner):
+    """Learns what ``QPlacement`` plays by, as study B did in seat 1 against ``ga2``; it plays in either seat.
+
+    With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, a cell is
+    uniform among the empty ones; else it is the best of its position, first on ties, where what is not known is 0.
+    Values are those of (position, cell). The value of a placement moves by ``learning_rate`` of the difference towards
+    ``discount`` times the greatest value of the learner's next position, with the piece then in hand; the last one's
+    towards ``reward`` for a win, -``reward`` for a loss, 0 for a draw.
+
+    With ``faithful`` it learns like the study's code. There the greatest value is that of the board which the placement
+    makes, where the opponent is to move: it was never stored. So values decay by ``learning_rate`` when they are met
+    again, and to the last one that share of the reward is added. And a board that was met with more than one piece in
+    hand forgets the values of the piece in hand whenever it is met again.
+
+    Words of a turn: 0, the gift; 4, whether the cell is random; 5, a random cell (upper half). Raises ``ValueError``
+    for a probability outside 0 to 1 or a reward that is not finite.
+    """
+
+    kernel = q_placement_turn
+    update = learn_placements
+
+    def __init__(
+        self,
+        learning_rate: float = 0.1,
+        discount: float = 0.9,
+        reward: float = 100.0,
+        exploration: float = 1.0,
+        decay: float = 0.9995,
+        floor: float = 0.1,
+        alpha: float = 0.1,
+        faithful: bool = False,
+    ) -> None:
+        self.settings = [
+            checked_probability("alpha", alpha),
+            checked_probability("exploration", exploration),
+            float(checked_flag("faithful", faithful)),
+            0.0,
+            checked_probability("learning_rate", learning_rate),
+            checked_probability("discount", discount),
+            checked_number("reward", reward),
+            checked_probability("decay", decay),
+            checked_probability("floor", floor),
+        ]
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return empty_rows(np.array(self.settings))
+
+    def grown(self, knowledge: Knowledge) -> Knowledge:
+        return grown_rows(knowledge)
+
+    def policy(self, knowledge: Knowledge) -> Policy:
+        known = known_positions(knowledge)
+        lanes, occupied, hand, first = (column[known[2] != NONE] for column in known)
+        position, cell, place = items_of(first, ~occupied & ALL_CELLS)
+        tried = ~np.isnan(knowledge.table[place])
+        position, cell, place = position[tried], cell[tried], place[tried]
+        columns: dict[str, NDArray[Any]] = {
+            "lanes": lanes[position],
+            "occupied": occupied[position].astype(np.int32),
+            "hand": hand[position].astype(np.int8),
+            "cell": cell.astype(np.int8),
+            "value": knowledge.table[place],
+        }
+        return Policy(Q_PLACEMENT, table=columns)
+
+
+def _knowledge_of(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
+    """What a player needs to know of a policy. Raises ``ValueError`` for what no learner can have learned."""
+    lanes, occupied, hand, cell, value = checked_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
+    pieces = check_boards(lanes, occupied)
+    check_within("hand", hand, 0, PIECES - 1)
+    refuse("hand", hand, (pieces >> hand) & 1 == 1, "is on the board")
+    check_within("cell", cell, 0, CELLS - 1)
+    refuse("cell", cell, (occupied >> cell) & 1 == 1, "is occupied")
+    check_ascending({"lanes": lanes, "occupied": occupied, "hand": hand, "cell": cell})
+    begins = np.ones(len(lanes), np.bool_)  # a position's rows
+    begins[1:] = (np.diff(lanes) != 0) | (np.diff(occupied) != 0) | (np.diff(hand) != 0)
+    empty = ~occupied & ALL_CELLS
+    widths = np.bitwise_count(empty[begins]).astype(np.int64)
+    knowledge, first = rows_of(settings, (lanes[begins], occupied[begins], hand[begins]), widths)
+    knowledge.table[first[np.cumsum(begins) - 1] + ranks_of(cell, empty)] = value
+    return knowledge

@@ -1,0 +1,233 @@
+"""Study C's player: a board is worth what its code in eight digits has learned to be."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.policy import ENCODED_VALUES, Policy, checked_columns
+from agents.parameters import checked_number, checked_one_of, checked_probability, checked_whole
+from agents.random import random_cell, random_piece
+from quarto.kernel import inlined, int64, kernel, lowest_bit, uint64
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import GAMMA, draw, mix, unit
+from quarto.rules import ATTRIBUTES, CELLS, LANE, NONE, PIECES, SIDE, Line, Rules, spread
+from quarto.threats import VALUES, safe_pieces, winning_cells
+
+CODES = (SIDE + 1) ** VALUES  # one digit a value: how many pieces with it a line has at most
+LEAST_VALUE, MOST_VALUE = 0.1, 1.0  # between which an untrained code's value lies
+GIFT_RULES = ("mean", "min_max")
+LARGEST_SEED = 2**63 - 1
+MASKS_IN_A_WORD = 16  # of 65,536 masks, four bits each
+
+# Where the parameters are
+GIFT_RULE, EXPLORATION, LEARNING_RATE, DISCOUNT, EXPLORATION_STEP, REWARDS = range(6)
+WIN, LOSS, DRAW, ELSE = range(4)  # the rewards, beginning at REWARDS
+
+
+@functools.cache
+def longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
+    """How many cells of a 16-bit mask lie on one line at most, for all masks: [4096] uint64, four bits a mask."""
+    masks = np.arange(1 << CELLS, dtype=np.uint64)
+    longest = np.zeros(1 << CELLS, np.uint64)
+    for line in lines:
+        longest = np.maximum(longest, np.bitwise_count(masks & np.uint64(sum(1 << cell for cell in line))))
+    shifts = np.arange(MASKS_IN_A_WORD, dtype=np.uint64) * np.uint64(4)
+    packed: NDArray[np.uint64] = np.bitwise_or.reduce(longest.reshape(-1, MASKS_IN_A_WORD) << shifts, axis=1)
+    return packed
+
+
+@kernel()
+def first_values(seed: int) -> NDArray[np.float64]:
+    """What each code is worth before anything is learned, uniform in [0.1, 1): [CODES] float64."""
+    values, words = np.empty(CODES), mix(uint64(seed) + GAMMA)
+    for code in range(CODES):
+        values[code] = LEAST_VALUE + (MOST_VALUE - LEAST_VALUE) * unit(draw(words, code))
+    return values
+
+
+@inlined
+def code_of(lanes: int, occupied: int, longest: Any) -> int:
+    """A board's code: not high is its most significant digit in base 5, then high, not coloured and so on to square."""
+    code = int64(0)
+    for attribute in range(ATTRIBUTES - 1, -1, -1):
+        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE)
+        for mask in (occupied & ~lane, lane):
+            code = code * (SIDE + 1) + int64((longest[mask >> 4] >> uint64(4 * (mask & 15))) & uint64(15))
+    return code
+
+
+@inlined
+def best_cell(position: Position, own: Any) -> int:
+    """The empty cell that makes the board of the greatest value, first on ties."""
+    values, longest, piece = table(own), keys(own), spread(position.hand)
+    best, choice = -np.inf, int64(NONE)
+    for cell in range(CELLS):
+        if (position.occupied >> cell) & 1 == 0:
+            lanes = position.lanes | (piece << uint64(cell))
+            value = values[code_of(lanes, position.occupied | (int64(1) << cell), longest)]
+            if value > best:
+                best, choice = value, int64(cell)
+    return choice
+
+
+@inlined
+def worth_of_gift(lanes: int, occupied: int, piece: int, own: Any) -> float:
+    """What the boards that ``piece`` can make are worth, all cells together: their mean, or the greatest."""
+    values, longest, spread_piece = table(own), keys(own), spread(piece)
+    total, count, most = 0.0, 0, -np.inf
+    for cell in range(CELLS):
+        if (occupied >> cell) & 1 == 0:
+            value = values[code_of(lanes | (spread_piece << uint64(cell)), occupied | (int64(1) << cell), longest)]
+            total, count, most = total + value, count + 1, max(most, value)
+    return total / count if params(own)[GIFT_RULE] == 0.0 else most
+
+
+@inlined
+def least_gift(lanes: int, occupied: int, available: int, rules: Any, own: Any) -> int:
+    """The piece that is worth least to the opponent, among the safe ones if there are any; NONE if none is left."""
+    safe = available & safe_pieces(lanes, occupied, rules)
+    allowed = safe if safe != 0 else available
+    least, choice = np.inf, int64(NONE)
+    for piece in range(PIECES):
+        if (allowed >> piece) & 1:
+            worth = worth_of_gift(lanes, occupied, piece, own)
+            if worth < least:
+                least, choice = worth, int64(piece)
+    return choice
+
+
+@turn
+def rl_encoded_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    word, exploration = draw(seed, 0), params(own)[EXPLORATION]
+    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    if position.hand != NONE:
+        wins = winning_cells(lanes, occupied, position.hand, rules)
+        if unit(draw(seed, 1)) < exploration:
+            cell = random_cell(word, ~occupied & ALL_CELLS)
+        elif wins != 0:
+            cell = int64(lowest_bit(wins))
+        else:
+            cell = best_cell(position, own)
+        lanes |= spread(position.hand) << uint64(cell)
+        occupied |= int64(1) << cell
+    if unit(draw(seed, 2)) < exploration:
+        return encode_turn(cell, random_piece(word, position.available))
+    return encode_turn(cell, least_gift(lanes, occupied, position.available, rules, own))
+
+
+@update
+def learn_values(game: LoggedGame, rules: Any, own: Any) -> bool:
+    """Study C's update, from the last board to the first: see ``EncodedLearner``."""
+    settings, values, longest = params(own), table(own), keys(own)
+    lanes, occupied = uint64(0), int64(0)
+    for ply in range(game.plies):
+        lanes |= spread(int64(game.pieces[ply])) << uint64(game.cells[ply])
+        occupied |= int64(1) << int64(game.cells[ply])
+    result = REWARDS + (DRAW if game.winner == NONE else WIN if game.winner == game.seat else LOSS)
+    reward, target = settings[result], 0.0
+    for ply in range(game.plies - 1, -1, -1):
+        if (ply + 1) & 1 == game.seat:
+            target += reward
+            code = code_of(lanes, occupied, longest)
+            values[code] += settings[LEARNING_RATE] * (target - values[code])
+            target *= settings[DISCOUNT]
+            reward = settings[REWARDS + ELSE]
+        lanes &= ~(spread(int64(game.pieces[ply])) << uint64(game.cells[ply]))
+        occupied &= ~(int64(1) << int64(game.cells[ply]))
+    settings[EXPLORATION] = max(0.0, settings[EXPLORATION] - settings[EXPLORATION_STEP])
+    return True
+
+
+class RlEncoded(KernelAgent):
+    """Study C's player, which learned the values of boards.
+
+    A board's code has eight digits: for each attribute value, the most pieces with it that stand on one line of the
+    rules. Cell: the first that wins, else the one whose board has the greatest value. Gift: among the safe ones, or
+    all if none is, the piece with the smallest mean value of the boards which the opponent could make with it, or with
+    the smallest largest one (``gift_rule='min_max'``, which the study suggests). First on ties.
+
+    ``policy`` is of kind 'encoded_values': ``code`` int32, ``value`` float64, all 390,625 rows. Without one, values are
+    uniform in [0.1, 1), drawn from ``values_seed``. Raises ``ValueError`` for a policy that is not like that or a
+    ``gift_rule`` that does not exist.
+    """
+
+    kernel = rl_encoded_turn
+
+    def __init__(self, policy: Policy | None = None, gift_rule: str = "mean", values_seed: int = 0) -> None:
+        self.gift_rule = checked_one_of("gift_rule", gift_rule, GIFT_RULES)
+        self.values_seed = checked_whole("values_seed", values_seed, 0, LARGEST_SEED)
+        self._values = None if policy is None else _values_of(policy)
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        values = first_values(uint64(self.values_seed)) if self._values is None else self._values
+        settings = np.array([GIFT_RULES.index(self.gift_rule), 0.0])
+        return Knowledge(params=settings, table=values, keys=longest_lines(rules.lines))
+
+
+class EncodedLearner(Learner):
+    """Learns what ``RlEncoded`` plays by, as study C did against ``semi_random``.
+
+    With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
+    among the empty ones, and so, by a coin of its own, is a gift among the pieces left; a win is then not looked for.
+    After a game, from the last board that the learner made to the first, with a target that begins at 0: the target
+    grows by the board's reward, its value moves towards the target by ``learning_rate`` of the difference, and the
+    target is multiplied by ``discount``. ``rewards`` are those of the last such board when the game was won, lost or
+    drawn, and that of all others.
+
+    Words of a turn: 0, a random cell (upper half) and gift (lower half); 1, whether the cell is random; 2, whether the
+    gift is. Raises ``ValueError`` for a probability outside 0 to 1, a number that is not finite, or not four rewards.
+    """
+
+    kernel = rl_encoded_turn
+    update = learn_values
+
+    def __init__(
+        self,
+        learning_rate: float = 0.1,
+        discount: float = 0.7,
+        exploration: float = 0.2,
+        exploration_step: float = 0.0001,
+        rewards: Sequence[float] = (5.0, -5.0, -2.0, 0.0),
+        gift_rule: str = "mean",
+        values_seed: int = 0,
+    ) -> None:
+        self.player = RlEncoded(None, gift_rule, values_seed)
+        self.settings = [
+            checked_probability("exploration", exploration),
+            checked_probability("learning_rate", learning_rate),
+            checked_probability("discount", discount),
+            checked_probability("exploration_step", exploration_step),
+        ]
+        if len(rewards) != ELSE + 1:
+            raise ValueError(f"rewards={list(rewards)} are not four numbers: of a win, a loss, a draw, and otherwise")
+        self.rewards = [checked_number("rewards", reward) for reward in rewards]
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        untrained = self.player.knowledge(rules)
+        settings = [untrained.params[GIFT_RULE], *self.settings, *self.rewards]
+        return Knowledge(params=np.array(settings), table=untrained.table, keys=untrained.keys)
+
+    def policy(self, knowledge: Knowledge) -> Policy:
+        return Policy(ENCODED_VALUES, table={"code": np.arange(CODES, dtype=np.int32), "value": knowledge.table.copy()})
+
+
+def _values_of(policy: Policy) -> NDArray[np.float64]:
+    """The values by code: [CODES] float64. Raises ``ValueError`` unless each code is there once."""
+    codes, values = checked_columns(policy, ENCODED_VALUES, "rl_encoded", {"code": np.int64, "value": np.float64})
+    outside = codes[(codes < 0) | (codes >= CODES)]
+    if len(outside):
+        raise ValueError(f"code {outside[0]} of a policy of kind '{ENCODED_VALUES}' is not from 0 to {CODES - 1}")
+    counts = np.bincount(codes, minlength=CODES)
+    if (counts != 1).any():
+        code = int(np.argmax(counts != 1))
+        raise ValueError(f"code {code} is in a policy of kind '{ENCODED_VALUES}' {counts[code]} times, not once")
+    by_code = np.empty(CODES)
+    by_code[codes] = values
+    return by_code

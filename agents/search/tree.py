@@ -1,0 +1,127 @@
+"""The tree of a Monte Carlo search in flat arrays, laid out for the one thing done most: finding the highest bound.
+
+Children are made one by one, in the order in which they would be visited first, so that there is one node an iteration
+and no more; an unmade child is one that has not been visited. While some are unmade, a node's children form a list,
+last first. Nobody compares their bounds before the last one is made: then the family moves into a row, side by side,
+where a look at all of them reads two numbers each from neighbouring places.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from agents.base import scratch
+from agents.search.playout import LONGEST_GAME, NO_MOVE, next_move, play_move
+from quarto.kernel import array_pointer, float_bits, inlined, int64, uint64
+from quarto.position import Position
+
+NODE = np.dtype(
+    [
+        ("total", np.float64),  # rewards of its visits, to the player who moved here (faithful: to the root's)
+        ("visits", np.int32),
+        ("child", np.int32),  # the first of the row, or the child made last, or NOBODY
+        ("older", np.int32),  # in a list: the child made before, or NOBODY
+        ("move", np.int16),  # that leads here
+        ("unmade", np.int16),  # the first move that has no child yet, or NO_MOVE; valid once there is a child
+        ("made", np.int16),  # how many children there are; they are a row if none is unmade
+        ("came_to", np.int8),  # GOES_ON, LINE or FULL_BOARD
+        ("proven", np.int8),  # OPEN, WON or LOST
+    ],
+    align=True,
+)
+NODE_WORDS = NODE.itemsize // 8
+NOBODY = -1
+OPEN, WON, LOST = 0, 1, 2  # for the player who moved here
+
+PATH_WORDS = LONGEST_GAME + 1  # the nodes from the root to where an iteration ends lie before the tree
+LEAST = -(1 << 63)
+
+
+class Tree(NamedTuple):
+    """Everything a search writes to. The root is node 0.
+
+    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N are its parent's visits: only the visited node's own
+    two numbers change with a visit, and no root is drawn for the others.
+    """
+
+    path: Any  # [PATH_WORDS] uint64: from the root to where an iteration ends
+    nodes: Any  # [S] NODE
+    values: Any  # [S] float64: mean reward; faithful: the whole bound as it was at the last visit; lost for good: -inf
+    spreads: Any  # [S] float64: c / sqrt(visits); faithful: 0
+
+
+def words_of_tree(nodes: int) -> int:
+    """Words of scratch that a tree of so many nodes needs: each has a place in a list and later one in a row."""
+    return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
+
+
+@inlined
+def tree(own: Any) -> Tree:
+    """The tree in an agent's scratch."""
+    words = scratch(own)
+    room = (words.shape[0] - PATH_WORDS) // (NODE_WORDS + 2)
+    address = own.scratch_address + uint64(8 * PATH_WORDS)
+    values = numba.carray(array_pointer(address), room, np.float64)
+    spreads = numba.carray(array_pointer(address + uint64(8 * room)), room, np.float64)
+    nodes = numba.carray(array_pointer(address + uint64(16 * room)), room, NODE)
+    return Tree(words[:PATH_WORDS], nodes, values, spreads)
+
+
+@inlined
+def add_node(nodes: Any, number: int, move: int, came_to: int) -> None:
+    """Make a node, unvisited and without a family."""
+    node = nodes[number]
+    node.total, node.visits = 0.0, 0
+    node.child, node.older, node.made = NOBODY, NOBODY, 0
+    node.move, node.unmade, node.came_to, node.proven = move, NO_MOVE, came_to, OPEN
+
+
+@inlined
+def make_child(grown: Tree, parent: int, size: int, position: Position, safe_gifts: bool, rules: Any) -> Any:
+    """Make the parent's next child; returns its number, the position there and the new ``size`` of the tree."""
+    nodes, child = grown.nodes, size
+    elder = int64(nodes[parent].child)
+    move = int64(nodes[parent].unmade) if elder != NOBODY else next_move(position, NO_MOVE, safe_gifts, rules)
+    after, came_to = play_move(position, move, rules)
+    add_node(nodes, child, move, came_to)
+    nodes[child].older = elder
+    nodes[parent].child = child
+    nodes[parent].made += 1
+    nodes[parent].unmade = next_move(position, move, safe_gifts, rules)
+    size += 1
+    if nodes[parent].unmade == NO_MOVE:
+        size = line_up(grown, parent, size)
+        child = size - 1
+    return child, after, size
+
+
+@inlined
+def line_up(grown: Tree, parent: int, size: int) -> int:
+    """Move a listed family into a row, in the order in which it was made; returns the new size of the tree."""
+    nodes, values, spreads = grown.nodes, grown.values, grown.spreads
+    made = int64(nodes[parent].made)
+    child = int64(nodes[parent].child)
+    for place in range(size + made - 1, size - 1, -1):
+        nodes[place] = nodes[child]
+        values[place], spreads[place] = values[child], spreads[child]
+        child = int64(nodes[child].older)
+    nodes[parent].child = size
+    return size + made
+
+
+@inlined
+def best_child(grown: Tree, parent: int, root_of_log: float) -> int:
+    """The child in the parent's row with the highest bound, first on ties."""
+    values, spreads = grown.values, grown.spreads
+    first = uint64(grown.nodes[parent].child)
+    end = first + uint64(grown.nodes[parent].made)
+    highest = int64(LEAST)
+    for child in range(first, end):
+        highest = max(highest, float_bits(values[child] + root_of_log * spreads[child]))
+    best = first
+    while float_bits(values[best] + root_of_log * spreads[best]) != highest:
+        best += uint64(1)
+    return int64(best)

@@ -1,0 +1,43 @@
+"""How a learner fared while it learned: the learning curve, from the games themselves."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analytics.archive import Archive
+from analytics.learning import training_of
+
+BLOCK = 1000  # games of a row, as study B drew it
+
+
+def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK) -> pl.DataFrame:
+    """A row for each ``block`` of the first ``games`` games of a training, in their order; the last may have fewer.
+
+    ``first_game`` (from 0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
+    Raises ``RequestError`` for a run in which nobody learned.
+    """
+    training = training_of(archive, run_id)
+    files = [archive.file("games", run_id, commit.games) for commit in archive.commits(run_id)]
+    if not files:
+        return pl.DataFrame(schema=CURVE)
+    number = pl.col("game_id") * training.games_a_pair // 2
+    seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
+    return (
+        pl.scan_parquet(files, hive_partitioning=False, glob=False)
+        .select(number=number, winner=pl.col("winner"), seat=seat)
+        .filter(pl.col("number") < games)
+        .group_by(first_game=pl.col("number") // block * block)
+        .agg(
+            games=pl.len(),
+            wins=(pl.col("winner") == pl.col("seat")).sum(),
+            draws=(pl.col("winner") == -1).sum(),
+        )
+        .with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
+        .with_columns(win_rate=pl.col("wins") / pl.col("games"))
+        .select(pl.col(name).cast(kind) for name, kind in CURVE.items())
+        .sort("first_game")
+        .collect()
+    )
+
+
+CURVE = {**dict.fromkeys(("first_game", "games", "wins", "draws", "losses"), pl.Int64()), "win_rate": pl.Float64()}

@@ -1,0 +1,151 @@
+"""Learning again from logged games: the update that a learner made while it played, replayed in the games' order.
+
+What a learner knows is a pure function of its games, so it is never stored half-way: a training that was stopped goes
+on from its games, and a policy can be derived again from them, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from agents.base import Knowledge
+from agents.learning.learner import Learner
+from agents.lift import KernelPlayer
+from analytics.archive import Archive
+from analytics.lessons import Lessons, learn_all
+from analytics.records import Commit, RunRecord, Slice
+from analytics.schema import TABLES, first_game_id
+from analytics.tables import read_table
+from quarto.batch import Games
+from quarto.errors import FailureError, RequestError
+from quarto.kernel import uint64
+from quarto.rules import Rules
+
+
+class Student:
+    """A learner with what it knows so far."""
+
+    def __init__(self, learner: Learner, rules: Rules) -> None:
+        self.learner = learner
+        self.rules = rules
+        self._take(learner.knowledge(rules))
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What it knows now; the arrays change as it learns."""
+        return self._knowledge
+
+    def learn(self, games: Games, lessons: Lessons, start: int = 0, end: int | None = None) -> None:
+        """Learn from the games of a block in order, from column ``start`` to before ``end``."""
+        end = len(games.plies) if end is None else end
+        update, rules = type(self.learner).update, self.rules.tables
+        while start < end:
+            start, room = learn_all(update, rules, self.player.own, lessons, (start, end), games)
+            if not room:
+                self.grow()
+
+    def grow(self) -> None:
+        """Make room for more, once an update has said that there is none."""
+        self._take(self.learner.grown(self._knowledge))
+
+    def _take(self, knowledge: Knowledge) -> None:
+        self._knowledge = knowledge
+        self.player = KernelPlayer(type(self.learner).kernel, knowledge, self.rules)
+
+
+class Training(NamedTuple):
+    """What is known of a run in which an agent learned."""
+
+    record: RunRecord
+    learner: int  # index of the agent
+    seat: int  # it held in game 0 of each pair
+
+    @property
+    def label(self) -> str:
+        """Of the learner."""
+        return self.record.labels[self.learner]
+
+    @property
+    def games_a_pair(self) -> int:
+        return 1 + self.record.swapped
+
+    def lessons(self, first_pair: int) -> Lessons:
+        """The games of pairs from ``first_pair`` on."""
+        return Lessons(uint64(self.record.spec["seed"]), first_pair, self.games_a_pair, self.seat)
+
+
+def training_of(archive: Archive, run_id: str) -> Training:
+    """The training that a run was. Raises ``RequestError`` for a run that was none or is not in the archive."""
+    record = archive.run(run_id)
+    if record is None:
+        raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
+    learner = record.spec.get("learner")
+    if learner is None or len(record.pairings) != 1:
+        raise RequestError(f"in run {run_id} nobody learned: policies come from the runs of 'qarena train'")
+    return Training(record, int(learner), list(record.spec["pairings"][0]).index(learner))
+
+
+def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None = None) -> Knowledge:
+    """What ``learner`` knows after the first ``games`` games of a training, or all: the bytes it had while it played.
+
+    In memory, one shard at a time. Raises ``RequestError`` for a run in which nobody learned, that lacks some of these
+    games, ``FailureError`` for a damaged file.
+    """
+    training = training_of(archive, run_id)
+    student = Student(learner, training.record.rules)
+    pairs = sum(part.pairs for commit in archive.commits(run_id) for part in commit.slices)
+    pairs = pairs if games is None else games // training.games_a_pair
+    reached = 0
+    for first_pair, played in logged(archive, run_id, 0, pairs):
+        if first_pair != reached:
+            break
+        student.learn(played, training.lessons(first_pair))
+        reached += len(played.plies) // training.games_a_pair
+    if reached != pairs:
+        raise RequestError(
+            f"run {run_id} lacks games from number {reached * training.games_a_pair} on: the command of the run, typed "
+            "again, plays them"
+        )
+    return student.knowledge
+
+
+def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
+    """The games of consecutive pairs of a run of one pairing, in order, in blocks: the first pair of each, and it.
+
+    Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
+    """
+    record = archive.run(run_id)
+    if record is None:
+        return
+    slices = [(part, commit) for commit in archive.commits(run_id) for part in commit.slices]
+    for part, commit in sorted(slices, key=lambda each: each[0].first_pair):
+        first, end = max(part.first_pair, first_pair), min(part.end_pair, end_pair)
+        if first < end:
+            yield first, _games(archive, run_id, commit, part, (first, end))
+
+
+def _games(archive: Archive, run_id: str, commit: Commit, part: Slice, pairs: tuple[int, int]) -> Games:
+    """Some of the games of a slice."""
+    first, end = (first_game_id(part.pairing, pair) for pair in pairs)
+    wanted = pl.col("game_id").is_between(first, end, closed="left")
+    games, plies = (_read(archive, run_id, commit, table).filter(wanted) for table in ("games", "plies"))
+    found = Games.zeros(len(games))
+    found.plies[:], found.winner[:] = games["plies"].to_numpy(), games["winner"].to_numpy()
+    column = np.searchsorted(games["game_id"].to_numpy(), plies["game_id"].to_numpy())
+    row = plies["ply"].to_numpy().astype(np.int64) * len(games) + column
+    found.pieces.reshape(-1)[row] = plies["piece"].to_numpy()
+    found.cells.reshape(-1)[row] = plies["cell"].to_numpy()
+    return found
+
+
+def _read(archive: Archive, run_id: str, commit: Commit, table: str) -> pl.DataFrame:
+    stored = getattr(commit, table)
+    path = archive.file(table, run_id, stored)
+    try:
+        return read_table(path, stored, TABLES[table])
+    except ValueError as error:
+        raise FailureError(f"{path} {error}: see 'qarena archive verify'") from error

@@ -1,0 +1,325 @@
+"""The store of policies: what was learned, under a name, with a card that says from which games, how and by which code.
+
+A policy lies in a folder of its own and counts once its card is there. Its knowledge is ``table.parquet`` or, for a
+genome, ``genome.json``; everything else beside it (``curve.parquet``, ``curve.svg``, ``population.parquet``) tells how
+it was learned. A name may stand for one training only, whose newest card is meant by it; the others are found by id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from agents.learning.policy import GENOME, Policy
+from analytics import durable
+from analytics.archive import Archive, load
+from analytics.records import MALFORMED, POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile, to_json
+from analytics.tables import COMPRESSION_LEVEL
+from quarto.errors import FailureError, RequestError, nearest
+from quarto.rules import Rules
+
+FOLDER = "policies"
+CARD = "card.json"
+TABLE = "table.parquet"
+GENOME_FILE = "genome.json"
+
+LISTING = {
+    **dict.fromkeys(("name", "policy_id", "kind", "rules", "trainer"), pl.String),
+    **dict.fromkeys(("seed", "games", "runs", "rows", "bytes"), pl.Int64),
+    "created": pl.String,
+    "current": pl.Boolean,
+}
+
+COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a policy comes from: everything of its card that does not follow from what was learned."""
+
+    name: str
+    rules: Rules
+    code: Mapping[str, Any]
+    learned: Mapping[str, Any]  # see ``PolicyCard``
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept as NAME.parquet
+    pictures: Mapping[str, bytes] = field(default_factory=dict)  # kept as NAME.svg
+
+
+def checked(policy: Policy) -> Policy:
+    """The policy. Raises ``ValueError`` for values that are not finite and columns that no table can have."""
+    for name, value in policy.parameters.items():
+        if not np.isfinite(value):
+            raise ValueError(f"parameter {name!r} is {value}")
+    lengths = {name: len(column) for name, column in policy.table.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"its columns differ in length: {lengths}")
+    for name, column in policy.table.items():
+        if column.dtype not in COLUMN_TYPES or column.ndim != 1:
+            raise ValueError(f"column {name!r} is {column.dtype} of {column.ndim} dimensions")
+        wrong = np.flatnonzero(~np.isfinite(column))
+        if wrong.size:
+            raise ValueError(f"column {name!r} is {column[wrong[0]]} in row {wrong[0]} ({wrong.size} such rows)")
+    return policy
+
+
+def knowledge_of(policy: Policy) -> str:
+    """64 hex digits: the SHA-256 of a policy's kind, parameters and columns (names, types, bytes), in their order."""
+    parameters = {name: float(value) for name, value in policy.parameters.items()}
+    columns = [[name, str(column.dtype), len(column)] for name, column in policy.table.items()]
+    head = {"kind": policy.kind, "parameters": parameters, "columns": columns}
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode())
+    for column in policy.table.values():
+        digest.update(np.ascontiguousarray(column, column.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def policy_id_of(name: str, knowledge: str) -> str:
+    """A policy's id, 12 hex digits: the same knowledge under the same name has the same one on every machine.
+
+    The name is in it because two trainings may well come to the same genome, and each keeps its card.
+    """
+    return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
+
+
+def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
+    """Store a policy, or bring the card of one that is stored already up to date.
+
+    Raises ``ValueError`` for a policy that is none, ``FailureError`` when the disk refuses.
+    """
+    knowledge = knowledge_of(checked(policy))
+    policy_id = policy_id_of(origin.name, knowledge)
+    folder = folder_of(archive, policy_id)
+    contents = _contents(policy, origin)
+    card = PolicyCard(
+        policy_id=policy_id,
+        name=origin.name,
+        kind=policy.kind,
+        parameters={name: float(value) for name, value in policy.parameters.items()},
+        knowledge=knowledge,
+        rules=asdict(origin.rules),
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        code=origin.code,
+        learned=origin.learned,
+        files={name: PolicyFile(rows, len(content), _sha256(content)) for name, (rows, content) in contents.items()},
+    )
+    with durable.explained("write to", folder):
+        durable.make_folder(folder)
+        for name, (_, content) in contents.items():
+            durable.replace(folder / name, content)
+        durable.replace(folder / CARD, to_json(card.as_mapping()))
+    return card
+
+
+def cards(archive: Archive) -> list[PolicyCard]:
+    """All cards, oldest first. Raises ``FailureError`` for a damaged one."""
+    sound, damaged = _all_cards(archive)
+    if damaged:
+        raise damaged[0]
+    return sound
+
+
+def _all_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
+    """The cards that can be read, oldest first, and why others cannot."""
+    sound, damaged = [], []
+    for policy_id in policy_ids(archive):
+        try:
+            sound.append(read_card(archive, policy_id))
+        except FailureError as error:
+            damaged.append(error)
+    return sorted(sound, key=lambda card: (datetime.fromisoformat(card.created), card.policy_id)), damaged
+
+
+def policy_ids(archive: Archive) -> list[str]:
+    """The policies that have a card, damaged or not, sorted."""
+    names = (path.parent.name for path in archive.root.glob(f"{FOLDER}/*/{CARD}"))
+    return sorted(filter(POLICY_ID.fullmatch, names))
+
+
+def folder_of(archive: Archive, policy_id: str) -> Path:
+    """The folder of a policy."""
+    return archive.root / FOLDER / policy_id
+
+
+def read_card(archive: Archive, policy_id: str) -> PolicyCard:
+    """The card of a policy. Raises ``FailureError`` if it cannot be read or is another one's."""
+    path = folder_of(archive, policy_id) / CARD
+    card = load(path, PolicyCard.of_mapping)
+    if card.policy_id != policy_id or policy_id != policy_id_of(card.name, card.knowledge):
+        raise FailureError(f"{path} is damaged (it is not the card of policy {policy_id}): restore it from a copy")
+    return card
+
+
+def named(archive: Archive, name: str) -> PolicyCard | None:
+    """The newest card with a name, or None. Raises ``FailureError`` if there is none but a card that is damaged."""
+    sound, damaged = _all_cards(archive)
+    found = next((card for card in reversed(sound) if card.name == name), None)
+    if found is None and damaged:
+        raise damaged[0]
+    return found
+
+
+def find(archive: Archive, wanted: str) -> PolicyCard:
+    """The card of a policy by its id or name. Raises ``RequestError`` if there is none."""
+    if wanted in policy_ids(archive):
+        return read_card(archive, wanted)
+    card = named(archive, wanted)
+    if card is None:
+        known = {card.name for card in cards(archive)}
+        raise RequestError(f"policy {wanted!r} is not in archive {archive.root}{nearest(wanted, known)}")
+    return card
+
+
+def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
+    """A policy by its id or name, checked to the byte.
+
+    Raises ``RequestError`` if there is none, or if it is not what its card says.
+    """
+    try:
+        card = find(archive, wanted)
+    except FailureError as error:
+        raise RequestError(str(error)) from error
+    try:
+        policy = checked(_policy(archive, card))
+        if knowledge_of(policy) != card.knowledge:
+            raise ValueError("it holds other values than its card says")
+    except (*MALFORMED, OSError, pl.exceptions.PolarsError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise RequestError(
+            f"policy '{card.name}' is damaged: {reason}; restore {folder_of(archive, card.policy_id)} from a copy or "
+            "train it again"
+        ) from error
+    return card, policy
+
+
+def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+    """A table kept beside a policy, such as ``curve`` or ``population``.
+
+    Raises ``RequestError`` if the policy has none of that name or it was changed.
+    """
+    file = f"{name}.parquet"
+    tables = [each.removesuffix(".parquet") for each in card.files if each.endswith(".parquet")]
+    if name not in tables:
+        raise RequestError(f"policy '{card.name}' has no table {name!r}{nearest(name, tables)}")
+    try:
+        return pl.read_parquet(_content(archive, card, file))
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
+
+
+def listing(archive: Archive) -> pl.DataFrame:
+    """A row a policy, oldest first; ``current``: it is what its name stands for."""
+    rows = [_row(card) for card in cards(archive)]
+    newest = {row["name"]: row["policy_id"] for row in rows}
+    for row in rows:
+        row["current"] = newest[row["name"]] == row["policy_id"]
+    return pl.DataFrame(rows, schema=LISTING)
+
+
+def _row(card: PolicyCard) -> dict[str, Any]:
+    return {
+        "name": card.name,
+        "policy_id": card.policy_id,
+        "kind": card.kind,
+        "rules": card.rules["name"],
+        "trainer": card.learned["trainer"],
+        "seed": card.learned["seed"],
+        "games": card.learned["games"],
+        "runs": len(card.learned["run_ids"]),
+        "rows": card.files[TABLE].rows if TABLE in card.files else None,
+        "bytes": sum(file.bytes for file in card.files.values()),
+        "created": card.created[:16].replace("T", " "),
+    }
+
+
+def problems(archive: Archive, policy_id: str) -> list[tuple[Path, str]]:
+    """What is wrong with a stored policy: files, each with what it is."""
+    folder = folder_of(archive, policy_id)
+    try:
+        card = read_card(archive, policy_id)
+    except FailureError as error:
+        return [(folder / CARD, str(error))]
+    found = []
+    for name in card.files:
+        try:
+            _content(archive, card, name)
+        except (ValueError, OSError) as error:
+            found.append((folder / name, str(error)))
+    if not found:
+        try:
+            read(archive, policy_id)
+        except RequestError as error:
+            found.append((folder, str(error)))
+    return found
+
+
+def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, bytes]]:
+    """The files of a policy, its knowledge first: rows (of tables) and bytes."""
+    contents: dict[str, tuple[int | None, bytes]] = {}
+    if policy.kind == GENOME:
+        contents[GENOME_FILE] = None, to_json({name: float(value) for name, value in policy.parameters.items()})
+    else:
+        contents[TABLE] = _parquet(pl.DataFrame(dict(policy.table)))
+    for name, frame in origin.tables.items():
+        contents[f"{name}.parquet"] = _parquet(frame)
+    for name, picture in origin.pictures.items():
+        contents[f"{name}.svg"] = None, picture
+    return contents
+
+
+def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", compression_level=COMPRESSION_LEVEL)
+    return len(frame), buffer.getvalue()
+
+
+def _policy(archive: Archive, card: PolicyCard) -> Policy:
+    """The policy in its file. Raises one of ``MALFORMED``, ``OSError``, or what Polars raises."""
+    if card.kind == GENOME:
+        genes: dict[str, float] = json.loads(_content(archive, card, GENOME_FILE))
+        for name in card.parameters:
+            if name not in genes:
+                raise ValueError(f"gene {name!r} is missing from {GENOME_FILE}")
+        return Policy(GENOME, {name: float(value) for name, value in genes.items()})
+    frame = pl.read_parquet(_content(archive, card, TABLE))
+    nulls = {name: count for name, count in frame.null_count().row(0, named=True).items() if count}
+    if nulls:
+        raise ValueError(f"{TABLE} has nulls in column {next(iter(nulls))!r}")
+    table = {column.name: column.to_numpy(writable=True) for column in frame.iter_columns()}
+    return Policy(card.kind, card.parameters, table)
+
+
+def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
+    """A file of a policy. Raises ``ValueError`` if it is not the one of its card, ``OSError`` if it is not there."""
+    if name not in card.files:
+        raise ValueError(f"its card names no {name}")
+    path = folder_of(archive, card.policy_id) / name
+    if not path.is_file():
+        raise ValueError(f"{name} is missing")
+    content = path.read_bytes()
+    if len(content) != card.files[name].bytes:
+        raise ValueError(f"{name} has {len(content)} bytes, its card says {card.files[name].bytes}")
+    if _sha256(content) != card.files[name].sha256:
+        raise ValueError(f"the SHA-256 of {name} is not that of its card: some byte has changed since")
+    return content
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def check_name(name: str) -> None:
+    """Raises ``RequestError`` for what cannot be the name of a policy."""
+    if not POLICY_NAME.fullmatch(name):
+        raise RequestError(
+            f"policy.name={name!r} cannot be a name: a letter, then at most 63 letters, digits, '_', '.' and '-', and "
+            "neither a word such as null nor like a policy's id"
+        )

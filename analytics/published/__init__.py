@@ -1,0 +1,142 @@
+"""What five studies of Quarto published, row by row, and what is known about rows that differ from ours.
+
+Four small tables lie beside this file. ``studies.csv``: who and where. ``figures.csv``: a published win rate a row, in
+percent, and for whom a draw was counted. ``players.csv``: which of our players follow a study's code where its text
+says something else, and how those that learn are trained. ``notes.csv``: explanations, each of one or more rows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+TRAINING = "(training)"  # ends the label of a player whose published games are those that it learned from
+DRAWS_FOR = ("player", "opponent", "nobody")
+SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  # the first to place has seat 1
+CERTAINTIES = ("proven", "likely")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Who published what, and where it is to be found."""
+
+    study: str  # a letter
+    title: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A published percentage, or the range that was given instead."""
+
+    text: str  # as it was published
+    least: float
+    most: float
+
+    @staticmethod
+    def read(text: str) -> Span | None:
+        """``83.2`` or ``80-84``; None for nothing. Raises ``ValueError`` for anything else."""
+        if not text:
+            return None
+        least, _, most = text.partition("-")
+        return Span(text, float(least), float(most or least))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published win rate. ``player`` and ``opponent`` are labels of our players by the study's text."""
+
+    figure: str  # its name: the study and a number
+    study: str
+    player: str
+    opponent: str
+    rules: str
+    seat: str  # of the player: a key of SEATS
+    games: int
+    win: Span  # percent
+    draw: Span | None  # percent; None: not published
+    draws_for: str  # one of DRAWS_FOR: who is said to have won drawn games
+    where: str  # in the study
+    remark: str
+
+    @property
+    def training(self) -> bool:
+        """Whether the games are those that the player learned from."""
+        return self.player.endswith(TRAINING)
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A player of the figures and who plays it here; labels may name the policy that was trained for them."""
+
+    player: str  # as in the figures
+    text: str  # label of the player that follows the study's text
+    code: str  # and of the one that follows its code; "": no difference is known
+    trainer: str  # overrides of ``qarena train`` that make its policy; "": it does not learn
+    code_trainer: str  # and the policy of the one that follows the code
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is known about one or more figures."""
+
+    figures: tuple[str, ...]
+    certainty: str  # one of CERTAINTIES: shown by an experiment, or inferred
+    note: str
+
+
+@cache
+def studies() -> tuple[Study, ...]:
+    """All studies, in order."""
+    return tuple(Study(**row) for row in _rows("studies"))
+
+
+@cache
+def figures() -> tuple[Figure, ...]:
+    """All published win rates, in order. Raises ``ValueError`` for a row that makes no sense."""
+    return tuple(_figure(row) for row in _rows("figures"))
+
+
+@cache
+def followers() -> dict[str, Follower]:
+    """Who plays a player of the figures, for those that are not played by the agent of that label alone."""
+    return {row["player"]: Follower(**row) for row in _rows("players")}
+
+
+@cache
+def notes() -> tuple[Note, ...]:
+    """All notes, in order."""
+    return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _rows("notes"))
+
+
+def notes_on(figure: str) -> Sequence[Note]:
+    """The notes on one figure, in order."""
+    return [note for note in notes() if figure in note.figures]
+
+
+def _figure(row: dict[str, str]) -> Figure:
+    win = Span.read(row["win"])
+    if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
+        raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
+    return Figure(
+        figure=row["figure"],
+        study=row["study"],
+        player=row["player"],
+        opponent=row["opponent"],
+        rules=row["rules"],
+        seat=row["seat"],
+        games=int(row["games"]),
+        win=win,
+        draw=Span.read(row["draw"]),
+        draws_for=row["draws_for"],
+        where=row["where"],
+        remark=row["remark"],
+    )
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    text = (files("analytics.published") / f"{name}.csv").read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())

@@ -1,0 +1,42 @@
+"""Whether what we measure agrees with what was published: rates under the published convention, and their intervals."""
+
+from __future__ import annotations
+
+from analytics.published import SEATS, Figure
+from analytics.statistics import CONFIDENCE, Estimate, wilson
+from analytics.tally import DRAW, WIN, Row, Tally
+
+NEAR = 0.03  # rates that differ by no more than this agree whatever their intervals
+
+
+def results_in(tally: Tally, seat: str) -> Row:
+    """The first agent's (losses, draws, wins) in the games where it had ``seat``, a key of ``published.SEATS``."""
+    losses, draws, wins = (sum(counts) for counts in zip(*(tally.results(each) for each in SEATS[seat]), strict=True))
+    return losses, draws, wins
+
+
+def measured_rate(results: Row, draws_for: str, confidence: float = CONFIDENCE) -> Estimate:
+    """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
+
+    ``draws_for='player'``: drawn games are among them, as where a study counts them for the second-named player.
+    """
+    games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
+    return Estimate(won / games if games else 0.0, *wilson(won, games, confidence))
+
+
+def published_rate(figure: Figure, confidence: float = CONFIDENCE) -> Estimate:
+    """The published share of games won with Wilson's interval for as many games.
+
+    Of a range: its middle, and the intervals of both ends together.
+    """
+    least, most = figure.win.least / 100, figure.win.most / 100
+    low, _ = wilson(least * figure.games, figure.games, confidence)
+    _, high = wilson(most * figure.games, figure.games, confidence)
+    return Estimate((least + most) / 2, low, high)
+
+
+def agrees(figure: Figure, ours: Estimate, confidence: float = CONFIDENCE) -> bool:
+    """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
+    theirs = published_rate(figure, confidence)
+    away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
+    return away <= NEAR + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)

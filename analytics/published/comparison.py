@@ -1,0 +1,187 @@
+"""Published figures beside ours: the rows of every table that ``qarena reproduce`` makes, and the Markdown one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from analytics.published import Figure, Note, Study, notes_on, studies
+from analytics.published.agreement import agrees, measured_rate, published_rate
+from analytics.statistics import Estimate
+from analytics.tally import DRAW
+from analytics.tally import Row as Counts
+
+LEGEND = (
+    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says; “by the "
+    "code” as its program does, where that is known to differ (`faithful: true`). A rate agrees if it is within three "
+    "points of the published one, or if the two intervals overlap. No parameter was chosen to come nearer to a figure."
+)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A published pairing as two of our players played it."""
+
+    player: str  # labels
+    opponent: str
+    games: int  # those in which the player had the published seat
+    rate: Estimate  # of wins, draws counted as the study did
+    draws: float  # share of games
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A published figure and ours; None: not played yet or, by the code, no difference from the text is known."""
+
+    figure: Figure
+    text: Played | None
+    code: Played | None
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        return notes_on(self.figure.figure)
+
+
+def played(figure: Figure, player: str, opponent: str, results: Counts) -> Played:
+    """What the (losses, draws, wins) of ``player`` in the published seat say about a figure."""
+    rate = measured_rate(results, figure.draws_for)
+    games = sum(results)
+    return Played(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
+
+
+class Row(NamedTuple):
+    """A comparison as texts, in the order of ``HEADINGS``."""
+
+    figure: str
+    player: str
+    opponent: str
+    seat: str
+    published: str
+    text: str
+    text_agrees: str
+    code: str
+    code_agrees: str
+    draws: str
+    games: str
+    note: str  # numbers of notes
+    where: str  # in the study
+
+
+HEADINGS = Row(
+    "",
+    "player",
+    "opponent",
+    "seat",
+    "published",
+    "ours by the text",
+    "agrees",
+    "ours by the code",
+    "agrees",
+    "draws published : ours",
+    "games",
+    "note",
+    "where published",
+)
+NUMBERS = ("published", "text", "code", "draws", "games")  # columns of figures
+NONE = "·"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Comparisons with their notes, numbered as they come up."""
+
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def studies(self) -> Iterator[tuple[Study, list[Comparison]]]:
+        """Each study that occurs, with its comparisons."""
+        for study in studies():
+            own = [each for each in self.comparisons if each.figure.study == study.study]
+            if own:
+                yield study, own
+
+    @cached_property
+    def notes(self) -> list[Note]:
+        """The notes, in the order of the figures they are on: number 1 is the first."""
+        return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
+
+    def row(self, comparison: Comparison) -> Row:
+        """A comparison as texts."""
+        figure, ours = comparison.figure, comparison.text or comparison.code
+        drawn = f"{figure.draw.text} : {100 * ours.draws:.1f}" if figure.draw and ours else NONE
+        return Row(
+            figure.figure,
+            figure.player,
+            figure.opponent,
+            figure.seat,
+            f"{figure.win.text} ({interval(published_rate(figure))})",
+            *_ours(comparison.text),
+            *_ours(comparison.code),
+            drawn,
+            f"{ours.games:,}" if ours else NONE,
+            " ".join(str(1 + self.notes.index(note)) for note in comparison.notes),
+            "; ".join(filter(None, (figure.where, figure.remark))),
+        )
+
+    def summary(self) -> str:
+        """How many figures were met, in a sentence."""
+        begun = [each for each in self.comparisons if each.text or each.code]
+        text = sum(each.text is not None and each.text.agrees for each in begun)
+        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in begun)
+        left = len(self.comparisons) - len(begun)
+        said = (
+            f"{text} of {len(begun)} published figures agree with ours by the text, {either} by the text or by the code"
+        )
+        return f"{said}; {left} have not been played yet" if left else said
+
+
+def shown(rows: Sequence[Row]) -> list[str]:
+    """The names of the columns that say anything."""
+    columns = zip(Row._fields, zip(*rows, strict=True), strict=True)
+    return [name for name, cells in columns if any(cell not in ("", NONE) for cell in cells)]
+
+
+def interval(estimate: Estimate) -> str:
+    """An interval of shares as percentages."""
+    return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
+
+
+def rate_and_interval(estimate: Estimate) -> str:
+    """A share and its interval as percentages."""
+    return f"{100 * estimate.mean:.1f} ({interval(estimate)})"
+
+
+def _ours(one: Played | None) -> tuple[str, str]:
+    return (rate_and_interval(one.rate), "yes" if one.agrees else "no") if one else (NONE, NONE)
+
+
+def markdown(reproduction: Reproduction, made: str) -> str:
+    """All comparisons as a Markdown document; ``made`` says how."""
+    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.summary()}."]
+    for study, comparisons in reproduction.studies:
+        rows = [reproduction.row(each) for each in comparisons]
+        parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", _table(rows)]
+    if reproduction.notes:
+        listed = enumerate(reproduction.notes, 1)
+        parts += ["## Notes", "\n".join(f"{number}. {noted(note)}" for number, note in listed)]
+    return "\n\n".join(parts) + "\n"
+
+
+def noted(note: Note) -> str:
+    """A note and how sure it is."""
+    return f"{note.certainty.capitalize()}: {note.note}"
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """Rows as a Markdown table, padded so that its source can be read."""
+    columns = []
+    for name in shown(rows):
+        cells = [getattr(row, name) for row in (HEADINGS, *rows)]
+        width, right = max(3, *map(len, cells)), name in NUMBERS
+        mark = "-" * (width - 1) + ":" if right else "-" * width
+        heading, *values = (cell.rjust(width) if right else cell.ljust(width) for cell in cells)
+        columns.append((heading, mark, *values))
+    return "\n".join("| " + " | ".join(line) + " |" for line in zip(*columns, strict=True))

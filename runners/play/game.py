@@ -1,0 +1,162 @@
+"""A game in progress as a value: what was played, what is asked for next, how it ended. Plain Python, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from quarto.batch import FULL_BOARD, LINE
+from quarto.errors import RequestError
+from quarto.notation import finished_lines, format_cell, format_piece
+from quarto.position import Position, board, from_plies
+from quarto.rules import CELLS, NONE, PIECES, Line, Rules
+
+Ply = tuple[int, int]  # piece, cell
+
+
+class Asked(StrEnum):
+    """What the seat to act has to say next."""
+
+    GIFT = "gift"
+    PLACEMENT = "placement"  # of the piece in hand; a gift follows
+    PLY = "ply"  # a piece and its cell, where the mover chooses both
+    NOTHING = "nothing"  # the game is over
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game so far. ``give``, ``place``, ``play`` and ``forfeited`` return the game that follows.
+
+    What the rules forbid is a ``RequestError`` that names the value, says what is wrong with it, and what is legal.
+    """
+
+    rules: Rules
+    plies: tuple[Ply, ...] = ()
+    hand: int = NONE
+    forfeit: int | None = None  # index into ENDINGS, when the seat to act gave the game away
+
+    @cached_property
+    def position(self) -> Position:
+        return from_plies(self.plies, self.hand)
+
+    @cached_property
+    def board(self) -> list[int]:
+        """The piece on each of the 16 cells, ``NONE`` where empty."""
+        return board(self.position)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The finished lines."""
+        return finished_lines(self.position, self.rules)
+
+    @property
+    def empty_cells(self) -> list[int]:
+        return [cell for cell in range(CELLS) if self.board[cell] == NONE]
+
+    @property
+    def left(self) -> list[int]:
+        """The pieces that are neither on the board nor in hand."""
+        return [piece for piece in range(PIECES) if self.position.available >> piece & 1]
+
+    @property
+    def ending(self) -> int | None:
+        """An index into ENDINGS; None while the game goes on."""
+        if self.forfeit is not None:
+            return self.forfeit
+        if self.lines:
+            return LINE
+        return FULL_BOARD if len(self.plies) == CELLS else None
+
+    @property
+    def asked(self) -> Asked:
+        """What the seat to act has to say next."""
+        if self.ending is not None:
+            return Asked.NOTHING
+        if self.rules.mover_chooses:
+            return Asked.PLY
+        return Asked.GIFT if self.hand == NONE else Asked.PLACEMENT
+
+    @property
+    def seat(self) -> int:
+        """The seat to act, while the game goes on."""
+        return self.turn & 1
+
+    @property
+    def turn(self) -> int:
+        """The turn that is being taken, as the engine counts: 0 the first gift, ``k + 1`` the one that places ply k."""
+        giving = self.hand == NONE and not self.rules.mover_chooses
+        return len(self.plies) + (not giving)
+
+    def before(self, turn: int) -> Position:
+        """The position in which an earlier ``turn`` of this game was taken."""
+        if turn == 0 or self.rules.mover_chooses:
+            return from_plies(self.plies[: max(turn - 1, 0)])
+        return from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
+
+    @property
+    def halfway(self) -> bool:
+        """Whether this turn's piece is placed and its gift still to be given."""
+        return self.asked is Asked.GIFT and bool(self.plies)
+
+    @property
+    def winner(self) -> int:
+        """The seat that won, ``NONE`` for a draw or a game that goes on."""
+        if self.forfeit is not None:
+            return 1 - self.seat
+        return len(self.plies) & 1 if self.lines else NONE  # ply k was placed by seat (k + 1) mod 2
+
+    def give(self, piece: int) -> Game:
+        """The game after ``piece`` was given."""
+        self._check_asked(Asked.GIFT)
+        self._check_piece(piece)
+        return replace(self, hand=piece)
+
+    def place(self, cell: int) -> Game:
+        """The game after the piece in hand was placed on ``cell``."""
+        self._check_asked(Asked.PLACEMENT)
+        self._check_cell(cell)
+        return replace(self, plies=(*self.plies, (self.hand, cell)), hand=NONE)
+
+    def play(self, piece: int, cell: int) -> Game:
+        """The game after ``piece`` was chosen and placed on ``cell``, under rules that leave both to the mover."""
+        self._check_asked(Asked.PLY)
+        self._check_piece(piece)
+        self._check_cell(cell)
+        return replace(self, plies=(*self.plies, (piece, cell)))
+
+    def forfeited(self, ending: int) -> Game:
+        """The game that the seat to act gave away, by one of the ENDINGS that are forfeits."""
+        return replace(self, forfeit=ending)
+
+    def _check_asked(self, asked: Asked) -> None:
+        if self.asked is not asked:
+            raise RequestError(f"a {asked} is not asked for now, but {self.asked}")
+
+    def _check_piece(self, piece: int) -> None:
+        if piece in self.left:
+            return
+        if not 0 <= piece < PIECES:
+            raise RequestError(f"{piece} is not the number of a piece")
+        (cell,) = (cell for cell in range(CELLS) if self.board[cell] == piece)
+        where = f"piece {format_piece(piece)} is already on {format_cell(cell)}"
+        raise RequestError(f"{where}; left: {pieces_text(self.left)}")
+
+    def _check_cell(self, cell: int) -> None:
+        if cell in self.empty_cells:
+            return
+        if not 0 <= cell < CELLS:
+            raise RequestError(f"{cell} is not the number of a cell")
+        taken = f"{format_cell(cell)} is taken by piece {format_piece(self.board[cell])}"
+        raise RequestError(f"{taken}; free: {cells_text(self.empty_cells)}")
+
+
+def pieces_text(pieces: Iterable[int]) -> str:
+    """Pieces as they are typed, in a row."""
+    return " ".join(format_piece(piece) for piece in pieces)
+
+
+def cells_text(cells: Iterable[int]) -> str:
+    """Cells as they are typed, in a row."""
+    return " ".join(format_cell(cell) for cell in cells)

@@ -1,0 +1,84 @@
+"""A person's games in the archive: one run for each setting, one commit a game."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+from analytics.archive import Archive
+from analytics.schema import MAX_PAIRS, first_game_id
+from quarto.batch import Block, Games
+from quarto.errors import ArenaError, RequestError
+from quarto.rules import Rules
+from runners.experiment import begin, end
+from runners.play.game import Game
+from runners.schedule import missing
+from runners.spec import LABEL, AgentSpec, RunSpec, code_of
+
+HUMAN = "runners.play.Human"
+
+
+def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
+    """The run of all games of a person against an agent in one setting; ``seat`` is the person's.
+
+    Raises ``RequestError`` for a name that cannot be part of a label.
+    """
+    label = f"human:{name}"
+    if not name.strip() or not LABEL.fullmatch(label):
+        raise RequestError(f"name {name!r} is not a printable text of at most {200 - len('human:')} characters")
+    pairing = (0, 1) if seat == 0 else (1, 0)
+    return RunSpec(rules, (AgentSpec(label, HUMAN, {}), agent), (pairing,), seed, opening_plies=0, seats="fixed")
+
+
+def block_of(game: Game, number: int) -> Block:
+    """A game that is over, as the archive takes it. Raises ``ValueError`` for one that goes on."""
+    if game.ending is None:
+        raise ValueError("the game is not over")
+    games = Games.zeros(1)
+    for ply, (piece, cell) in enumerate(game.plies):
+        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
+    games.plies[0], games.winner[0], games.ending[0] = len(game.plies), game.winner, game.ending
+    return Block(pairing=0, first_pair=number, opening=0, games=games, swapped=False)
+
+
+class Logbook:
+    """Takes the games of one run. Games by other code are never mixed with ours: they have a run of their own."""
+
+    def __init__(self, archive: Archive, spec: RunSpec, command: str) -> None:
+        self._archive = archive
+        self._code = code_of(spec)
+        self._command = command
+        known = archive.run(spec.run_id)
+        other = known is not None and known.code.get("fingerprint") != self._code["fingerprint"]
+        self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
+
+    @property
+    def run_id(self) -> str:
+        return self.spec.run_id
+
+    def next_number(self) -> int:
+        """The first number that no game of the run has."""
+        covered = self._archive.covered(self.run_id).get(0, [])
+        return missing(MAX_PAIRS, covered)[0][0]
+
+    def enter(self, game: Game, number: int, seconds: float) -> int:
+        """Commit a game that is over; returns its number: ``number``, or the next free one if it was taken meanwhile.
+
+        Raises ``FailureError`` when the disk refuses.
+        """
+        started = time.perf_counter()
+        try:
+            while True:
+                begin(self._archive, self.spec, self._code, number + 1, self._command)
+                if self._archive.commit(self.run_id, [block_of(game, number)], self.spec.labels) is not None:
+                    break
+                number = self.next_number()
+        finally:
+            with suppress(ArenaError):  # the game is what matters, and why it was refused is what should be read
+                end(self._archive, self.spec, seconds + time.perf_counter() - started)
+        return number
+
+    def game_id(self, number: int) -> int:
+        """The id in the archive of the game of a number."""
+        return first_game_id(0, number)

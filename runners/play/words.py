@@ -1,0 +1,71 @@
+"""Pieces, turns and results in words: what every way of showing a game shares. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE
+from quarto.notation import format_cell, format_piece
+from quarto.rules import ATTRIBUTES, NONE, Line
+from runners.play.game import Asked, Game, cells_text
+
+# By attribute bit 3 to 0: the word for the bit set, and clear.
+ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
+
+
+class Players(NamedTuple):
+    """Who plays: the person's seat and the agent's label."""
+
+    seat: int
+    agent: str
+
+
+def attributes(piece: int) -> list[str]:
+    """``high, coloured, solid, square`` or their opposites."""
+    bits = (piece >> attribute & 1 for attribute in reversed(range(ATTRIBUTES)))
+    return [words[0] if bit else words[1] for words, bit in zip(ATTRIBUTE_WORDS, bits, strict=True)]
+
+
+def told(before: Game, after: Game, players: Players) -> str:
+    """What was done between two moments of a game, by the seat that was to act at the first."""
+    you = before.seat == players.seat
+    who, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
+    done = [
+        f"{places} {format_piece(piece)} on {format_cell(cell)}" for piece, cell in after.plies[len(before.plies) :]
+    ]
+    if after.hand not in (NONE, before.hand):
+        done.append(f"{gives} {format_piece(after.hand)}")
+    return _sentence(f"{who} {' and '.join(done)}") if done else ""
+
+
+def result(game: Game, players: Players, reason: str = "") -> str:
+    """How a game ended; ``reason`` says why the agent forfeited, if it did."""
+    you_won = game.winner == players.seat
+    wins = "you win" if you_won else f"{players.agent} wins"
+    if game.ending == LINE:
+        return _sentence(f"{wins}: {'; '.join(_line(game, line) for line in game.lines)}")
+    if game.ending == FULL_BOARD:
+        return "A draw: the board is full and no line is finished."
+    if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR):
+        return _sentence(f"{players.agent} forfeits the game, and {wins}: {reason}")
+    return _sentence(f"you resign, and {wins}")
+
+
+def _line(game: Game, line: Line) -> str:
+    """A finished line and what its pieces share."""
+    of_pieces = [set(attributes(game.board[cell])) for cell in line]
+    shared = [word for words in ATTRIBUTE_WORDS for word in words if all(word in each for each in of_pieces)]
+    return f"{cells_text(line)}, all {' and '.join(shared)}"
+
+
+def request(game: Game) -> str:
+    """What the person is asked for, as a prompt says it."""
+    if game.asked is Asked.PLACEMENT:
+        return f"place {format_piece(game.hand)}"
+    return "give a piece" if game.asked is Asked.GIFT else "place piece@cell"
+
+
+def _sentence(text: str) -> str:
+    """``text`` with a full stop and, unless it begins with a label, a capital."""
+    first = text[0].upper() if text.startswith("you") else text[0]
+    return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}"

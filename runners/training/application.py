@@ -1,0 +1,229 @@
+"""`qarena train` as Hydra runs it: train, keep what was learned under its name, say what it was and how to play it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import polars as pl
+from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from agents.learning.policy import GENOME, READERS, Policy
+from analytics import policies
+from analytics.archive import Archive
+from analytics.policies import Origin
+from analytics.records import PolicyCard
+from runners import display
+from runners.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
+from runners.config import ARCHIVE, ArchiveConfig, settings_of
+from runners.experiment import interruptible
+from runners.explanations import own_settings
+from runners.spec import flat
+from runners.training.config import (
+    CurveConfig,
+    PolicyConfig,
+    TrainConfig,
+    TrainingRequest,
+    check,
+    training_request_of,
+)
+from runners.training.trainer import Trained
+
+DEFAULT = "rl_encoded"  # the trainer of conf/train.yaml
+
+
+class TrainingChecks(EarlyChecks):
+    """Those of trainings."""
+
+    prepared: TrainingRequest | None = None  # what was checked
+
+    def check(self, config: DictConfig) -> None:
+        request = _request(config, config.hydra)
+        check(request)
+        TrainingChecks.prepared = request
+
+
+def _train_task(cfg: DictConfig) -> float | None:
+    return finish_alone(lambda: _execute(cfg, TrainingChecks.prepared))
+
+
+def _train_job(cfg: DictConfig) -> float | None:
+    games = cfg.trainer.get("games", 0) if OmegaConf.is_dict(cfg.trainer) else 0
+    return finish_job(cfg, games if isinstance(games, int) else 0, lambda: _execute(cfg))
+
+
+def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrainingRequest:
+    return training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
+
+
+def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finished:
+    request = prepared or _request(cfg, HydraConfig.get())
+    if prepared is None:
+        check(request)
+    for note in request.notes:
+        display.say(note)
+    with interruptible() as stop, display.progress(request.progress, "training") as progress:
+        trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
+        stopped = stop.is_set()
+    run_id = trained.run_ids[-1] if trained.run_ids else None
+    if trained.policy is None:
+        return Finished(run_id, True, stopped, None, lambda: _show_interrupted(request, trained))
+    card = keep(request, trained, trained.policy)
+    return Finished(
+        run_id, False, stopped, _score(trained.curve), lambda: _show(request, trained, card), _row(card, trained)
+    )
+
+
+def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
+    """Store what was learned, with its curve and a picture of it if there is somebody to draw one."""
+    setting = request.setting
+    learned = {
+        "training": request.training,
+        "trainer": setting.name,
+        "parameters": dict(request.settings),
+        "seed": setting.seed,
+        "games": trained.games,
+        "run_ids": list(trained.run_ids),
+        "command": setting.command,
+    }
+    tables = {"curve": trained.curve, **trained.tables}
+    origin = Origin(request.policy, setting.rules, request.code, learned, tables, _pictures(request, trained.curve))
+    return policies.save(Archive.open(setting.root), policy, origin)
+
+
+def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
+    """The learning curve as a picture, or a note of what it takes to have one."""
+    from analytics import plots
+
+    setting = request.setting
+    try:
+        picture = plots.learning_curve(curve, f"How {setting.name} learned", _subtitle(request))
+    except ModuleNotFoundError as error:
+        if error.name not in plots.MODULES:
+            raise
+        display.say(f"the learning curve is kept as data; for a picture of it: {plots.EXTRA}, in a clone -e '.[plots]'")
+        return {}
+    return {"curve": picture}
+
+
+def _subtitle(request: TrainingRequest) -> list[str]:
+    """Two lines: what learned from whom, and what else decided how."""
+    settings, setting = request.settings, request.setting
+    opponents = settings.get("opponents", settings.get("opponent"))
+    against = (
+        ", ".join(map(str, opponents))
+        if isinstance(opponents, Sequence) and not isinstance(opponents, str)
+        else opponents
+    )
+    how = [f"{setting.rules.name} rules", f"seed {setting.seed}"]
+    seat = f"learner in seat {settings.get('learner_seat', 0)}"
+    how += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
+    changed = request.changed
+    return [
+        f"against {against}, {', '.join(how)}" if against else ", ".join(how),
+        *([", ".join(f"{key} {value}" for key, value in changed.items())] if changed else []),
+    ]
+
+
+def _full(curve: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a curve by games that have as many as the first: the last one may have few, which says little."""
+    return curve.filter(pl.col("games") == pl.first("games"))
+
+
+def _score(curve: pl.DataFrame) -> float | None:
+    """What a curve has come to: the learner's last win rate, or the fitness of the best."""
+    if curve.is_empty():
+        return None
+    if "win_rate" in curve.columns:
+        return float(_full(curve)["win_rate"][-1])
+    return float(curve["best"][-1]) if "best" in curve.columns else None
+
+
+def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
+    """The row of a job in the table of its sweep."""
+    score = _score(trained.curve)
+    what = "last win rate" if "win_rate" in trained.curve.columns else "fitness"
+    return {
+        "policy": card.name,
+        "games": f"{trained.games:,}",
+        what: "·" if score is None else display.percent(score),
+    }
+
+
+def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
+    display.out().print(
+        f"Learned from {trained.games:,} games so far, {trained.played:,} of them played now; the policy is kept when "
+        f"all are, its games are in {request.setting.root}.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
+    """What was learned, from what, where it is and how to play by it."""
+    folder = policies.folder_of(Archive(request.setting.root), card.policy_id)
+    out = display.out()
+    for line in (
+        _what_was_learned(request, trained),
+        _what_it_took(request, trained),
+        f"Policy '{card.name}' ({card.policy_id}) is in {folder}: {', '.join(card.files)}.",
+        *(
+            [f"Genes: {', '.join(f'{gene} {value:g}' for gene, value in card.parameters.items())}."]
+            * (card.kind == GENOME)
+        ),
+        "Play by it:",
+        f"  {_play_command(request, card)}",
+    ):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
+    curve = trained.curve
+    learned = f"{request.setting.name} learned from {trained.games:,} games"
+    first, last = _score(curve.head(1)), _score(curve)
+    if first is None or last is None:
+        return f"{learned}."
+    if "win_rate" not in curve.columns:
+        return f"{learned}: the best of the first generation had fitness {first:.3f}, the best of the last {last:.3f}."
+    begins, games = _full(curve).select("first_game", "games").row(-1)
+    later = f", {display.percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
+    return f"{learned}: it won {display.percent(first)} % of the first {games:,}{later}."
+
+
+def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
+    runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
+    if trained.played == 0:
+        return f"Nothing to play: {runs} in {request.setting.root} had all of its games."
+    speed = trained.played / trained.seconds
+    took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
+    return f"{took}; {runs} in {request.setting.root}."
+
+
+def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
+    """A command that plays by a policy, against whom it was learned from."""
+    players = READERS.get(card.kind, ())
+    player = request.setting.name if request.setting.name in players or not players else players[0]
+    root = request.setting.root
+    where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
+    return f"{display.program()} run agent@a={player} a.policy={card.name}{where}"
+
+
+def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
+    """What could have been meant by an unknown key."""
+    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("trainer=")]
+    trainer = chosen[-1] if chosen else DEFAULT
+    if unknown.startswith("trainer."):
+        own = own_settings("trainer", trainer, arguments) or [key for key, _ in flat(settings_of("trainer", trainer))]
+        return [f"trainer.{key}" for key in own if not key.endswith("_target_")]
+    keys = [
+        each.name for each in fields(TrainConfig) if each.name not in ("trainer", "sweep", "archive", "policy", "curve")
+    ]
+    for name, schema in (("archive", ArchiveConfig), ("policy", PolicyConfig), ("curve", CurveConfig)):
+        keys += [f"{name}.{each.name}" for each in fields(schema)]
+    return [*keys, "trainer"]
+
+
+TRAIN = Application("train", _train_task, _train_job, _keys)

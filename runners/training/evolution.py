@@ -1,0 +1,274 @@
+"""Training by evolution: each generation is a run that judges its individuals, and the archive is the checkpoint.
+
+An evolution is a pure function of its plan, its seed and the fitnesses of its individuals, and these follow from the
+tallies of the generations' runs. So to go on after a stop is to begin again: what is complete is found, not played.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.genetic.breeders import Breeder
+from agents.genetic.evolution import Evolution, seed_of_games
+from agents.genetic.population import OPERATORS, Population
+from agents.learning.policy import GENOME, Policy
+from analytics.results import PairingResult
+from quarto.errors import RequestError
+from quarto.rules import NONE
+from runners.config import Request, agent_of, load_agent
+from runners.experiment import Outcome, Progress, carry_out, prepare
+from runners.spec import AgentSpec, RunSpec, label_of
+from runners.training.trainer import Setting, Trained
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an evolution is, but for the way its individuals are made."""
+
+    agent: str  # who plays by the genes
+    size: int  # of the population
+    offspring: int  # in each generation
+    generations: int  # after the initial one
+    games: int  # by which an individual is judged, against each opponent
+    opponents: tuple[Any, ...]  # labels or mappings; the first decides, the next ones where two are equal
+    seats: str  # swapped, or fixed: individuals hold seat 0 only
+    draw_reward: float  # what a drawn game counts; a win counts 1
+    again: bool  # judge those that go on anew in every generation
+    answer: str  # best or mean: see ``Evolution.answer``
+    faithful: bool  # all players follow their studies' code, where they have that choice
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The games by which an individual was judged last."""
+
+    run_id: str
+    label: str  # under which it played them
+    games: int
+
+
+@dataclass
+class Tracker:
+    """Tells of a whole training's games as one, those found in the archive included."""
+
+    progress: Progress | None
+    told: int = 0  # games
+
+    def start(self, games: int) -> None:
+        """A generation begins: nothing to tell."""
+
+    def advance(self, games: int) -> None:
+        self.told += games
+        if self.progress:
+            self.progress.advance(games)
+
+    def reach(self, games: int) -> None:
+        """So many are in the archive by now, whoever played them."""
+        if games > self.told:
+            self.advance(games - self.told)
+
+
+class Training:
+    """One evolution, while it goes on. ``start`` [n, G] are genes to begin with.
+
+    Raises ``RequestError`` for agents that do not exist, and for one that has not the genes.
+    """
+
+    def __init__(
+        self, breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None = None
+    ) -> None:
+        self._genes = breeder.genes
+        self._plan = plan
+        self._setting = setting
+        self._evolution = Evolution(
+            breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
+        )
+        self._name = plan.agent.partition("(")[0].strip()
+        self._player = _player(plan, breeder.genes, setting.root)
+        self._defaults = load_agent(self._name).params
+        self._opponents = _opponents(plan, setting.root)
+        self._judgements: dict[int, Judgement] = {}  # by the individual's number
+        self._run_ids: list[str] = []
+        self._populations: list[pl.DataFrame] = []
+        self._curve: list[tuple[float, ...]] = []
+        self._games = self._played = 0
+        self._found_of_other_code = ""  # the run of the last such generation
+
+    def check(self) -> None:
+        """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
+        prepare(self._request([self._individual(genes) for genes in self._evolution.breed().genes.tolist()]))
+
+    def run(self) -> Trained:
+        """Evolve for all generations, or until the setting's ``stop`` is set.
+
+        Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
+        generation that is not complete; ``FailureError`` when the disk refuses.
+        """
+        started, plan = time.perf_counter(), self._plan
+        tracker = Tracker(self._setting.progress)
+        if self._setting.progress:
+            judged_later = plan.offspring + plan.again * plan.size
+            individuals = plan.size + plan.generations * judged_later
+            self._setting.progress.start(individuals * len(plan.opponents) * plan.games)
+        complete = all(self._generation(tracker) for _ in range(plan.generations + 1))
+        genome = dict(zip(self._genes, self._evolution.answer(plan.answer), strict=True)) if complete else None
+        return Trained(
+            policy=Policy(GENOME, genome) if genome else None,
+            run_ids=tuple(self._run_ids),
+            games=self._games,
+            played=self._played,
+            seconds=time.perf_counter() - started,
+            curve=pl.DataFrame(self._curve, schema=self._curve_schema(), orient="row"),
+            tables={"population": pl.concat(self._populations)} if self._populations else {},
+        )
+
+    def _generation(self, tracker: Tracker) -> bool:
+        """Breed a generation and judge it; false if somebody asked to stop before all of its games were played."""
+        due = self._evolution.breed()
+        players = [self._individual(genes) for genes in due.genes.tolist()]
+        outcome = self._play(players, tracker)
+        if outcome is None:
+            return False
+        self._run_ids.append(outcome.run_id)
+        games = self._plan.games * len(self._opponents)
+        self._games += games * len(players)
+        tracker.reach(self._games)
+        for number, player in zip(due.number.tolist(), players, strict=True):
+            self._judgements[number] = Judgement(outcome.run_id, player.label, games)
+        everybody = self._evolution.judge(self._fitness(outcome.results))
+        self._populations.append(self._table(everybody, int(due.number[-1])))
+        self._curve.append(self._point())
+        return True
+
+    def _individual(self, genes: Sequence[float]) -> AgentSpec:
+        """The player with these genes."""
+        params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
+        label = label_of(self._name, params, self._defaults)
+        return replace(self._player, label=label, params=params, policy_id=None)
+
+    def _request(self, players: Sequence[AgentSpec]) -> Request:
+        """Each player against each opponent, as a run."""
+        plan, setting = self._plan, self._setting
+        opponents = range(len(players), len(players) + len(self._opponents))
+        spec = RunSpec(
+            rules=setting.rules,
+            agents=(*players, *self._opponents),
+            pairings=tuple(product(range(len(players)), opponents)),
+            seed=seed_of_games(setting.seed, self._evolution.generation, plan.games),
+            opening_plies=0,
+            seats=plan.seats,
+        )
+        return Request(
+            spec=spec,
+            games=plan.games,
+            threads=setting.threads,
+            root=setting.root,
+            shard_games=setting.shard_games,
+            shard_seconds=setting.shard_seconds,
+            other_code=setting.other_code,
+            progress=setting.progress is not None,
+        )
+
+    def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
+        """Play what the archive lacks; None if games are missing still."""
+        stop, experiment = self._setting.stop, prepare(self._request(players))
+        left, known = experiment.games_left(self._plan.games), experiment.archive.run(experiment.run_id)
+        if left and stop.is_set():
+            return None
+        if left and self._found_of_other_code and self._setting.other_code == "refuse":
+            raise RequestError(
+                f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
+                "archive.other_code=extend goes on from it all the same, archive.other_code=new plays all of them anew"
+            )
+        if known and known.code.get("fingerprint") != experiment.code["fingerprint"]:
+            self._found_of_other_code = known.run_id
+        outcome = carry_out(experiment, self._setting.command, stop, tracker)
+        self._played += outcome.played
+        return None if outcome.interrupted else outcome
+
+    def _fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
+        """[n, F] each player's mean reward against each opponent."""
+        rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
+        return np.array(rewards).reshape(-1, len(self._opponents))
+
+    def _table(self, everybody: Population, youngest: int) -> pl.DataFrame:
+        """A generation's rows of the table ``population``: everybody, best first."""
+        generation, numbers = self._evolution.generation, everybody.number.tolist()
+        new = everybody.number > youngest - self._plan.offspring
+        judgements = [self._judgements[number] for number in numbers]
+        return pl.DataFrame(
+            {
+                "generation": np.full(len(numbers), generation),
+                "place": np.arange(len(numbers)),
+                "individual": everybody.number,
+                "origin": [("offspring" if each else "survivor") if generation else "initial" for each in new],
+                "operator": [OPERATORS[operator] for operator in everybody.operator],
+                "parents": pl.Series(
+                    [[n for n in both if n != NONE] for both in everybody.parents.tolist()], dtype=_INDIVIDUALS
+                ),
+                "goes_on": np.arange(len(numbers)) < self._plan.size,
+                **dict(zip(self._genes, everybody.genes.T, strict=True)),
+                **{
+                    f"v {opponent.label}": column
+                    for opponent, column in zip(self._opponents, everybody.fitness.T, strict=True)
+                },
+                "games": [judgement.games for judgement in judgements],
+                "run_id": [judgement.run_id for judgement in judgements],
+                "label": [judgement.label for judgement in judgements],
+            }
+        )
+
+    def _curve_schema(self) -> dict[str, pl.DataType]:
+        """The columns of the curve: what decides is ``best`` and ``mean``, the others say against whom."""
+        schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
+        for i, opponent in enumerate(self._opponents):
+            against = f" v {opponent.label}" * (i > 0)
+            schema |= {f"best{against}": pl.Float64(), f"mean{against}": pl.Float64()}
+        return schema
+
+    def _point(self) -> tuple[float, ...]:
+        """A generation's row of the curve: the fitness of the best that goes on, and the mean of all that do."""
+        fitness = self._evolution.population.fitness
+        best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
+        return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
+
+
+_INDIVIDUALS = pl.List(pl.Int64)
+
+
+def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
+    """Who plays by the genes."""
+    player = _agent(plan.agent, plan.faithful, root, "trainer.agent")
+    for gene in genes:
+        if gene not in player.params:
+            raise RequestError(f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(player.params)}")
+    return player
+
+
+def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
+    opponents = [_agent(opponent, plan.faithful, root, "trainer.opponents") for opponent in plan.opponents]
+    labels = [opponent.label for opponent in opponents]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise RequestError(f"trainer.opponents has '{label}' {labels.count(label)} times: once is enough")
+    return opponents
+
+
+def _agent(entry: Any, faithful: bool, root: Path, key: str) -> AgentSpec:
+    """The agent that an entry describes, following its study's code if it has that choice and ``faithful`` says so."""
+    agent = agent_of(entry, root, key)
+    if not faithful or "faithful" not in agent.params or "faithful" in entry:
+        return agent
+    if isinstance(entry, dict):
+        return agent_of({**entry, "faithful": True}, root, key)
+    name, _, parameters = entry.strip().removesuffix(")").partition("(")
+    return agent_of(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", root, key)

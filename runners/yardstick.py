@@ -1,0 +1,31 @@
+"""The plain C program that figures are held against, compiled."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+
+Yardstick = Callable[[int, int], float]  # seconds by games and threads
+
+
+@contextmanager
+def yardstick(folder: Path) -> Iterator[Yardstick | None]:
+    """The plain C program beside this file, compiled: seconds by games and threads. None where there is no ``cc``."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        yield None
+        return
+    program = folder / "yardstick"
+    with as_file(files("runners") / "yardstick.c") as source:
+        flags = ["-O3", "-march=native", "-pthread", "-o", str(program), str(source)]
+        subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
+
+    def seconds(games: int, threads: int) -> float:
+        command = [str(program), str(games), str(threads)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603
+
+    yield seconds

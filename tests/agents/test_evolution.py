@@ -1,0 +1,253 @@
+"""Evolutions are those of the studies: the same individuals as the slow twins', from the same words and fitnesses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import erf, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
+from agents.genetic.evolution import Evolution, seed_of_games
+from agents.genetic.population import (
+    CROSSOVER,
+    CROSSOVER2,
+    MUTATION,
+    OPERATORS,
+    Population,
+    by_fitness,
+    gaussians,
+    initial,
+    places,
+    streams_of,
+    tournament,
+    units,
+)
+from quarto.rng import Streams
+from quarto.rules import NONE
+from tests import naive, naive_evolution
+from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB
+
+SEEDS = st.integers(0, (1 << 63) - 1)
+WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=20)
+FITNESSES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=12)
+
+
+def population_of(fitnesses: Sequence[Fitness]) -> Population:
+    made = initial(np.arange(2.0 * len(fitnesses)).reshape(-1, 2), opponents=2)
+    return made._replace(fitness=np.array(fitnesses))
+
+
+def shown(individual: Individual, generation: int, opponents: int) -> Fitness:
+    """A fitness that depends on everything it may, coarse enough for many to be equal."""
+    word = naive.mix(individual.number * 1000 + generation)
+    near = sum(abs(gene) for gene in individual.genes) < 10
+    return tuple((naive.mix(word + i) % 3 + near) / 4 for i in range(opponents))
+
+
+def gone_through(breeder: Breeder, twin: Study, opponents: int) -> tuple[list[Population], Evolution]:
+    """The evolution that the twin describes: everybody of each generation."""
+    start = np.array(twin.start) if twin.start else None
+    evolution = Evolution(breeder, twin.seed, twin.size, twin.offspring, opponents, twin.again, start)
+    history = []
+    for generation in range(twin.generations + 1):
+        due = evolution.breed()
+        judged = [Individual(int(n), genes.tolist()) for n, genes in zip(due.number, due.genes, strict=True)]
+        history.append(evolution.judge(np.array(twin.judge(generation, judged))))
+    return history, evolution
+
+
+def individuals(population: Population) -> list[tuple[Any, ...]]:
+    return [
+        (
+            int(population.number[i]),
+            OPERATORS[population.operator[i]],
+            [int(parent) for parent in population.parents[i] if parent != NONE],
+            population.genes[i].tolist(),
+            population.fitness[i].tolist(),
+        )
+        for i in range(population.size)
+    ]
+
+
+def assert_same_evolution(breeder: Breeder, twin: Study, opponents: int) -> None:
+    history, evolution = gone_through(breeder, twin, opponents)
+    expected = twin.evolve()
+    assert [individuals(everybody) for everybody in history] == [
+        [(i.number, i.operator, i.parents, i.genes, list(i.fitness)) for i in everybody] for everybody in expected
+    ]
+    assert list(evolution.answer("best")) == expected[-1][0].genes
+    assert evolution.answer("mean") == twin.best_on_average()
+
+
+TWINS = {
+    "study": st.sampled_from([StudyA, StudyB]),
+    "seed": SEEDS,
+    "size": st.integers(1, 8),
+    "offspring": st.integers(1, 6),
+    "generations": st.integers(1, 12),
+    "tournament": st.integers(1, 4),
+    "again": st.booleans(),
+    "faithful": st.booleans(),
+}
+
+
+@given(opponents=st.integers(1, 3), started=st.integers(0, 10), **TWINS)
+def test_an_evolution_is_that_of_its_slow_twin(
+    study: Callable[..., Study], opponents: int, started: int, **parameters: Any
+) -> None:
+    def judge(generation: int, judged: list[Individual]) -> list[Fitness]:
+        return [shown(individual, generation, opponents) for individual in judged]
+
+    start = [[0.125 * (gene + i) for gene in range(5 if study is StudyA else 2)] for i in range(started)]
+    twin = study(judge=judge, start=start, **parameters)
+    if isinstance(twin, StudyA):
+        breeder: Breeder = FiveGenes(twin.tournament, writes_into_parents=twin.faithful)
+    else:
+        breeder = TwoGenes(twin.generations, twin.tournament, only_shifts_up=twin.faithful)
+    assert_same_evolution(breeder, twin, opponents)
+
+
+@given(SEEDS, st.integers(0, 100), st.integers(1, 1 << 30))
+def test_the_seed_of_a_run_is_its_twins_and_one_of_its_own(seed: int, generation: int, games: int) -> None:
+    found = seed_of_games(seed, generation, games)
+    assert found == naive_evolution.run_seed(seed, generation, games)
+    assert 0 <= found < 1 << 63
+    others = [seed_of_games(seed, generation + 1, games), seed_of_games(seed, generation, games + 1)]
+    assert found not in others
+
+
+@given(FITNESSES)
+def test_the_fitter_come_first_and_the_equal_keep_their_order(fitnesses: list[Fitness]) -> None:
+    expected = sorted(range(len(fitnesses)), key=lambda i: fitnesses[i], reverse=True)
+    assert by_fitness(population_of(fitnesses)).number.tolist() == expected
+
+
+@given(FITNESSES)
+def test_a_place_counts_the_fitnesses_that_are_better(fitnesses: list[Fitness]) -> None:
+    in_order = sorted(fitnesses, reverse=True)
+    expected = [len({other for other in fitnesses if other > fitness}) for fitness in in_order]
+    assert places(population_of(in_order)).tolist() == expected
+
+
+@given(FITNESSES, WORDS, st.integers(1, 6), st.integers(0, 1 << 30))
+def test_a_tournament_is_won_by_the_first_of_the_best_that_were_picked(
+    fitnesses: list[Fitness], seeds: list[int], size: int, first: int
+) -> None:
+    in_order = sorted(fitnesses, reverse=True)
+    found = tournament(population_of(in_order), size, Streams(np.array(seeds, np.uint64)), first)
+    for seed, winner in zip(seeds, found.tolist(), strict=True):
+        picked = [naive.below(naive.draw(seed, first + i), len(in_order)) for i in range(size)]
+        assert winner == max(picked, key=lambda i: in_order[i])
+
+
+@given(WORDS)
+def test_a_gaussian_is_where_the_normal_distribution_reaches_its_unit(words: list[int]) -> None:
+    array = np.array(words, np.uint64)
+    for unit, gaussian in zip(units(array), gaussians(array), strict=True):
+        assert 0 <= unit < 1
+        assert (1 + erf(gaussian / sqrt(2))) / 2 == pytest.approx(unit, abs=1e-9)
+
+
+def test_the_extreme_words_give_finite_gaussians() -> None:
+    least, most = gaussians(np.array([0, (1 << 64) - 1], np.uint64))
+    assert -8.5 < least < -8
+    assert most == pytest.approx(-least)
+
+
+def bred(breeder: Breeder, generation: int, genes: list[float], count: int = 20_000) -> tuple[Any, NDArray[np.float64]]:
+    """Many offspring of equals, and how they differ from them."""
+    population = population_of([(1.0, 1.0)] * 5)._replace(genes=np.array([genes] * 5))
+    made = breeder.offspring(population, generation, streams_of(3, np.arange(count)))
+    return made, made.genes - np.array(genes)
+
+
+@pytest.mark.parametrize("generation", [1, 2, 50])
+def test_five_genes_are_all_mutated_less_and_less(generation: int) -> None:
+    made, change = bred(FiveGenes(), generation, [1.0, -2.0, 3.0, 100.0, 0.0])
+    assert set(made.operator) == {MUTATION}
+    assert set(made.parents[:, 0]) == {0, 1, 2, 3, 4}
+    assert set(made.parents[:, 1]) == {NONE}
+    np.testing.assert_allclose(change.std(axis=0), 20 / generation, rtol=0.03)
+    np.testing.assert_allclose(change.mean(axis=0), 0, atol=0.03 * 20 / generation)
+    correlations = np.corrcoef(change.T) - np.eye(5)
+    assert np.abs(correlations).max() < 0.03
+
+
+def test_five_genes_begin_uniform_within_their_reach() -> None:
+    genes = FiveGenes(reach=4.0).initial(streams_of(5, np.arange(20_000)))
+    assert genes.shape == (20_000, 5)
+    assert np.abs(genes).max() <= 4
+    np.testing.assert_allclose(np.quantile(genes, [0.25, 0.5, 0.75], axis=0), [[-2] * 5, [0] * 5, [2] * 5], atol=0.1)
+
+
+def test_two_genes_begin_as_tenths() -> None:
+    genes = TwoGenes().initial(streams_of(5, np.arange(20_000)))
+    counts = Counter(genes.ravel().tolist())
+    assert sorted(counts) == [i / 10 for i in range(11)]
+    assert min(counts[0.0], counts[1.0]) > 1800  # half as many as of the others: their intervals are half as long
+    assert min(counts[i / 10] for i in range(1, 10)) > 3700
+
+
+@pytest.mark.parametrize(
+    ("generation", "spread", "expected"),
+    [
+        (1, 1.0, (0.3, 0.5, 0.2)),
+        (50, 0.0, (0.3, 0.5, 0.2)),
+        (51, 0.0, (0.1, 0.45, 0.45)),
+        (100, 0.06, (0.1, 0.45, 0.45)),  # 0.048 above the mean of the best five
+        (100, 0.07, (0.6, 0.2, 0.2)),  # 0.056 above
+    ],
+)
+def test_two_genes_are_bred_with_the_probabilities_of_the_phase(
+    generation: int, spread: float, expected: tuple[float, ...]
+) -> None:
+    fitness = [(0.9, 0.0)] + [(0.9 - spread, 0.0)] * 4 + [(0.0, 0.0)] * 3
+    population = population_of(fitness)
+    made = TwoGenes().offspring(population, generation, streams_of(9, np.arange(20_000)))
+    counts = Counter(made.operator.tolist())
+    found = [counts[operator] / 20_000 for operator in (MUTATION, CROSSOVER, CROSSOVER2)]
+    np.testing.assert_allclose(found, expected, atol=0.012)
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+def test_two_genes_are_mutated_crossed_and_shifted(faithful: bool) -> None:
+    made, change = bred(TwoGenes(only_shifts_up=faithful), 1, [0.5, 0.4])
+    by_operator = {
+        operator: Counter(tuple(each) for each in change[made.operator == operator].round(6).tolist())
+        for operator in (MUTATION, CROSSOVER, CROSSOVER2)
+    }
+    mutations = by_operator[MUTATION]
+    assert set(mutations) == {(0.1, 0.0), (-0.1, 0.0), (0.0, 0.1), (0.0, -0.1)}
+    assert min(mutations.values()) > 1350
+    assert set(by_operator[CROSSOVER]) == {(0.0, 0.0)}
+    assert set(by_operator[CROSSOVER2]) == {(0.3, 0.3)} | (set() if faithful else {(-0.3, -0.3)})
+    assert (made.parents[made.operator == MUTATION, 1] == NONE).all()
+    assert (made.parents[made.operator != MUTATION] >= 0).all()
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 10)] * 2), min_size=1, max_size=6), SEEDS, st.booleans())
+def test_two_genes_stay_probabilities_and_tenths(tenths: list[tuple[int, int]], seed: int, faithful: bool) -> None:
+    population = population_of([(0.0, 0.0)] * len(tenths))._replace(genes=np.array(tenths) / 10)
+    genes = TwoGenes(shift=0.5, only_shifts_up=faithful).offspring(population, 1, streams_of(seed, np.arange(50))).genes
+    assert (genes >= 0).all()
+    assert (genes <= 1).all()
+    assert set(genes.ravel().tolist()) <= {i / 10 for i in range(11)}
+
+
+def test_a_line_of_study_a_shares_its_genes_in_the_code_and_not_in_the_text() -> None:
+    for faithful in (False, True):
+        evolution = Evolution(FiveGenes(1, writes_into_parents=faithful), 4, 1, 3, 1)
+        evolution.breed()
+        evolution.judge(np.zeros((1, 1)))
+        due = evolution.breed()
+        everybody = evolution.judge(np.zeros((3, 1)))
+        assert len(np.unique(due.genes, axis=0)) == 3  # judged by the genes of the moment
+        assert len(np.unique(everybody.genes, axis=0)) == (1 if faithful else 4)
+        assert everybody.genes[-1].tolist() == due.genes[-1].tolist()

@@ -1,0 +1,181 @@
+"""What a jitted player remembers of a game is of this game alone, however its turns come to be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from agents.base import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
+from agents.lift import KernelPlayer, lift
+from agents.random import Random
+from quarto.batch import ENDINGS, Batch
+from quarto.kernel import int64, nth_bit, popcount, uint64
+from quarto.position import ALL_CELLS, EMPTY, Position
+from quarto.rng import Streams, mix
+from quarto.rules import CLASSIC, Rules
+from runners import engine
+from runners.engine import Engine, Order
+from tests import naive
+from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
+from tests.positions import view_of
+
+SEED = 41
+WORDS = 3  # the first and the last are used
+
+
+@turn
+def diarist_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    diary = memory(own)
+    diary[0] += uint64(1)
+    diary[2] = mix(diary[2] ^ seed ^ (uint64(position.occupied) << uint64(8)) ^ diary[0])
+    if params(own)[0] != 0.0 and diary[2] % uint64(9) == uint64(0):
+        raise ValueError("sabotage")
+    empty = ~position.occupied & ALL_CELLS
+    cell = nth_bit(empty, int64(diary[2] % uint64(popcount(empty))))
+    if position.available == 0:
+        return encode_turn(cell, NONE)
+    return encode_turn(cell, nth_bit(position.available, int64(diary[2] % uint64(popcount(position.available)))))
+
+
+class Diarist(KernelAgent):
+    """Each turn depends on all earlier ones of the game; ``fragile``, it raises now and then."""
+
+    kernel = diarist_turn
+    choosers = ("opponent", "mover")
+
+    def __init__(self, fragile: bool = False) -> None:
+        self.fragile = fragile
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return Knowledge(params=np.array([float(self.fragile)]), game_words=WORDS)
+
+
+class NaiveDiarist:
+    """The same, for one game."""
+
+    def __init__(self, fragile: bool = False) -> None:
+        self.fragile = fragile
+        self.turns = self.word = 0
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        self.turns += 1
+        occupied = sum(1 << cell for cell in range(16) if view.board[cell] != NONE)
+        self.word = naive.mix(self.word ^ seed ^ (occupied << 8) ^ self.turns)
+        if self.fragile and self.word % 9 == 0:
+            raise ValueError("sabotage")
+        cells, gifts = empty_cells(view.board), view.available
+        return cells[self.word % len(cells)], gifts[self.word % len(gifts)] if gifts else NONE
+
+
+class InPython:
+    """A jitted player behind the seam for batches."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.player = lift(agent, CLASSIC, "inner")
+
+    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        turns = self.player.play(batch, rng)
+        return turns.cells, turns.gifts
+
+
+def outcomes(arena: Engine, orders: Sequence[Order], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
+    """The games of some orders by pairing, pair and game."""
+    found = {}
+    for played in arena.play(orders, threads):
+        block = played.block
+        for i, plies in enumerate(block.games.plies.tolist()):
+            pair, game = divmod(i, block.games_a_pair)
+            found[block.pairing, block.first_pair + pair, game] = Outcome(
+                block.games.pieces[:plies, i].tolist(),
+                block.games.cells[:plies, i].tolist(),
+                int(block.games.winner[i]),
+                ENDINGS[block.games.ending[i]],
+            )
+    return found
+
+
+def expected(arena: Engine, fragile: bool, keys: Iterator[tuple[int, int, int]]) -> dict[tuple[int, int, int], Outcome]:
+    """The same games of a diarist, first, against himself or against random, second."""
+    games = {}
+    for pairing, pair, game in keys:
+        first, second = arena.pairings[pairing]
+        players: tuple[naive.Player, naive.Player] = (
+            NaiveDiarist(fragile),
+            NaiveDiarist(fragile) if second == first else naive.Random(),
+        )
+        games[pairing, pair, game] = naive.play_game(
+            arena.rules, players, SEED, pair, game, pairing=pairing, opening_plies=arena.opening_plies
+        )
+    return games
+
+
+def diarists(
+    rules: Rules = CLASSIC, opponent: Agent | None = None, *, fragile: bool = False, **settings: Any
+) -> Engine:
+    """A diarist meets himself, and an opponent."""
+    agents = [Diarist(fragile), opponent or Random()]
+    return Engine(rules, agents, ["diarist", "opponent"], [(0, 0), (0, 1)], SEED, **settings)
+
+
+ORDERS = [Order(0, 100, 30), Order(1, 200, 30)]
+
+
+@pytest.mark.parametrize("rules", [CLASSIC, PRESETS["own_piece"]], ids=lambda rules: rules.name)
+@pytest.mark.parametrize("settings", [{}, {"opening_plies": 3}, {"swapped": False}], ids=str)
+@pytest.mark.parametrize("opponent", [Random(), InPython(Random())], ids=["jitted", "python"])
+def test_games_are_remembered_apart(rules: Rules, settings: dict[str, Any], opponent: Agent) -> None:
+    arena = diarists(rules, opponent, **settings)
+    found = outcomes(arena, ORDERS)
+    assert found == expected(arena, False, iter(found))
+    assert max(outcome.plies for outcome in found.values()) > 12
+
+
+@pytest.mark.parametrize("fragile", [False, True])
+def test_neither_blocks_nor_threads_nor_memory_change_a_game(fragile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = outcomes(diarists(fragile=fragile), ORDERS)
+    pieces = [Order(pairing, first + i, 1 + i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)]
+    pieces += [
+        Order(pairing, first + i + 1 + i % 2, 2 - i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)
+    ]
+    assert outcomes(diarists(fragile=fragile), pieces, threads=2) == whole
+    asked: list[range] = []
+    start = KernelPlayer.start
+
+    def noted(player: KernelPlayer, slots: range) -> None:
+        asked.append(slots)
+        start(player, slots)
+
+    monkeypatch.setattr(KernelPlayer, "start", noted)
+    monkeypatch.setattr(engine, "GAME_MEMORY", 8 * WORDS * 14)
+    assert outcomes(diarists(fragile=fragile), ORDERS) == whole
+    assert {len(slots) for slots in asked} == {7, 2, 14}  # of 30 pairs, where both remember and where one does
+
+
+@pytest.mark.parametrize("opponent", [Random(), InPython(Random())], ids=["jitted", "python"])
+def test_a_turn_that_raises_leaves_no_trace_in_other_games(opponent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    arena = diarists(opponent=opponent, fragile=True)
+    found = outcomes(arena, ORDERS)
+    assert found == expected(arena, True, iter(found))
+    endings = [outcome.ending for outcome in found.values()]
+    assert endings.count("forfeit_error") > 10
+    assert endings.count("line") > 10
+    assert "sabotage" in caplog.text
+
+
+def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
+    player = lift(Diarist(), CLASSIC, "diarist")
+    batch, rng = Batch.of([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64))
+    player.start(range(4))
+    turns = [player.play(batch, rng, np.array(slots, np.uint32)) for slots in ([2, 3], [0, 2], [3, 1])]
+    words = {slot: NaiveDiarist() for slot in range(4)}
+    for answer, slots in zip(turns, ([2, 3], [0, 2], [3, 1]), strict=True):
+        for i, slot in enumerate(slots):
+            expected_turn = words[slot].turn(view_of(EMPTY, CLASSIC), 5 + i)
+            assert (answer.cells[i], answer.gifts[i]) == expected_turn
+    fresh = [NaiveDiarist().turn(view_of(EMPTY, CLASSIC), seed) for seed in (5, 6)]
+    for again in (player.play(batch, rng), player.play(batch, rng)):
+        assert list(zip(again.cells.tolist(), again.gifts.tolist(), strict=True)) == fresh

@@ -1,0 +1,130 @@
+"""q_placement plays and learns by study B's text, or its code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.ga2 import Ga2
+from agents.learning.policy import Policy
+from agents.q_placement import QPlacement, QPlacementLearner
+from quarto.rules import CLASSIC, Rules
+from tests.naive_players import ga2 as naive_ga2
+from tests.naive_players import q_placement as naive_q_placement
+from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
+from tests.naive_players.q_placement import entries_of, policy_of
+from tests.positions import asked
+
+PLAYERS: dict[bool, Any] = {False: naive_q_placement.QPlacement, True: naive_q_placement.FaithfulQPlacement}
+LEARNERS: dict[bool, Any] = {
+    False: naive_q_placement.QPlacementLearner,
+    True: naive_q_placement.FaithfulQPlacementLearner,
+}
+BOTH = pytest.mark.parametrize("faithful", [False, True])
+
+
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@BOTH
+def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules) -> None:
+    for alpha in (0.0, 0.1, 1.0):
+        agent, twin = QPlacement(alpha=alpha, faithful=faithful), PLAYERS[faithful](alpha=alpha)
+        assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
+
+
+@BOTH
+def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool) -> None:
+    policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)
+    agent, twin = QPlacement(policy, faithful=faithful), PLAYERS[faithful](entries_of(policy))
+    assert assert_same_turns(agent, twin, CLASSIC, met(played, 4000)) == 4000
+    assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=40))
+    assert_same_games(agent, twin, CLASSIC, pairs=40)
+    with pytest.raises(AssertionError):
+        assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
+
+
+@pytest.mark.parametrize("seats", ["1", "both"])
+@BOTH
+def test_it_learns_what_the_slow_twin_learns(faithful: bool, seats: str) -> None:
+    assert_learns_the_same(700, CLASSIC, seats, faithful)
+
+
+@BOTH
+def test_it_learns_what_the_slow_twin_learns_with_other_parameters(faithful: bool) -> None:
+    parameters = {"learning_rate": 0.3, "discount": 0.5, "reward": 7.0, "exploration": 0.9, "decay": 0.99, "floor": 0.3}
+    assert_learns_the_same(300, CLASSIC, "0", faithful, **parameters, alpha=0.8)
+
+
+def assert_learns_the_same(games: int, rules: Rules, seats: str, faithful: bool, **parameters: float) -> None:
+    learner, twin = QPlacementLearner(**parameters, faithful=faithful), LEARNERS[faithful](**parameters)
+    policy, played = train(learner, Ga2(), rules, games, seats)
+    assert played == train_twin(twin, naive_ga2.Ga2(), rules, games, seats)
+    assert same_bytes(policy, policy_of(twin.entries()))
+    assert same_bytes(relearn(learner, rules, played, seats), policy)
+    assert len(policy.table["value"]) > games
+
+
+def test_the_defaults_are_the_studys_numbers() -> None:
+    assert QPlacementLearner().knowledge(CLASSIC).params.tolist() == [0.1, 1.0, 0.0, 0.0, 0.1, 0.9, 100.0, 0.9995, 0.1]
+    assert QPlacement().knowledge(CLASSIC).params.tolist() == [0.1, 0.0, 0.0, 1.0]
+
+
+def test_a_policy_of_no_rows_is_no_knowledge() -> None:
+    learner = QPlacementLearner()
+    policy = learner.policy(learner.knowledge(CLASSIC))
+    assert same_bytes(policy, policy_of([]))
+    assert assert_same_turns(QPlacement(policy), naive_q_placement.QPlacement(), CLASSIC, asked(CLASSIC, 10)) > 100
+
+
+ONE_PIECE = [15, *[-1] * 15]
+GOOD = policy_of([(tuple(ONE_PIECE), 3, cell, float(cell)) for cell in (1, 5, 7)])
+
+
+def changed(column: str, row: int, value: float) -> Policy:
+    values = GOOD.table[column].copy()
+    values[row] = value
+    return Policy(GOOD.kind, table={**GOOD.table, column: values})
+
+
+WRONG_POLICIES = [
+    (Policy("genome"), "policy of kind 'genome' is for ga2, ga5, ga_minimax; q_placement reads 'q_placement'"),
+    (changed("value", 1, np.inf), "column 'value' of a policy is inf in row 1, which is no value"),
+    (changed("occupied", 0, -1), "occupied -1 in row 0 of a policy is not from 0 to 65535"),
+    (changed("occupied", 2, 2), "lanes 281479271743489 in row 2 of a policy has a piece where no cell is occupied"),
+    (changed("occupied", 0, 7), "lanes 281479271743489 in row 0 of a policy has a piece twice"),
+    (changed("hand", 1, 16), "hand 16 in row 1 of a policy is not from 0 to 15"),
+    (changed("hand", 2, 15), "hand 15 in row 2 of a policy is on the board"),
+    (changed("cell", 0, -1), "cell -1 in row 0 of a policy is not from 0 to 15"),
+    (changed("cell", 0, 0), "cell 0 in row 0 of a policy is occupied"),
+    (
+        changed("cell", 1, 1),
+        "lanes 281479271743489 in row 1 of a policy has the same lanes, occupied, hand, cell as the row before",
+    ),
+    (
+        changed("hand", 2, 1),
+        "lanes 281479271743489 in row 2 of a policy comes too late: rows ascend by lanes, occupied, hand, cell",
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "message"), WRONG_POLICIES)
+def test_a_policy_that_it_cannot_play_by_is_refused(policy: Policy, message: str) -> None:
+    QPlacement(GOOD)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        QPlacement(policy)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": 2}, "alpha=2 is not a probability from 0 to 1"),
+        ({"faithful": 1}, "faithful=1 is neither true nor false"),
+        ({"decay": 1.01}, "decay=1.01 is not a probability from 0 to 1"),
+        ({"reward": float("nan")}, "reward=nan is not a finite number"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        QPlacementLearner(**parameters)

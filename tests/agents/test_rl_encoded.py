@@ -1,0 +1,162 @@
+"""rl_encoded plays and learns by study C's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.learning.policy import Policy
+from agents.rl_encoded import CODES, EncodedLearner, RlEncoded, first_values
+from agents.semi_random import SemiRandom
+from quarto.kernel import uint64
+from quarto.rules import CLASSIC, Rules
+from tests import naive
+from tests.naive import PRESETS
+from tests.naive_players import rl_encoded as naive_rl_encoded
+from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.learning import relearn, same_bytes, train, train_twin
+from tests.positions import asked
+
+GIFT_RULES = ["mean", "min_max"]
+
+
+def policy_of(values: dict[int, float]) -> Policy:
+    """A policy that says this of some codes and nothing new of the others."""
+    table = first_values(uint64(0))
+    table[list(values)] = list(values.values())
+    return Policy("encoded_values", table={"code": np.arange(CODES, dtype=np.int32), "value": table})
+
+
+def some_values() -> dict[int, float]:
+    """Every eighth code is worth one of three values: ties abound."""
+    return {code: code // 8 % 3 - 1.0 for code in range(0, CODES, 8)}
+
+
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("gift_rule", GIFT_RULES)
+def test_untrained_turns_are_those_of_the_slow_twin(gift_rule: str, rules: Rules) -> None:
+    agent, twin = RlEncoded(gift_rule=gift_rule, values_seed=5), naive_rl_encoded.RlEncoded(None, gift_rule, 5)
+    assert assert_same_turns(agent, twin, rules, asked(rules, games=5)) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gift_rule", GIFT_RULES)
+@pytest.mark.parametrize("policy", [None, some_values()])
+def test_thousands_of_turns_are_those_of_the_slow_twin(policy: dict[int, float] | None, gift_rule: str) -> None:
+    agent = RlEncoded(None if policy is None else policy_of(policy), gift_rule)
+    twin = naive_rl_encoded.RlEncoded(policy, gift_rule)
+    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=100)) > 2000
+
+
+@pytest.mark.parametrize("gift_rule", GIFT_RULES)
+def test_turns_with_a_policy_are_those_of_the_slow_twin(gift_rule: str) -> None:
+    twin = naive_rl_encoded.RlEncoded(some_values(), gift_rule)
+    assert assert_same_turns(RlEncoded(policy_of(some_values()), gift_rule), twin, CLASSIC, asked(CLASSIC, 10)) > 150
+
+
+def test_whole_games_are_those_of_the_slow_twin() -> None:
+    assert_same_games(RlEncoded(), naive_rl_encoded.RlEncoded(), CLASSIC, pairs=4)
+    learned, twin = RlEncoded(policy_of(some_values())), naive_rl_encoded.RlEncoded(some_values())
+    assert_same_games(learned, twin, PRESETS["torus_square"], pairs=2, opening_plies=3)
+
+
+def test_untrained_values_are_those_of_the_slow_twin() -> None:
+    for seed in (0, 7):
+        values = first_values(uint64(seed))
+        assert [*values[::1000]] == [naive_rl_encoded.first_value(code, seed) for code in range(0, CODES, 1000)]
+        assert 0.1 <= values.min() < 0.11
+        assert 0.99 < values.max() < 1
+    assert (first_values(uint64(0)) != first_values(uint64(7))).all()
+
+
+def assert_learns_the_same(games: int, rules: Rules, **parameters: Any) -> None:
+    twin = naive_rl_encoded.EncodedLearner(**parameters)
+    if "rewards" in parameters:
+        parameters["rewards"] = [parameters["rewards"][key] for key in ("win", "loss", "draw", "else")]
+    learner = EncodedLearner(**parameters)
+    policy, played = train(learner, SemiRandom(), rules, games)
+    assert played == train_twin(twin, naive.SemiRandom(), rules, games)
+    values = first_values(uint64(parameters.get("values_seed", 0)))
+    values[list(twin.values)] = list(twin.values.values())
+    expected = Policy("encoded_values", table={"code": np.arange(CODES, dtype=np.int32), "value": values})
+    assert same_bytes(policy, expected)
+    assert same_bytes(relearn(learner, rules, played), expected)
+    assert not same_bytes(learner.policy(learner.knowledge(rules)), expected)
+
+
+def test_it_learns_what_the_slow_twin_learns() -> None:
+    assert_learns_the_same(40, CLASSIC)
+    rewards = {"win": 2.5, "loss": -1.0, "draw": 0.5, "else": 0.125}
+    assert_learns_the_same(  # exploration ends after the fourth game
+        8, PRESETS["square"], learning_rate=0.3, discount=0.9, exploration=0.7, exploration_step=0.2,
+        rewards=rewards, gift_rule="min_max", values_seed=3,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_learns_from_many_games_what_the_slow_twin_learns() -> None:
+    assert_learns_the_same(300, CLASSIC)
+
+
+def test_what_it_learned_is_what_the_player_plays_by() -> None:
+    learner = EncodedLearner(exploration=0.0)
+    policy, _ = train(learner, SemiRandom(), CLASSIC, 30)
+    values = dict(enumerate(policy.table["value"].tolist()))
+    assert_same_turns(RlEncoded(policy), naive_rl_encoded.RlEncoded(values), CLASSIC, asked(CLASSIC, games=2))
+
+
+def test_the_defaults_are_the_studys_numbers() -> None:
+    knowledge = EncodedLearner().knowledge(CLASSIC)
+    assert knowledge.params.tolist() == [0.0, 0.2, 0.1, 0.7, 0.0001, 5.0, -5.0, -2.0, 0.0]
+    assert len(knowledge.table) == CODES == 390_625
+
+
+def changed(column: str, values: Any) -> Policy:
+    good = policy_of({})
+    return Policy(good.kind, table={**good.table, column: values})
+
+
+CODE, VALUE = np.arange(CODES, dtype=np.int32), np.full(CODES, 0.5)
+WRONG_POLICIES = [
+    (Policy("counters"), "policy of kind 'counters' is for rl_tabular, mixed_rl; rl_encoded reads 'encoded_values'"),
+    (Policy("new"), "policy of kind 'new' is for other players; rl_encoded reads 'encoded_values'"),
+    ("mine", "policy='mine' is no policy; rl_encoded reads one of kind 'encoded_values'"),
+    (
+        Policy("encoded_values", table={"code": CODE}),
+        "policy of kind 'encoded_values' has no column 'value'; its columns: code",
+    ),
+    (changed("value", VALUE[1:]), "column 'value' of a policy has 390624 rows, and 'code' has 390625"),
+    (changed("value", CODE), r"column 'value' of a policy is int32 \(390625,\), not one row of floats"),
+    (
+        changed("value", np.where(CODE == 9, np.nan, VALUE)),
+        "column 'value' of a policy is nan in row 9, which is no value",
+    ),
+    (changed("code", CODE - 1), "code -1 of a policy of kind 'encoded_values' is not from 0 to 390624"),
+    (
+        changed("code", np.maximum(CODE, 1)),
+        "code 0 is in a policy of kind 'encoded_values' 0 times, not once",
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "message"), WRONG_POLICIES)
+def test_a_policy_that_it_cannot_play_by_is_refused(policy: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        RlEncoded(policy)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"gift_rule": "most"}, "gift_rule='most' is not one of mean, min_max"),
+        ({"values_seed": -1}, "values_seed=-1 is not a whole number from 0 to 9223372036854775807"),
+        ({"exploration": 1.5}, "exploration=1.5 is not a probability from 0 to 1"),
+        ({"rewards": [5, -5]}, r"rewards=\[5, -5\] are not four numbers: of a win, a loss, a draw, and otherwise"),
+        ({"rewards": [5, -5, float("inf"), 0]}, "rewards=inf is not a finite number"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        EncodedLearner(**parameters)

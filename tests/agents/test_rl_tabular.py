@@ -1,0 +1,128 @@
+"""rl_tabular plays and learns by study A's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.learning.policy import Policy
+from agents.lift import lift
+from agents.rl_tabular import RlTabular, TabularLearner
+from agents.rule_based import RuleBased
+from quarto.errors import RequestError
+from quarto.rules import CLASSIC, Rules
+from runners.engine import Contestant
+from tests import naive
+from tests.naive import PRESETS
+from tests.naive_players import rl_tabular as naive_rl_tabular
+from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
+from tests.naive_players.rl_tabular import counters_of, policy_of
+from tests.positions import asked
+
+
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+def test_untrained_and_by_the_code_it_plays_at_random(rules: Rules) -> None:
+    policy, played = train(TabularLearner(), RuleBased(), rules, 50)
+    for agent in (RlTabular(), RlTabular(faithful=True), RlTabular(policy, faithful=True)):
+        assert assert_same_turns(agent, naive.Random(), rules, asked(rules, games=20)) > 200
+        assert_same_turns(agent, naive.Random(), rules, met(played, 200))
+
+
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+def test_turns_with_a_policy_are_those_of_the_slow_twin(rules: Rules) -> None:
+    policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 300)
+    agent, twin = RlTabular(policy), naive_rl_tabular.RlTabular(counters_of(policy))
+    assert_same_turns(agent, twin, rules, met(played, 1500))
+    assert_same_turns(agent, twin, rules, asked(rules, games=20))
+    assert_same_games(agent, twin, rules, pairs=10)
+    with pytest.raises(AssertionError):
+        assert_same_turns(agent, naive.Random(), rules, met(played, 1000))
+
+
+def assert_learns_the_same(games: int, rules: Rules, **parameters: float) -> Policy:
+    learner, twin = TabularLearner(**parameters), naive_rl_tabular.TabularLearner(**parameters)
+    policy, played = train(learner, RuleBased(), rules, games)
+    assert played == train_twin(twin, naive.RuleBased(), rules, games)
+    assert same_bytes(policy, policy_of(twin.counters))
+    assert same_bytes(relearn(learner, rules, played), policy)
+    return policy
+
+
+def test_it_learns_what_the_slow_twin_learns() -> None:
+    learned = assert_learns_the_same(100, CLASSIC)
+    assert {-2, -1, 1} < {*learned.table["count"].tolist()}
+    nothing_more = assert_learns_the_same(120, CLASSIC)
+    assert same_bytes(learned, nothing_more)
+
+
+@pytest.mark.parametrize("name", ["classic", "square"])
+def test_it_learns_from_many_games_what_the_slow_twin_learns(name: str) -> None:
+    learned = assert_learns_the_same(500, PRESETS[name], exploration=0.8, exploration_step=0.0005)
+    assert len(learned.table["count"]) > 1000
+    assert 0 in learned.table["count"]
+
+
+def test_the_defaults_are_the_studys_numbers() -> None:
+    assert TabularLearner().knowledge(CLASSIC).params.tolist() == [0.7, 0.0, 0.01]
+
+
+ONE_PIECE = (1, 0)  # the canonical form of all boards with a piece on an outer cell
+GOOD = policy_of({ONE_PIECE: {("cell", 1): 2, ("cell", 5): -1, ("gift", 1): 7}})
+
+
+def changed(column: str, row: int, value: float) -> Policy:
+    values = GOOD.table[column].copy()
+    values[row] = value
+    return Policy(GOOD.kind, table={**GOOD.table, column: values})
+
+
+WRONG_POLICIES = [
+    (
+        Policy("encoded_values"),
+        "policy of kind 'encoded_values' is for rl_encoded; rl_tabular reads 'counters'",
+    ),
+    (
+        Policy(GOOD.kind, table={**GOOD.table, "count": np.zeros(3)}),
+        r"column 'count' of a policy is float64 \(3,\), not one row of integers",
+    ),
+    (changed("lanes", 1, 4), "lanes 4 in row 1 of a policy has a piece where no cell is occupied"),
+    (changed("occupied", 1, 3), "lanes 0 in row 1 of a policy has a piece twice"),
+    (changed("cell", 2, 16), "cell 16 in row 2 of a policy is not from -1 to 15"),
+    (changed("gift", 0, -2), "gift -2 in row 0 of a policy is not from -1 to 15"),
+    (changed("gift", 1, 4), "cell 1 in row 1 of a policy is not the one of cell and gift that is there"),
+    (changed("gift", 0, -1), "cell -1 in row 0 of a policy is not the one of cell and gift that is there"),
+    (changed("cell", 1, 0), "cell 0 in row 1 of a policy is occupied"),
+    (changed("gift", 0, 0), "gift 0 in row 0 of a policy is on the board"),
+    (changed("cell", 2, 1), "lanes 0 in row 2 of a policy has the same lanes, occupied, cell, gift as the row before"),
+    (changed("cell", 1, 6), "lanes 0 in row 2 of a policy comes too late: rows ascend by lanes, occupied, cell, gift"),
+]
+
+
+@pytest.mark.parametrize(("policy", "message"), WRONG_POLICIES)
+def test_a_policy_that_it_cannot_play_by_is_refused(policy: Policy, message: str) -> None:
+    RlTabular(GOOD)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        RlTabular(policy)
+
+
+def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
+    policy, _ = train(TabularLearner(), RuleBased(), PRESETS["square"], 20)
+    lift(RlTabular(policy), PRESETS["square"], "rl_tabular")
+    with pytest.raises(RequestError, match="is no board's canonical form under rules 'classic': it was learned under"):
+        Contestant(RlTabular(policy), "rl_tabular", CLASSIC)
+
+
+@pytest.mark.parametrize(
+    ("agent", "parameters", "message"),
+    [
+        (RlTabular, {"faithful": "yes"}, "faithful='yes' is neither true nor false"),
+        (TabularLearner, {"exploration": -0.1}, "exploration=-0.1 is not a probability from 0 to 1"),
+        (TabularLearner, {"exploration_step": 2}, "exploration_step=2 is not a probability from 0 to 1"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(agent: Any, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        agent(**parameters)

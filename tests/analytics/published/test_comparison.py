@@ -1,0 +1,176 @@
+"""Comparisons as texts: the table's rows, Markdown, the page and its plots."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from analytics.published import Note, Span, figures
+from analytics.published import comparison as comparisons
+from analytics.published.comparison import Reproduction, Row, markdown, shown
+from analytics.published.page import page
+from analytics.published.panels import panels
+from tests.analytics.published.experiments import FIGURE, comparison, figure
+
+TO = "\N{EN DASH}"  # within an interval
+
+FIRST = Note(("A01", "A02"), "proven", "A <first> note with `code` on two figures.")
+SECOND = Note(("A02",), "likely", "A second note.")
+
+
+@pytest.fixture
+def reproduction(monkeypatch: pytest.MonkeyPatch) -> Reproduction:
+    """Three figures of two studies, with notes: by both, by the text alone, not played yet."""
+    notes = {"A01": [FIRST], "A02": [FIRST, SECOND]}
+    monkeypatch.setattr(comparisons, "notes_on", lambda figure: notes.get(figure, []))
+    drawn = replace(
+        figure("44.4"), figure="A02", opponent="random", seat="0", remark="of two", draw=Span("0-0.5", 0.0, 0.5)
+    )
+    unplayed = replace(FIGURE, figure="C01", study="C", player="rl_encoded(training)")
+    return Reproduction(
+        (comparison(figure("44.4"), code=True), comparison(drawn), comparison(unplayed, text=False)),
+    )
+
+
+def test_a_row_has_both_variants_with_intervals_and_verdicts(reproduction: Reproduction) -> None:
+    rows = [reproduction.row(each) for each in reproduction.comparisons]
+    assert rows[0] == Row(
+        "A01",
+        "ga5",
+        "rule_based",
+        "both",
+        f"44.4 (41.3{TO}47.5)",
+        f"45.0 (38.3{TO}51.9)",
+        "yes",
+        f"40.0 (33.5{TO}46.9)",
+        "yes",
+        "·",
+        "200",
+        "1",
+        "README",
+    )
+    assert rows[1][4:] == (
+        f"44.4 (41.3{TO}47.5)",
+        f"60.0 (50.2{TO}69.1)",
+        "no",
+        "·",
+        "·",
+        "0-0.5 : 10.0",
+        "100",
+        "1 2",
+        "README; of two",
+    )
+    assert rows[2][5:] == ("·", "·", "·", "·", "·", "·", "", "README")
+
+
+def test_columns_that_say_nothing_are_left_out(reproduction: Reproduction) -> None:
+    rows = [reproduction.row(each) for each in reproduction.comparisons]
+    assert shown(rows) == list(Row._fields)
+    assert shown(rows[:1]) == [name for name in Row._fields if name != "draws"]
+    assert shown(rows[2:]) == ["figure", "player", "opponent", "seat", "published", "where"]
+
+
+def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
+    said = "1 of 2 published figures agree with ours by the text, 1 by the text or by the code"
+    assert reproduction.summary() == f"{said}; 1 have not been played yet"
+    assert Reproduction(reproduction.comparisons[:2]).summary() == said
+    away = figure("90")
+    agreeing_by_code = comparison(replace(figure("40"), figure="A03"), code=True)
+    far = replace(agreeing_by_code, text=comparison(away).text)
+    assert far.text
+    assert not far.text.agrees
+    assert Reproduction((far,)).summary().startswith("0 of 1 published figures agree with ours by the text, 1 by")
+
+
+def test_notes_are_numbered_as_they_come_up(reproduction: Reproduction) -> None:
+    assert reproduction.notes == [FIRST, SECOND]
+    assert Reproduction(reproduction.comparisons[1:]).notes == [FIRST, SECOND]
+
+
+def test_markdown_has_a_table_a_study_and_the_notes(reproduction: Reproduction) -> None:
+    text = markdown(reproduction, "Made by hand.")
+    assert text.startswith("# Published figures and ours\n\nMade by hand.\n\n")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE)[-1] == "Notes"
+    assert "## Study A: Rules of thumb and minimax\n\nSource: github.com/lorenzobellino/quarto-player\n\n|" in text
+    assert "1. Proven: A <first> note with `code` on two figures.\n2. Likely: A second note.\n" in text
+    tables = [block.split("\n") for block in text.split("\n\n") if block.startswith("|")]
+    assert [len(table) for table in tables] == [4, 3]
+    for table in tables:
+        assert len({len(line) for line in table}) == 1  # its source reads as a table
+        assert len({line.count("|") for line in table}) == 1
+    heading, marks, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in tables[0])
+    assert heading[4:7] == ["published", "ours by the text", "agrees"]
+    assert marks[4].endswith("-:")
+    assert rows[1][5:7] == [f"60.0 (50.2{TO}69.1)", "no"]
+
+
+class Cells(HTMLParser):
+    """The texts of table cells, row by row; everything that a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.references: list[str] = []
+        self.tags: set[str] = set()
+        self.inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.references += [value or "" for name, value in attrs if name in ("href", "src", "xlink:href", "data")]
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduction: Reproduction) -> None:
+    plots = panels(reproduction)
+    text = page(reproduction, "Made by `hand` & eye.", plots)
+    cells = Cells()
+    cells.feed(text)
+    assert [row[:3] for row in cells.rows if row[0]] == [
+        ["A01", "ga5", "rule_based"],
+        ["A02", "ga5", "random"],
+        ["C01", "rl_encoded(training)", "rule_based"],
+    ]
+    assert list(reproduction.row(reproduction.comparisons[1])) == cells.rows[2]
+    assert "Made by <code>hand</code> &amp; eye." in text
+    assert "<li id=note-1>Proven: A &lt;first&gt; note with <code>code</code>" in text
+    assert set(cells.references) == {"#note-1", "#note-2"}
+    assert not cells.tags & {"script", "link", "img", "iframe"}
+    assert not re.search(r"@import|url\(", text.replace("url(#", ""))
+    assert text.count("<svg") == len(plots) == 2
+
+
+def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -> None:
+    plots = panels(reproduction)
+    assert list(plots) == ["A", "C"]
+    for study, points in (("A", 5), ("C", 1)):
+        drawing = ET.fromstring(plots[study])  # noqa: S314  (made here)
+        marks = [element.get("class", "") for element in drawing.iter()]
+        assert sum("mark-rule role-mark" in mark for mark in marks) == 1
+        described = [element.get("aria-label", "") for element in drawing.iter() if element.tag.endswith("path")]
+        assert sum("series: " in each for each in described) == points
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", plots["A"])
+    assert "A02 ga5 v random, seat 0" in [" ".join(text.split()) for text in texts]
+    assert "games won, % (95 % interval)" in texts
+
+
+def test_every_published_figure_can_be_told() -> None:
+    """Real names, ranges and notes in all three forms, as before anything is played."""
+    every = Reproduction(tuple(comparison(each, text=False) for each in figures()))
+    text = markdown(every, "")
+    assert all(f"| {each.figure} |" in text for each in figures())
+    assert all(name in page(every, "", {}) for name in ("A34", "B10", "C01", "D03", "E11"))

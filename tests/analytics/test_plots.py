@@ -1,0 +1,78 @@
+"""Pictures say what they show, and show all of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import polars as pl
+import pytest
+
+from analytics.plots import FEW, MOST, learning_curve
+
+
+def by_games(rows: int, block: int = 100) -> pl.DataFrame:
+    """A curve that rises from a third to two thirds."""
+    wins = [block // 3 + row * block // 3 // rows for row in range(rows)]
+    return pl.DataFrame(
+        {
+            "first_game": [row * block for row in range(rows)],
+            "games": [block] * rows,
+            "wins": wins,
+            "draws": [1] * rows,
+            "losses": [block - won - 1 for won in wins],
+            "win_rate": [won / block for won in wins],
+        }
+    )
+
+
+def texts(picture: bytes) -> list[str]:
+    return re.findall(r">([^<>]+)</t(?:ext|span)>", picture.decode())
+
+
+@pytest.mark.parametrize("rows", [1, 5, FEW, FEW + 1, MOST])
+def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) -> None:
+    picture = learning_curve(by_games(rows), "How it learned", ["against itself", "seed 3"])
+    said = texts(picture)
+    assert {"How it learned", "against itself", "seed 3", "games learned from", "games won, of each 100"} <= {*said}
+    assert "0" in said
+    svg = picture.decode()
+    points = svg.count('aria-roledescription="point"')
+    assert points == (rows if rows <= FEW else 0)
+    assert svg.count('aria-roledescription="line mark"') == 1
+    assert svg.count('aria-roledescription="area mark"') == 1
+
+
+def test_a_last_row_of_few_games_is_left_out() -> None:
+    curve = by_games(5)
+    few = pl.DataFrame({"first_game": [500], "games": [2], "wins": [2], "draws": [0], "losses": [0], "win_rate": [1.0]})
+    assert learning_curve(pl.concat([curve, few]), "a", ["b"]) == learning_curve(curve, "a", ["b"])
+    assert "100%" in texts(learning_curve(few, "a", ["b"]))
+
+
+def test_more_rows_than_can_be_told_apart_are_joined() -> None:
+    fine, coarse = by_games(2 * MOST, 100), by_games(MOST, 200)
+    picture = learning_curve(fine, "a", ["b"])
+    assert "games won, of each 200" in texts(picture)
+    wins = [sum(fine["wins"][2 * row : 2 * row + 2]) for row in range(MOST)]
+    same = coarse.with_columns(wins=pl.Series(wins), win_rate=pl.Series(wins) / 200)
+    assert picture == learning_curve(same, "a", ["b"])
+
+
+def test_generations_have_a_line_for_each_fitness() -> None:
+    rows = {"generation": [0, 1, 2], "games": [10, 20, 30], "best": [0.5, 0.6, 0.75], "mean": [0.25, 0.5, 0.6]}
+    picture = learning_curve(pl.DataFrame(rows), "How it was bred", [])
+    assert {"How it was bred", "generation", "fitness", "best", "mean"} <= {*texts(picture)}
+    assert "games" not in texts(picture)
+    assert picture.decode().count('aria-roledescription="line mark"') == 2
+
+
+def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
+    assert len({learning_curve(by_games(5), "a", ["b"]) for _ in range(2)}) == 1
+
+
+def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        learning_curve(by_games(5), "a", ["b"])
+    assert missing.value.name == "altair"

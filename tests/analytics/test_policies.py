@@ -1,0 +1,260 @@
+"""The store of policies gives back what it was given, to the bit, or says in one line what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agents.learning.policy import GENOME, Policy
+from analytics import policies
+from analytics.archive import Archive
+from analytics.leftovers import leftovers, remove
+from analytics.records import POLICY_NAME, PolicyCard
+from analytics.verify import verify
+from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import snapshot
+from tests.analytics.policies import COUNTS, CURVE, GENES, LEARNED, origin
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive.open(tmp_path / "archive", create=True)
+
+
+def assert_same(found: Policy, expected: Policy) -> None:
+    assert (found.kind, found.parameters) == (expected.kind, expected.parameters)
+    assert list(found.table) == list(expected.table)
+    for name, column in expected.table.items():
+        assert found.table[name].dtype == column.dtype
+        assert found.table[name].tobytes() == column.tobytes()
+
+
+@pytest.mark.parametrize("policy", [COUNTS, GENES], ids=lambda policy: policy.kind)
+def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, policy: Policy) -> None:
+    saved = policies.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
+    for wanted in ("mine", saved.policy_id):
+        card, found = policies.read(archive, wanted)
+        assert card == saved
+        assert_same(found, policy)
+    assert_frame_equal(policies.read_table(archive, saved, "curve"), CURVE)
+    folder = archive.root / "policies" / saved.policy_id
+    knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
+    assert {path.name for path in folder.iterdir()} == {"card.json", knowledge, "curve.parquet", "curve.svg"}
+    assert PolicyCard.of_mapping(json.loads((folder / "card.json").read_text())) == saved
+    assert verify(archive).problems == []
+    assert leftovers(archive) == []
+
+
+def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes() -> None:
+    head = (
+        '{"columns":[["board","int64",3],["cell","int8",3],["value","float64",3]],"kind":"counts",'
+        '"parameters":{"rate":0.5}}'
+    )
+    body = struct.pack("<3q3b3d", -5, 0, 7, 3, 1, -1, 0.5, -0.0, 1e300)
+    assert policies.knowledge_of(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
+    others = [
+        replace(COUNTS, kind="count"),
+        replace(COUNTS, parameters={"rate": 0.25}),
+        replace(COUNTS, table={"bord" if name == "board" else name: each for name, each in COUNTS.table.items()}),
+        replace(COUNTS, table={**COUNTS.table, "cell": COUNTS.table["cell"].astype(np.int16)}),
+        replace(COUNTS, table={**COUNTS.table, "value": np.array([0.5, 0.0, 1e300])}),
+    ]
+    assert len({policies.knowledge_of(each) for each in [COUNTS, *others]}) == 1 + len(others)
+
+
+def test_the_same_knowledge_under_the_same_name_has_the_same_id(archive: Archive, tmp_path: Path) -> None:
+    one = policies.save(archive, COUNTS, origin())
+    elsewhere = policies.save(Archive.open(tmp_path / "other", create=True), COUNTS, origin())
+    assert one.policy_id == elsewhere.policy_id == policies.policy_id_of("mine", one.knowledge)
+    other = policies.save(archive, COUNTS, origin("yours"))
+    assert other.policy_id != one.policy_id
+    assert other.knowledge == one.knowledge
+    assert [card.name for card in policies.cards(archive)] == ["mine", "yours"]
+
+
+def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
+    first = policies.save(archive, COUNTS, origin())
+    more = replace(COUNTS, table={name: column[:2] for name, column in COUNTS.table.items()})
+    second = policies.save(archive, more, origin(learned=LEARNED | {"games": 40}))
+    assert policies.find(archive, "mine") == second
+    assert policies.find(archive, first.policy_id) == first
+    listed = policies.listing(archive)
+    assert listed["policy_id"].to_list() == [first.policy_id, second.policy_id]
+    assert listed["current"].to_list() == [False, True]
+    assert listed.select("name", "trainer", "seed", "games", "runs", "rows").rows() == [
+        ("mine", "counting", 3, 20, 1, 3),
+        ("mine", "counting", 3, 40, 1, 2),
+    ]
+    again = policies.save(archive, COUNTS, origin())
+    assert policies.find(archive, "mine") == again
+    assert again.policy_id == first.policy_id
+
+
+def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = policies.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    folder = archive.root / "policies" / card.policy_id
+    (folder / "card.json").unlink()
+    with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
+        policies.find(archive, "mine")
+    assert verify(archive).problems == []
+    found = leftovers(archive)
+    assert {leftover.path.name for leftover in found if leftover.ours} == {"table.parquet", "curve.parquet"}
+    assert remove(found) == []
+    assert len(remove(found, older_than_seconds=-1)) == 2
+    policies.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    assert_same(policies.read(archive, "mine")[1], COUNTS)
+
+
+def test_what_nobody_has_learned_is_refused_with_the_nearest_names(archive: Archive) -> None:
+    policies.save(archive, COUNTS, origin())
+    with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'\? valid: mine"):
+        policies.read(archive, "mien")
+    with pytest.raises(RequestError, match="has no table 'curv'; valid: table"):
+        policies.read_table(archive, policies.find(archive, "mine"), "curv")
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        (replace(COUNTS, parameters={"rate": float("inf")}), "parameter 'rate' is inf"),
+        (replace(COUNTS, table={"a": np.zeros(2), "b": np.zeros(3)}), "differ in length"),
+        (replace(COUNTS, table={"a": np.zeros(2, np.float32)}), "column 'a' is float32"),
+        (replace(COUNTS, table={"a": np.array([0.0, np.nan])}), "column 'a' is nan in row 1"),
+    ],
+)
+def test_what_is_no_policy_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
+    before = snapshot(archive.root)
+    with pytest.raises(ValueError, match=expected):
+        policies.save(archive, broken, origin())
+    assert snapshot(archive.root) == before
+
+
+def forge(folder: Path, file: str, content: bytes) -> None:
+    """Change a file and its card, so that only the content itself can tell."""
+    (folder / file).write_bytes(content)
+    card = json.loads((folder / "card.json").read_text())
+    card["files"][file] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "card.json").write_text(json.dumps(card))
+
+
+def with_column(name: str, values: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        frame = pl.read_parquet(folder / "table.parquet").with_columns(pl.Series(name, values))
+        frame.write_parquet(folder / "other.parquet")
+        content = (folder / "other.parquet").read_bytes()
+        (folder / "other.parquet").unlink()
+        forge(folder, "table.parquet", content)
+
+    return change
+
+
+def flip(folder: Path) -> None:
+    content = bytearray((folder / "table.parquet").read_bytes())
+    content[20] ^= 1
+    (folder / "table.parquet").write_bytes(content)
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(folder / "table.parquet", 40)
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (flip, "the SHA-256 of table.parquet is not that of its card"),
+        (truncate, "table.parquet has 40 bytes, its card says"),
+        (lambda folder: (folder / "table.parquet").unlink(), "table.parquet is missing"),
+        (lambda folder: forge(folder, "table.parquet", b"PAR1"), "is damaged: "),
+        (with_column("value", [0.5, float("nan"), 1.0]), "column 'value' is nan in row 1 (1 such rows)"),
+        (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
+        (with_column("value", [0.5, 0.0, 1.0]), "it holds other values than its card says"),
+        (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),
+    ],
+)
+def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(
+    archive: Archive, damage: Callable[[Path], None], expected: str
+) -> None:
+    card = policies.save(archive, COUNTS, origin())
+    policies.save(archive, GENES, origin("sound"))
+    folder = archive.root / "policies" / card.policy_id
+    damage(folder)
+    for wanted in ("mine", card.policy_id):
+        with pytest.raises(RequestError) as refused:
+            policies.read(archive, wanted)
+        assert expected in str(refused.value)
+        assert str(refused.value).startswith("policy 'mine' is damaged: ")
+        assert f"restore {folder} from a copy or train it again" in str(refused.value)
+        assert "\n" not in str(refused.value)
+    (problem,) = verify(archive).problems
+    assert str(problem.file).startswith(str(folder))
+    assert_same(policies.read(archive, "sound")[1], GENES)
+
+
+def test_a_genome_that_lacks_a_gene_is_refused(archive: Archive) -> None:
+    card = policies.save(archive, GENES, origin())
+    forge(archive.root / "policies" / card.policy_id, "genome.json", b'{"alpha": 0.25}')
+    with pytest.raises(RequestError, match=r"gene 'beta' is missing from genome\.json"):
+        policies.read(archive, "mine")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy_id": "aaaaaaaaaaaa"},
+        {"name": "yours"},
+        {"knowledge": "ab" * 32},
+        {"created": "yesterday"},
+        {"files": {"../table.parquet": {"rows": 1, "bytes": 1, "sha256": "ab" * 32}}},
+        {"learned": {}},
+        {"rules": {"name": "classic", "diagonals": "some"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change: dict[str, Any]) -> None:
+    card = policies.save(archive, COUNTS, origin())
+    policies.save(archive, GENES, origin("sound"))
+    path = archive.root / "policies" / card.policy_id / "card.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RequestError, match=f"{path} is damaged"):
+        policies.read(archive, "mine")
+    with pytest.raises(FailureError, match=f"{path} is damaged"):
+        policies.cards(archive)
+    with pytest.raises(FailureError, match=f"{path} is damaged"):
+        leftovers(archive)
+    (problem,) = verify(archive).problems
+    assert problem.file == path
+    assert_same(policies.read(archive, "sound")[1], GENES)
+
+
+def test_a_full_disk_is_said_in_one_line(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("analytics.durable.replace", full)
+    with pytest.raises(FailureError, match="the disk is full"):
+        policies.save(archive, COUNTS, origin())
+
+
+@pytest.mark.parametrize("name", ["a", "rl_encoded", "Mine-2.b", "x" * 64, "nano", "abcdef01234", "abcdef0123456"])
+def test_names_that_can_be_typed_are_allowed(name: str) -> None:
+    policies.check_name(name)
+    assert POLICY_NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1a", "_a", "a b", "a/b", "a=b", "a(b)", "x" * 65, "null", "True", "NaN", "inf", "abcdef012345"]
+)
+def test_names_that_would_be_taken_for_something_else_are_refused(name: str) -> None:
+    with pytest.raises(RequestError, match="cannot be a name"):
+        policies.check_name(name)

@@ -1,0 +1,165 @@
+"""The slow twins of both evolutions: individuals one by one, as the studies' texts and codes have them.
+
+Only the words of randomness are the project's: an individual's stream is that of its number, "game" 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from statistics import NormalDist
+
+from tests.naive import below, draw, stream
+
+BREEDING, JUDGING = 3, 4
+FIRST, SECOND = 1 << 20, 2 << 20  # the words of the two tournaments
+
+Fitness = tuple[float, ...]
+
+
+def unit(word: int) -> float:
+    return (word >> 11) / 2**53
+
+
+def gaussian(word: int) -> float:
+    return round(NormalDist().inv_cdf(((word >> 12) + 0.5) / 2**52), 12)
+
+
+def run_seed(seed: int, generation: int, games: int) -> int:
+    return stream(stream(seed, generation, JUDGING), games, JUDGING) >> 1
+
+
+@dataclass(eq=False)
+class Individual:
+    number: int
+    genes: list[float]  # the very list of its parent, where study A's code changes both
+    operator: str = "initial"
+    parents: list[int] = field(default_factory=list)
+    fitness: Fitness = ()
+
+
+@dataclass
+class Study:
+    """What both studies do; ``judge`` is told a generation and who is to be judged, and says how each fared."""
+
+    seed: int
+    size: int
+    offspring: int
+    generations: int
+    tournament: int
+    judge: Callable[[int, list[Individual]], list[Fitness]]
+    again: bool = False
+    faithful: bool = False
+    start: Sequence[Sequence[float]] = ()
+
+    def evolve(self) -> list[list[Individual]]:
+        """Everybody of each generation, best first, as it was then."""
+        population = [Individual(number, self.first_genes(number)) for number in range(self.size)]
+        for individual, genes in zip(population, self.start, strict=False):
+            individual.genes = list(genes)
+        self.tell(0, population, population)
+        population = in_order(population)
+        history = [copied(population)]
+        self.occurrences: list[tuple[tuple[float, ...], Fitness]] = []
+        for generation in range(1, self.generations + 1):
+            made: list[Individual] = []
+            judged: list[Individual] = []
+            for i in range(self.offspring):
+                made.append(self.child(self.size + (generation - 1) * self.offspring + i, generation, population))
+                judged += copied(made[-1:])  # before a later one changes it
+            self.tell(generation, [*copied(population), *judged] if self.again else judged, [*population, *made])
+            everybody = in_order([*population, *made])
+            population = everybody[: self.size]
+            history.append(copied(everybody))
+            self.occurrences += [(tuple(individual.genes), individual.fitness) for individual in population]
+        return history
+
+    def tell(self, generation: int, judged: list[Individual], everybody: list[Individual]) -> None:
+        """Give everybody who is judged the fitness it has shown."""
+        shown = dict(zip([each.number for each in judged], self.judge(generation, judged), strict=True))
+        for individual in everybody:
+            individual.fitness = shown.get(individual.number, individual.fitness)
+
+    def best_on_average(self) -> tuple[float, ...]:
+        def mean(genes: tuple[float, ...]) -> list[Fraction]:
+            shown = [fitness for others, fitness in self.occurrences if others == genes]
+            return [sum(map(Fraction, column), Fraction()) / len(shown) for column in zip(*shown, strict=True)]
+
+        return max(dict(self.occurrences), key=mean)
+
+    def winner(self, population: list[Individual], words: int, first: int) -> Individual:
+        picked = [population[below(draw(words, first + i), len(population))] for i in range(self.tournament)]
+        return max(picked, key=lambda individual: individual.fitness)
+
+    def first_genes(self, number: int) -> list[float]:
+        raise NotImplementedError
+
+    def child(self, number: int, generation: int, population: list[Individual]) -> Individual:
+        raise NotImplementedError
+
+
+def in_order(population: list[Individual]) -> list[Individual]:
+    return sorted(population, key=lambda individual: individual.fitness, reverse=True)
+
+
+def copied(population: list[Individual]) -> list[Individual]:
+    return [Individual(each.number, list(each.genes), each.operator, each.parents, each.fitness) for each in population]
+
+
+@dataclass
+class StudyA(Study):
+    reach: float = 10.0
+    scale: float = 20.0
+
+    def first_genes(self, number: int) -> list[float]:
+        words = stream(self.seed, number, BREEDING)
+        return [self.reach * (2 * unit(draw(words, gene)) - 1) for gene in range(5)]
+
+    def child(self, number: int, generation: int, population: list[Individual]) -> Individual:
+        words = stream(self.seed, number, BREEDING)
+        parent = self.winner(population, words, FIRST)
+        genes = parent.genes if self.faithful else list(parent.genes)
+        for gene in range(5):
+            genes[gene] += self.scale / generation * gaussian(draw(words, gene))
+        return Individual(number, genes, "mutation", [parent.number])
+
+
+@dataclass
+class StudyB(Study):
+    early: Sequence[float] = (0.3, 0.5, 0.2)
+    stuck: Sequence[float] = (0.1, 0.45, 0.45)
+    late: Sequence[float] = (0.6, 0.2, 0.2)
+    margin: float = 0.05
+    step: float = 0.1
+    shift: float = 0.3
+
+    def first_genes(self, number: int) -> list[float]:
+        words = stream(self.seed, number, BREEDING)
+        return [round(10 * unit(draw(words, gene))) / 10 for gene in range(2)]
+
+    def probabilities(self, generation: int, population: list[Individual]) -> Sequence[float]:
+        if (generation - 1) / self.generations < 0.5:
+            return self.early
+        fitness = [individual.fitness[0] for individual in population]
+        top = fitness[:5]
+        return self.stuck if fitness[0] - sum(top) / len(top) < self.margin else self.late
+
+    def child(self, number: int, generation: int, population: list[Individual]) -> Individual:
+        words = stream(self.seed, number, BREEDING)
+        mutation, crossover, _ = self.probabilities(generation, population)
+        which, up = unit(draw(words, 0)), unit(draw(words, 2)) >= 0.5
+        one, other = self.winner(population, words, FIRST), self.winner(population, words, SECOND)
+        if which < mutation:
+            gene = below(draw(words, 1), 2)
+            genes = list(one.genes)
+            genes[gene] += self.step if up else -self.step
+            return Individual(number, self.kept(genes), "mutation", [one.number])
+        genes, parents = [one.genes[0], other.genes[1]], [one.number, other.number]
+        if which < mutation + crossover:
+            return Individual(number, self.kept(genes), "crossover", parents)
+        shift = self.shift if up or self.faithful else -self.shift
+        return Individual(number, self.kept([gene + shift for gene in genes]), "crossover2", parents)
+
+    def kept(self, genes: list[float]) -> list[float]:
+        return [round(10 * min(max(gene, 0.0), 1.0)) / 10 for gene in genes]

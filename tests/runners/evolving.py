@@ -1,0 +1,62 @@
+"""What tests of evolutions share: the trainers of the yamls with other values, and small trainings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from quarto.rules import CLASSIC
+from runners.config import CONF
+from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
+from runners.training.trainer import Setting
+
+TRAINERS: Mapping[str, type[GeneticTrainer]] = {"ga2": Ga2Trainer, "ga5": Ga5Trainer}
+SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "games": 6}
+GENES = {"ga2": ("alpha", "beta"), "ga5": ("alpha", "beta", "gamma", "delta", "epsilon")}
+
+
+def trainer(name: str, **changes: Any) -> GeneticTrainer:
+    """The trainer of a yaml, with other values."""
+    settings = OmegaConf.to_container(OmegaConf.load(CONF / f"trainer/{name}.yaml"))
+    assert isinstance(settings, dict)
+    target = TRAINERS[name]
+    assert settings.pop("_target_") == f"{target.__module__}.{target.__name__}"
+    return target(**{**settings, **changes})
+
+
+def setting(root: Path, seed: int = 3, threads: int = 2) -> Setting:
+    return Setting(
+        name="evolution",
+        rules=CLASSIC,
+        seed=seed,
+        threads=threads,
+        root=root,
+        shard_games=1 << 18,
+        shard_seconds=30.0,
+        other_code="refuse",
+        command="qarena train",
+        stop=threading.Event(),
+        progress=None,
+    )
+
+
+class Watcher:
+    """Counts the games it is told of, and asks to stop once there are enough of them."""
+
+    def __init__(self, stop: threading.Event, enough: float = float("inf")) -> None:
+        self.stop = stop
+        self.enough = enough
+        self.started: list[int] = []
+        self.games = 0
+
+    def start(self, games: int) -> None:
+        self.started.append(games)
+
+    def advance(self, games: int) -> None:
+        self.games += games
+        if self.games >= self.enough:
+            self.stop.set()

@@ -1,0 +1,87 @@
+"""What tests of playing share: people who type at random, a screen that takes notes, whole games typed ahead."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+from agents.base import Agent
+from quarto.notation import format_cell, format_piece
+from quarto.rules import Rules
+from runners.config import agent_named
+from runners.engine import Contestant
+from runners.play.dialogue import Dialogue
+from runners.play.game import Asked, Game
+from runners.play.session import AgentOpponent, Session
+
+SEED = 77
+
+
+def any_line(game: Game, dice: random.Random) -> str:
+    """Something legal to type: whole turns or half ones, in either case of letters."""
+    if game.asked is Asked.GIFT:
+        return format_piece(dice.choice(game.left))
+    cell = format_cell(dice.choice(game.empty_cells))
+    if game.asked is Asked.PLY:
+        return f"{format_piece(dice.choice(game.left))}@{cell}"
+    line = f"{cell} {format_piece(dice.choice(game.left))}" if game.left and dice.random() < 0.7 else cell
+    return line if dice.random() < 0.5 else f"  {line.upper()}\t"
+
+
+named = cache(agent_named)  # reading the configuration takes longer than a game
+
+
+def session(rules: Rules, seat: int, agent: Agent | str, seed: int = SEED, number: int = 0) -> Session:
+    """A game of a person in ``seat`` against an agent, or the one of a name."""
+    label = agent if isinstance(agent, str) else type(agent).__name__
+    made = named(agent).build() if isinstance(agent, str) else agent
+    return Session(rules, seat, AgentOpponent(Contestant(made, label, rules), seed, number))
+
+
+class Notes:
+    """A screen that keeps what it is told and answers with lines prepared, or made up for the game it was shown."""
+
+    def __init__(self, lines: Sequence[str] | random.Random) -> None:
+        self.lines = lines if isinstance(lines, random.Random) else iter(lines)
+        self.game: Game | None = None
+        self.news: list[str] = []
+        self.said: list[str] = []
+        self.typed: list[str] = []
+        self.requests: list[str] = []
+        self.boards = 0
+
+    def greet(self, heading: str) -> None:
+        self.said.append(heading)
+
+    def show(self, game: Game, news: Sequence[str]) -> None:
+        self.game = game
+        self.news += news
+        self.boards += 1
+
+    def say(self, text: str, whole: bool = False) -> None:
+        self.said.append(text)
+
+    def ask(self, request: str) -> str:
+        self.requests.append(request)
+        if isinstance(self.lines, random.Random):
+            assert self.game is not None
+            line = any_line(self.game, self.lines)
+        else:
+            try:
+                line = next(self.lines)
+            except StopIteration:
+                raise EOFError from None
+        self.typed.append(line)
+        return line
+
+    def waiting(self, who: str) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+def typed_ahead(rules: Rules, seat: int, agent: str, seed: int = SEED, number: int = 0) -> tuple[list[str], Game]:
+    """The lines of a whole game, and the game that they lead to."""
+    held, screen = session(rules, seat, agent, seed, number), Notes(random.Random(seed + number))
+    assert Dialogue(held, screen).hold()
+    return screen.typed, held.game

@@ -1,0 +1,142 @@
+"""What is drawn shows all there is to see, with and without colours, and fits where it is drawn."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from quarto.notation import format_piece, parse_game
+from quarto.rules import CLASSIC, NONE
+from runners.play import plain
+from runners.play.game import Game
+from runners.play.pictures import COLOUR, Room, board_rows, picture, pictured
+from runners.play.words import Players, attributes, result, told
+from tests.naive import PRESETS
+
+PLAYED = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@c4 0@a1 9@d4 6@d2")), hand=10)
+GIVEN = PLAYED.place(2).give(1)
+WON = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@b4 0@a1 9@d4 6@d2 B@b3")))
+YOU = Players(seat=1, agent="rule_based")
+
+BOARD = """\
+      a        b        c        d       pieces left:
+1   ( 0 )   [[*F#]]     .        .                 [ 1 ]    ( 2#)
+2     .      [ 3#]      .    > (*6#) <    (*4 )    [*5 ]
+3     .        .        .        .       (( 8 ))                    [[ B#]]
+4     .        .      [*7#]   [[ 9 ]]    ((*C ))  [[*D ]]  ((*E#))
+in hand: (( A#)) high, uncoloured, solid, round"""
+
+NARROW = """\
+      a        b        c        d
+1   ( 0 )  =[[*F#]]=    .        .
+2     .    = [ 3#] =    .      (*6#)
+3     .    =[[ B#]]=    .        .
+4     .    = [*7#] =    .     [[ 9 ]]
+
+pieces left:
+          [ 1 ]    ( 2#)
+ (*4 )    [*5 ]
+(( 8 ))           (( A#))
+((*C ))  [[*D ]]  ((*E#))"""
+
+
+def test_the_plain_board_reads_well() -> None:
+    assert plain.drawn(PLAYED, 80) == BOARD
+    assert plain.drawn(WON, 40) == NARROW
+
+
+@pytest.mark.parametrize("draw", [plain.token, lambda piece: "\n".join(row.plain for row in picture(piece))])
+def test_every_attribute_can_be_seen_without_colours(draw: object) -> None:
+    assert callable(draw)
+    drawn = [draw(piece).replace(format_piece(piece), "?") for piece in range(16)]
+    assert len(set(drawn)) == 16
+    sizes = {tuple(len(row) for row in text.splitlines()) for text in drawn}
+    assert sizes in ({(7,)}, {(5, 5, 5)})
+
+
+def test_pictures_say_the_same_of_a_piece_as_its_attributes() -> None:
+    for piece in range(16):
+        rows, words = [row.plain for row in picture(piece)], attributes(piece)
+        assert ("high" in words) == bool(rows[0].strip())
+        assert ("coloured" in words) == ("•" in "".join(rows))
+        assert ("solid" in words) == ("█" in "".join(rows))
+        assert ("round" in words) == any(row.startswith(("▞", "▟", "▚", "▜")) for row in rows)
+        styles = {str(span.style) for row in picture(piece) for span in row.spans}
+        assert ("coloured" in words) == any(COLOUR in style for style in styles)
+
+
+@pytest.mark.parametrize("game", [Game(CLASSIC), PLAYED, WON, Game(PRESETS["own_piece"], PLAYED.plies)])
+@pytest.mark.parametrize("room", [Room(200, 60), Room(80, 24), Room(64, 24), Room(40, 40), Room(40, 24), Room(80, 12)])
+def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, room: Room) -> None:
+    rows = [row.plain for row in pictured(game, room)]
+    assert max(map(len, rows)) <= room.width
+    assert len(rows) <= room.height - 4
+    text = "\n".join(rows)
+    pieces = [format_piece(piece) for piece in range(16)]
+    assert all(any(f"{before}{piece}{after}" in text for before, after in AROUND) for piece in pieces)
+    assert ("in hand" in text) == (game.hand != NONE)
+    assert "pieces left" in text
+
+
+AROUND = [*itertools.product(" •▄", repeat=2), *itertools.product(" *", " #")]
+
+
+def test_larger_rooms_get_larger_drawings() -> None:
+    heights = [len(pictured(PLAYED, room)) for room in (Room(80, 24), Room(64, 24), Room(40, 40), Room(40, 24))]
+    assert heights == [18, 19, 24, 12]
+    assert all("█" not in row.plain for row in pictured(PLAYED, Room(40, 24)))
+
+
+def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:
+    played = [row.plain for row in board_rows(PLAYED)]
+    assert [row.count("▸") for row in played].index(1) == 7  # row 2 of the board, in the middle
+    assert played[7].rstrip().endswith("▸▟███▙◂│")
+    won = [row.plain for row in board_rows(WON)]
+    framed = [row[row.index("│", 5) + 1 :][:7] for row in won if "▌" in row]
+    assert len(framed) == 4 * 3
+    assert all(cell.startswith("▌") and cell.endswith("▐") for cell in framed)
+    assert not any("▸" in row for row in won)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (Game(CLASSIC), Game(CLASSIC).give(7), "rule_based gives you 7."),
+        (Game(CLASSIC).give(7), Game(CLASSIC).give(7).place(1), "You place 7 on b1."),
+        (Game(CLASSIC).give(7), Game(CLASSIC).give(7).place(1).give(8), "You place 7 on b1 and give 8."),
+        (PLAYED, PLAYED.place(2).give(1), "You place A on c1 and give 1."),
+        (
+            PLAYED.place(2).give(1),
+            PLAYED.place(2).give(1).place(3).give(2),
+            "rule_based places 1 on d1 and gives you 2.",
+        ),
+        (Game(PRESETS["own_piece"]), Game(PRESETS["own_piece"]).play(3, 4), "You place 3 on a2."),
+        (PLAYED, PLAYED.forfeited(2), ""),
+    ],
+)
+def test_turns_are_told(before: Game, after: Game, expected: str) -> None:
+    assert told(before, after, YOU) == expected
+
+
+@pytest.mark.parametrize(
+    ("game", "reason", "expected"),
+    [
+        (WON, "", "You win: b1 b2 b3 b4, all solid and square."),
+        (
+            Game(CLASSIC, tuple(parse_game("8@a1 9@a2 A@a3 C@b4 D@c4 F@a4 B@d4"))),
+            "",
+            "You win: a4 b4 c4 d4, all high; a1 a2 a3 a4, all high.",
+        ),
+        (PLAYED.forfeited(4), "", "You resign, and rule_based wins."),
+        (GIVEN.forfeited(2), "it did", "rule_based forfeits the game, and you win: it did."),
+    ],
+)
+def test_results_are_told(game: Game, reason: str, expected: str) -> None:
+    assert result(game, YOU, reason) == expected
+
+
+def test_a_draw_and_a_loss_are_told() -> None:
+    drawn = "A@d3 C@b4 8@c2 7@b1 1@d4 5@c3 B@a3 6@b2 E@a4 F@d2 4@c4 3@a2 2@c1 0@b3 D@d1 9@a1"
+    assert result(Game(CLASSIC, tuple(parse_game(drawn))), YOU) == "A draw: the board is full and no line is finished."
+    assert result(WON, Players(0, "rule_based")) == "rule_based wins: b1 b2 b3 b4, all solid and square."

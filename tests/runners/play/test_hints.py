@@ -1,0 +1,130 @@
+"""Hints say what trying everything says."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
+from quarto.rules import CLASSIC, Rules
+from runners.play.game import Asked, Game
+from runners.play.hints import hint
+from runners.play.reading import game_after
+from tests import naive
+from tests.naive import PRESETS
+from tests.runners.play.people import any_line
+
+
+def moments(rules: Rules, games: int = 30) -> list[Game]:
+    """Every moment of some random games at which somebody could ask for a hint."""
+    found = []
+    for seed in range(games):
+        game, dice = Game(rules), random.Random(seed)
+        while game.asked is not Asked.NOTHING:
+            found.append(game)
+            game = game_after(any_line(game, dice).split()[0], game)
+    return found
+
+
+def cells(text: str) -> list[int]:
+    return [parse_cell(word) for word in text.split()]
+
+
+@pytest.mark.parametrize("preset", ["classic", "torus_square"])
+def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
+    rules, seen = PRESETS[preset], set()
+    for game in moments(rules):
+        if game.asked is not Asked.GIFT:
+            continue
+        (line,) = hint(game)
+        safe = naive.safe_pieces(game.board, game.left, rules)
+        if len(safe) == len(game.left):
+            expected = "Every gift is safe: none finishes a line now."
+        elif safe:
+            named = " ".join(format_piece(piece) for piece in safe)
+            expected = f"Safe gifts: {named}. Any other finishes a line."
+        else:
+            expected = "No gift is safe: every piece left finishes a line somewhere."
+        assert line == expected
+        seen.add(expected[:4])
+    assert seen == {"Ever", "Safe", "No g"}
+
+
+@pytest.mark.parametrize("preset", ["classic", "square"])
+def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: str) -> None:
+    rules, seen = PRESETS[preset], set()
+    for game in moments(rules):
+        if game.asked is not Asked.PLACEMENT:
+            continue
+        first, *more = hint(game)
+        hand = format_piece(game.hand)
+        if wins := naive.winning_cells(game.board, game.hand, rules):
+            assert first == f"{hand} finishes a line on {' '.join(map(format_cell, wins))}."
+            assert more == []
+            seen.add("wins")
+            continue
+        assert first == f"{hand} finishes no line now."
+        safe = {
+            cell: naive.safe_pieces(naive.with_piece(game.board, game.hand, cell), game.left, rules)
+            for cell in game.empty_cells
+        }
+        counts = {cell: len(pieces) for cell, pieces in safe.items()}
+        if not game.left:
+            assert more == []
+            seen.add("last")
+        elif not any(counts.values()):
+            assert more == ["Wherever it goes, every gift then lets your opponent finish one."]
+            seen.add("lost")
+        else:
+            listed, suggestion = more
+            if len(set(counts.values())) == 1:
+                assert listed == f"Safe gifts: {counts[game.empty_cells[0]]} wherever it goes."
+            else:
+                said = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
+                assert {cell: int(count) for count, where in said for cell in cells(where)} == counts
+                assert [int(count) for count, _ in said] == sorted(set(counts.values()), reverse=True)
+            found = re.match(r"A quick look suggests (\w\w) (\w)\.", suggestion)
+            assert found
+            assert counts[parse_cell(found[1])] == max(counts.values())
+            assert parse_piece(found[2]) in safe[parse_cell(found[1])]
+            seen.add("counted")
+    assert seen >= {"wins", "lost", "counted"}
+
+
+def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None:
+    rules, seen = PRESETS["own_piece"], set()
+    late = [game for game in moments(rules) if len(game.plies) > 8]
+    for game in [*moments(rules, games=2), *late]:
+        lines = hint(game)
+        wins, safe = [], []
+        for piece in game.left:
+            others = [other for other in game.left if other != piece]
+            winning = naive.winning_cells(game.board, piece, rules)
+            wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in winning]
+            for cell in game.empty_cells:
+                after = naive.with_piece(game.board, piece, cell)
+                if not any(naive.winning_cells(after, other, rules) for other in others):
+                    safe.append(f"{format_piece(piece)}@{format_cell(cell)}")
+        if wins:
+            assert lines == [f"This finishes a line: {shortened(wins)}."]
+        elif safe:
+            expected = f"After these your opponent cannot finish one either: {shortened(safe)}."
+            assert lines == ["Nothing finishes a line now.", expected]
+        else:
+            assert len(lines) == 1
+            assert lines[0].startswith("Nothing finishes a line now, and after whatever you play")
+        seen.add((bool(wins), bool(safe)))
+    assert {(True, False), (False, True), (False, False)} <= seen
+
+
+def shortened(turns: list[str]) -> str:
+    return " ".join(turns[:6]) + (f" and {len(turns) - 6} more" if len(turns) > 6 else "")
+
+
+def test_a_hint_says_how_many_of_the_safe_gifts_are_left() -> None:
+    game = Game(CLASSIC, ((0, 0), (1, 1)), hand=2)
+    assert hint(game)[0] == "2 finishes no line now."
+    # With 0, 1 and 2 in a row only C, D, E and F share no value with all three.
+    assert hint(game)[1].endswith("; 4 after c1 d1.")

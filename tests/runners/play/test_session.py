@@ -1,0 +1,159 @@
+"""A session is the engine's game: same randomness, same forfeits; and a turn taken back is answered the same again."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from agents.base import Agent
+from quarto.batch import ENDINGS
+from quarto.position import Position
+from quarto.rules import CLASSIC, NONE, Rules
+from runners.config import names
+from runners.engine import Engine, Order
+from runners.play.dialogue import Dialogue
+from runners.play.game import Asked, Game, Ply
+from runners.play.reading import game_after
+from runners.play.session import Session
+from runners.warm import rules_played_by
+from tests.naive import PRESETS
+from tests.runners.experiments import Dice, Misbehaving
+from tests.runners.play.people import SEED, Notes, any_line, named, session
+
+
+class Repeating:
+    """Plays the turns of a game that was played before."""
+
+    def __init__(self, game: Game) -> None:
+        self.plies: list[Ply] = [*game.plies, (game.hand, NONE)]  # the last gift may have come to nothing
+        self.rules = game.rules
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        made = position.occupied.bit_count()
+        if self.rules.mover_chooses:
+            return self.plies[made][1], self.plies[made][0]
+        first = position.hand == NONE
+        return NONE if first else self.plies[made][1], self.plies[made if first else made + 1][0]
+
+
+def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Ply], int, str]:
+    """The plies, winner and ending when the engine lets ``agent`` play who repeats the person's turns."""
+    person = Repeating(game)
+    pairing = (0, 1) if seat == 0 else (1, 0)
+    engine = Engine(game.rules, [person, agent], ["person", "agent"], [pairing], SEED, 0, swapped=False)
+    games = engine.play_block(Order(0, number, 1)).block.games
+    plies = int(games.plies[0])
+    both = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)
+    return list(both), int(games.winner[0]), ENDINGS[games.ending[0]]
+
+
+def held(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Session:
+    """A session that somebody has played to its end."""
+    playing = session(rules, seat, agent, number=number)
+    assert Dialogue(playing, Notes(random.Random(number))).hold()
+    return playing
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_turns_are_the_engines_game(preset: str, seat: int) -> None:
+    rules = PRESETS[preset]
+    for number in (0, 1, 12345):
+        game = held(rules, seat, "random", number).game
+        expected = by_engine(game, seat, named("random").build(), number)
+        assert (list(game.plies), game.winner, ENDINGS[game.ending or 0]) == expected
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("what", ["raise", "cheat"])
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
+    for rules in (CLASSIC, PRESETS["own_piece"]):
+        playing = held(rules, seat, Misbehaving(what, after))
+        game = playing.game
+        expected = by_engine(game, seat, Misbehaving(what, after), 0)
+        assert (list(game.plies), game.winner, ENDINGS[game.ending or 0]) == expected
+        assert game.winner == seat
+        if what == "raise":
+            assert playing.reason == "it raised RuntimeError: lost my nerve"
+        else:
+            assert playing.reason.startswith("its turn was illegal: ")
+
+
+@pytest.mark.parametrize("agent", [*names("agent"), "mcts(reuse=true)", Dice()], ids=lambda each: str(each).split()[0])
+def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str) -> None:
+    rules = PRESETS[rules_played_by(named(agent)) if isinstance(agent, str) else "classic"]
+    playing = session(rules, 1, agent)
+    for turn in range(3):
+        while playing.agent_to_act:
+            playing.answer()
+        before, mine = playing.game, whole_turn(playing.game, seed=turn)
+        if mine.asked is Asked.NOTHING:
+            return
+        answers = []
+        for _ in range(2):
+            assert playing.game == before
+            playing.act(mine)
+            playing.answer()
+            answers.append(playing.game)
+            assert playing.undo()
+        assert mine != answers[0] == answers[1]
+        playing.act(whole_turn(before, seed=turn + 100))
+
+
+def whole_turn(game: Game, seed: int) -> Game:
+    """Any turn, the same for the same seed."""
+    dice = random.Random(seed)
+    while game.asked is not Asked.NOTHING:
+        after = game_after(any_line(game, dice), game)
+        if not after.halfway:
+            return after
+        game = after
+    return game
+
+
+def test_undo_goes_back_to_the_beginning_of_the_persons_turns() -> None:
+    playing = session(CLASSIC, 1, "dumb")
+    assert not playing.undo()
+    playing.answer()
+    start = playing.game
+    assert not playing.undo()
+    assert playing.game is start
+
+    playing.act(start.place(9))
+    assert playing.game.halfway
+    assert playing.undo()
+    assert playing.game is start  # a placement whose gift was not given yet
+
+    playing.act(start.place(9))
+    playing.act(playing.game.give(5))
+    playing.answer()
+    second = playing.game
+    playing.act(second.place(10).give(6))
+    playing.answer()
+    assert playing.undo()
+    assert playing.game is second
+    assert playing.undo()
+    assert playing.game is start
+    assert not playing.undo()
+
+
+def test_other_numbers_and_seeds_are_other_games() -> None:
+    def gifts(seed: int, number: int) -> list[int]:
+        found = []
+        for some in range(6):
+            playing = session(CLASSIC, 1, "random", seed, number + some)
+            playing.answer()
+            found.append(playing.game.hand)
+        return found
+
+    assert gifts(1, 0) == gifts(1, 0)
+    assert gifts(1, 0) != gifts(2, 0)
+    assert gifts(1, 0) != gifts(1, 10)
+
+
+def test_what_somebody_types_at_random_is_legal() -> None:
+    game, dice = Game(CLASSIC), random.Random(1)
+    assert {any_line(game, dice) for _ in range(200)} == set("0123456789ABCDEF")

@@ -1,0 +1,303 @@
+"""`qarena play` over a pipe: every rules preset from both seats, what is logged, and what is said when it is not."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics.archive import Archive
+from analytics.verify import verify
+from quarto.batch import ENDINGS
+from quarto.notation import format_game
+from quarto.rules import CLASSIC
+from runners import spec
+from runners.config import agent_named, load_rules
+from runners.play import logbook, start
+from runners.spec import AgentSpec
+from tests.naive import PRESETS
+from tests.runners.conftest import Qarena, Result
+from tests.runners.experiments import QARENA, environment_with, rows
+from tests.runners.play.people import typed_ahead
+
+Play = Callable[..., Result]
+QUESTION = re.compile(r'qarena sql (?:--archive \S+ )?"(.*)"\n\Z')
+DEADLINE = 120
+
+
+remembered_agent, remembered_rules = cache(agent_named), cache(load_rules)  # most of the time goes into reading these
+
+
+@pytest.fixture
+def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Runs ``qarena play …`` with lines to read."""
+    monkeypatch.setattr(start, "agent_named", remembered_agent)
+    monkeypatch.setattr(start, "load_rules", remembered_rules)
+
+    def run(lines: Sequence[str], *arguments: str) -> Result:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        return qarena("play", *arguments)
+
+    return run
+
+
+def check(root: Path, games: int) -> None:
+    """The archive is sound and holds so many games."""
+    found = verify(Archive.open(root))
+    assert found.problems == []
+    assert found.games == games
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_game_is_played_logged_and_found_again(
+    preset: str, seat: int, play: Play, qarena: Qarena, tmp_path: Path
+) -> None:
+    options = ["random", "--rules", preset, "--seat", str(seat), "--seed", "5", "--name", "ada", "--archive", "games"]
+    for number in range(2):
+        lines, game = typed_ahead(PRESETS[preset], seat, "random", 5, number)
+        found = play(lines, *options)
+        assert (found.code, found.err) == (0, "")
+        assert f"\nGame: {format_game(game.plies)}\nLogged as game {number} of run " in found.out
+        question = QUESTION.search(found.out)
+        assert question
+        answer = pl.read_csv(io.StringIO(qarena("sql", "--archive", "games", question[1], "--format", "csv").out))
+        assert list(zip(answer["piece"], answer["cell"], strict=True)) == list(game.plies)
+        row = rows(tmp_path / "games")["games"].row(number, named=True)
+        assert row["agent_0" if seat == 0 else "agent_1"] == "human:ada"
+        assert row["agent_1" if seat == 0 else "agent_0"] == "random"
+        assert (row["game_id"], row["winner"], row["ending"]) == (2 * number, game.winner, ENDINGS[game.ending or 0])
+    check(tmp_path / "games", 2)
+    (record,) = Archive.open(tmp_path / "games").runs()
+    assert (record.status, record.games, record.rules.name) == ("complete", 2, preset)
+    assert shlex.split(record.command) == ["qarena", "play", *options]
+
+
+def test_a_transcript_reads_well(play: Play) -> None:
+    found = play(["d4 F", "undo", "d4", "e", "resign"], "dumb", "--name", "ada", "--no-log")
+    assert found.code == 0
+    assert found.out == (Path(__file__).parent / "transcript.txt").read_text()
+
+
+def test_what_is_typed_can_be_read_in_the_transcript(play: Play) -> None:
+    found = play(["a1 5", "\x1b[2Jfoo", "x" * 1000, "quit"], "dumb", "--no-log")
+    assert "place 0> a1 5\nYou place 0 on a1 and give 5.\ndumb places 5 on b1 and gives you 1.\n\n" in found.out
+    assert "place 1> ?[2Jfoo\n" in found.out
+    assert "\x1b" not in found.out
+    assert f"place 1> {'x' * 200}…\n" in found.out
+    assert "place 1> quit\nYou leave. The game is not finished, so it is not logged.\n" in found.out
+
+
+def test_the_end_of_the_input_leaves_the_game(play: Play, tmp_path: Path) -> None:
+    for lines in ([], ["d4 F"], ["d4"], ["what?"]):
+        found = play(lines, "dumb", "--archive", "games")
+        assert (found.code, found.err) == (1, "error: the input ended before the game did, so it is not logged\n")
+        assert re.search(r"\n(place \w|give a piece)> \n\Z", found.out)
+    check(tmp_path / "games", 0)
+    assert Archive.open(tmp_path / "games").runs() == []
+
+
+def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_path: Path) -> None:
+    lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
+    found = play(["quit"], "random")
+    assert (found.code, found.err) == (0, "")
+    check(tmp_path / "data/archive", 0)
+    found = play(lines, "random", "--no-log")
+    assert found.code == 0
+    assert found.out.endswith(f"Game: {format_game(game.plies)}\n")
+    check(tmp_path / "data/archive", 0)
+    found = play(lines, "random", "--no-log", "--archive", "elsewhere")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_undone_turns_are_not_logged_and_commands_may_come_anywhere(play: Play, tmp_path: Path) -> None:
+    lines, game = typed_ahead(CLASSIC, 0, "random", 9, 0)
+    first, second, *rest = lines
+    typed = ["undo", "hint", first, "help", "undo", first, "board", second, "undo", "", second, *rest]
+    found = play(typed, "random", "--seed", "9", "--seat", "0")
+    assert found.code == 0
+    assert f"Game: {format_game(game.plies)}\n" in found.out
+    check(tmp_path / "data/archive", 1)
+
+
+def test_a_resigned_game_is_logged_as_lost(play: Play, tmp_path: Path) -> None:
+    for lines, plies in ((["resign"], 0), (["d4", "resign"], 1), (["d4 F", "d3 E", "resign"], 4)):
+        found = play([*lines], "dumb")
+        assert found.code == 0
+        assert "You resign, and dumb wins.\n" in found.out
+        row = rows(tmp_path / "data/archive")["games"].row(-1, named=True)
+        assert (row["winner"], row["plies"], row["ending"]) == (0, plies, "forfeit_resigned")
+    assert "Game: (no ply was played)\n" in play(["resign"], "dumb").out
+    check(tmp_path / "data/archive", 4)
+
+
+def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "agent_named", agent_named)
+    monkeypatch.setattr(start, "load_rules", load_rules)
+    for group, name, content in (
+        ("agent", "first", "_target_: tests.runners.experiments.OneByOne\n"),
+        ("rules", "columns", "name: columns\nrows_and_columns: true\ndiagonals: none\n"),
+    ):
+        (tmp_path / "mine" / group).mkdir(parents=True)
+        (tmp_path / "mine" / group / f"{name}.yaml").write_text(content)
+    found = play(["resign"], "first", "--rules", "columns", "--config-dir", "mine")
+    assert found.code == 0, found.err
+    assert " against first; columns rules, seed 1, game 0\n" in found.out
+    check(tmp_path / "data/archive", 1)
+    assert "agent 'first' does not exist" in play(["resign"], "first").err
+    assert play(["resign"], "first", "--config-dir", "nowhere").err == (
+        "error: --config-dir nowhere is not a folder: name the one that holds agent/ or rules/\n"
+    )
+
+
+@pytest.mark.parametrize(("what", "ending"), [("raise", "forfeit_error"), ("cheat", "forfeit_illegal")])
+def test_an_agent_that_misbehaves_forfeits_in_one_line(
+    what: str, ending: str, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = AgentSpec("bad", "tests.runners.experiments.Misbehaving", {"what": what})
+    monkeypatch.setattr(start, "agent_named", lambda *_: bad)
+    found = play(["d4 F", "d3 E"], "bad")
+    assert (found.code, found.err) == (0, "")
+    assert len(re.findall(r"^bad forfeits the game, and you win: it.*\.$", found.out, re.MULTILINE)) == 1
+    assert "Traceback" not in found.out
+    row = rows(tmp_path / "data/archive")["games"].row(0, named=True)
+    assert (row["winner"], row["ending"]) == (1, ending)
+    check(tmp_path / "data/archive", 1)
+
+
+def test_games_by_other_code_are_in_a_run_of_their_own(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(["resign"], "dumb")
+    real = spec.code_of
+    monkeypatch.setattr(logbook, "code_of", lambda of: real(of) | {"fingerprint": "0123456789abcdef"})
+    for number in range(2):
+        assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
+    records = Archive.open(tmp_path / "data/archive").runs()
+    assert sorted((record.games, record.spec.get("salt")) for record in records) == [(1, None), (2, "0123456789abcdef")]
+    check(tmp_path / "data/archive", 3)
+
+
+def test_the_login_name_is_the_default(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    for getuser, name in ((lambda: "grace", "grace"), (nobody, "somebody")):
+        monkeypatch.setattr("getpass.getuser", getuser)
+        assert play(["resign"], "dumb").out.startswith(f"human:{name} (places first) against dumb")
+    assert set(rows(tmp_path / "data/archive")["games"]["agent_1"]) == {"human:grace", "human:somebody"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Missing argument"),
+        (["rule_basd"], "agent 'rule_basd' does not exist; did you mean 'rule_based'?"),
+        (["mcts(iteration=3)"], "agent 'mcts' has no parameter 'iteration'; did you mean 'iterations'?"),
+        (["mcts(iterations=0)"], "agent 'mcts(iterations=0)' cannot be made of"),
+        (["rule_based", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
+        (["rule_based", "--rules", "own_piece"], "agent 'rule_based' does not play rules 'own_piece'"),
+        (["own_piece_alpha_beta"], "does not play rules 'classic'"),
+        (["rule_based", "--seat", "2"], "'--seat'"),
+        (["rule_based", "--seed", "-1"], "'--seed'"),
+        (["rule_based", "--seed", str(1 << 63)], "'--seed'"),
+        (["rule_based", "--name", " "], "name ' ' is not a printable text"),
+        (["rule_based", "--name", "a\nb"], r"name 'a\nb' is not a printable text"),
+        (["rule_based", "--name", "x" * 195], "is not a printable text of at most 194 characters"),
+        (["rule_based", "--archive", "."], "is not an archive"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_a_wrong_request_exits_2_and_writes_nothing(
+    arguments: list[str], expected: str, play: Play, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").touch()
+    found = play(["resign"], *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert expected in found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
+    monkeypatch.setattr(os, "link", refuse)
+    found = play(lines, "random")
+    assert found.code == 1
+    assert found.out.endswith(f"\nGame: {format_game(game.plies)}\n")
+    assert re.fullmatch(r"error: cannot write to data/archive: the disk is full.*\n", found.err)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    check(tmp_path / "data/archive", 0)
+    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    assert record.status == "interrupted"
+
+
+# Processes of their own.
+
+
+def begin(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [QARENA, "play", *arguments],
+        cwd=folder,
+        env=environment_with(**variables),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def read_to(process: subprocess.Popen[bytes], text: bytes) -> bytes:
+    """What a process prints up to a text that it must print."""
+    assert process.stdout is not None
+    read = b""
+    while not read.endswith(text):
+        byte = process.stdout.read(1)
+        assert byte, read
+        read += byte
+    return read
+
+
+def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
+    with begin(tmp_path, "dumb", "--name", "ada") as one, begin(tmp_path, "dumb", "--name", "ada") as two:
+        heard = [read_to(process, b"place 0> ") for process in (one, two)]
+        assert all(b", game 0\n" in text for text in heard)
+        outs = [process.communicate(b"resign\n", timeout=DEADLINE)[0].decode() for process in (one, two)]
+    assert (one.returncode, two.returncode) == (0, 0)
+    numbers = {re.findall(r"Logged as game (\d+)", out)[0] for out in outs}
+    assert numbers == {"0", "1"}
+    check(tmp_path / "data/archive", 2)
+    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    assert (record.games, record.status) == (2, "complete")
+
+
+def test_ctrl_c_leaves_with_130(tmp_path: Path) -> None:
+    with begin(tmp_path, "dumb") as process:
+        read_to(process, b"place 0> ")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130
+    assert (out, err) == (b"\nThe game is not finished, so it is not logged.\n", b"")
+    check(tmp_path / "data/archive", 0)
+
+
+def test_nothing_is_drawn_over_and_bytes_that_are_no_text_are_a_wrong_answer(tmp_path: Path) -> None:
+    with begin(tmp_path, "dumb", "--no-log", FORCE_COLOR="1", TERM="xterm-256color") as process:
+        out, err = process.communicate(b"d4 F\n\xff\xfe\nquit\n", timeout=DEADLINE)
+    assert (process.returncode, err) == (0, b"")
+    assert b"\x1b" not in out
+    assert b"is not a command" in out
+    assert b"You leave." in out

@@ -1,0 +1,203 @@
+"""Genetic trainers refuse what makes no sense in one line, start from stored populations, and are commands."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agents.learning.policy import GENOME
+from analytics import policies
+from analytics.archive import Archive
+from quarto.errors import RequestError
+from runners import experiment
+from runners.config import load_rules
+from runners.training.trainer import Trained
+from tests.analytics.policies import origin
+from tests.runners.conftest import Qarena
+from tests.runners.evolving import GENES, SMALL, Watcher, setting, trainer
+
+pytestmark = pytest.mark.usefixtures("composed_once")
+
+
+# Wrong requests
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("ga2", {"generations": 0}, "generations=0 is not a whole number from 1 to 100000"),
+        ("ga5", {"population": 4}, "population=4 is smaller than trainer.tournament=5"),
+        ("ga5", {"population": 2.5}, "population=2.5 is not a whole number from 1 to 10000"),
+        ("ga2", {"offspring": 0}, "offspring=0 is not a whole number from 1 to 10000"),
+        ("ga2", {"opponents": []}, r"opponents=\[\] is not a list of agents, \[random, …\]"),
+        ("ga2", {"opponents": "random"}, r"opponents='random' is not a list of agents, \[random, …\]"),
+        ("ga2", {"agent": {"agent": "ga2"}}, r"agent={'agent': 'ga2'} is not an agent's label, .*"),
+        ("ga2", {"start": 12}, "start=12 is not a policy's name or id; put it in quotes: .*"),
+        ("ga2", {"operators.late": None}, "operators.late=None is not three probabilities, .*"),
+        ("ga5", {"reach": -1.0}, r"reach=-1.0 is below 0"),
+        ("ga5", {"scale": float("nan")}, "scale=nan is not a finite number"),
+        ("ga2", {"step": 1.5}, "step=1.5 is not a probability from 0 to 1"),
+        ("ga2", {"draw_reward": 2}, "draw_reward=2 is not a probability from 0 to 1"),
+        ("ga2", {"seats": "both"}, "seats=both does not exist; valid: fixed, swapped"),
+        ("ga2", {"answer": "means"}, "answer=means does not exist; did you mean 'mean'\\? valid: best, mean"),
+        ("ga2", {"evaluate": "some"}, "evaluate=some does not exist; valid: all, new"),
+        ("ga2", {"faithful": 1}, "faithful=1 is neither true nor false"),
+        ("ga2", {"decimals": -1}, "decimals=-1 is not a whole number from 0 to 15"),
+        ("ga2", {"operators": {"early": [1.0, 0.0, 0.0]}}, r"operators=.* is not {early: \[…\], stuck: .*}"),
+        ("ga2", {"operators.late": [0.5, 0.5]}, r"operators.late=\[0.5, 0.5\] is not three probabilities, .*"),
+        ("ga2", {"operators.late": [0.5, 0.5, 0.5]}, r"operators.late=\[0.5, 0.5, 0.5\] sums to 1.5, not to 1"),
+        ("ga2", {"operators.early": [1.5, 0, -0.5]}, "operators.early=1.5 is not a probability from 0 to 1"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
+    for key, value in list(changes.items()):
+        if key.startswith("operators."):
+            del changes[key]
+            changes["operators"] = {**trainer(name).operators, key.partition(".")[2]: value}  # type: ignore[attr-defined]
+    with pytest.raises(RequestError, match=rf"^trainer.{message}$"):
+        trainer(name, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"opponents": ["randon"]}, "agent 'randon' does not exist; did you mean 'random'\\? valid: .*"),
+        ({"opponents": ["mcts(iterations=0)"]}, r"agent 'mcts\(iterations=0\)' cannot be made of .*"),
+        ({"agent": "rule_based"}, "trainer.agent=rule_based has no gene 'alpha': it has faithful"),
+        (
+            {"opponents": ["random", "ga2", {"agent": "random"}]},
+            "trainer.opponents has 'random' 2 times: once is enough",
+        ),
+        ({"opponents": ["random", 3]}, "trainer.opponents: 3 is neither a name, .*"),
+        ({"agent": "ga2(gamma=1)"}, "agent 'ga2' has no parameter 'gamma'; .*"),
+    ],
+)
+def test_an_agent_that_makes_no_sense_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    made = trainer("ga2", **SMALL, **changes)
+    for refusing in (made.check, made.train):
+        with pytest.raises(RequestError, match=f"^{message}$"):
+            refusing(setting(tmp_path / "archive"))
+    assert not (tmp_path / "archive").exists()
+
+
+def test_rules_that_the_player_does_not_know_are_refused(tmp_path: Path) -> None:
+    made = trainer("ga2", **SMALL)
+    for refusing in (made.check, made.train):
+        with pytest.raises(RequestError, match=r"own_piece"):
+            refusing(replace(setting(tmp_path / "archive"), rules=load_rules("own_piece")))
+    assert not (tmp_path / "archive").exists()
+
+
+def test_checking_begins_nothing(tmp_path: Path) -> None:
+    trainer("ga2", **SMALL).check(setting(tmp_path))
+    assert Archive.open(tmp_path).recorded() == []
+
+
+@pytest.mark.parametrize(
+    ("enough", "message"),
+    [
+        (1, "run .* was begun by other code .* archive.other_code=extend adds to it .*"),
+        (30, "run .*, an earlier generation of this training, was played by other code: .*=extend goes on from it .*"),
+    ],
+)
+def test_generations_of_other_code_are_not_gone_on_from_silently(
+    enough: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, begun = trainer("ga2", **SMALL), replace(setting(tmp_path), threads=1)
+    made.train(replace(begun, progress=Watcher(begun.stop, enough)))
+    monkeypatch.setattr(experiment, "code_of", lambda spec: {"version": "0", "fingerprint": "0" * 16})
+    played = len(Archive.open(tmp_path).committed_files("games"))
+    with pytest.raises(RequestError, match=f"^{message}$"):
+        made.train(setting(tmp_path))
+    assert len(Archive.open(tmp_path).committed_files("games")) == played
+    extended = made.train(replace(setting(tmp_path), other_code="extend"))
+    anew = made.train(replace(setting(tmp_path), other_code="new"))
+    assert extended.policy == anew.policy is not None
+    assert not set(extended.run_ids) & set(anew.run_ids)
+
+
+# A stored population
+
+
+def stored(root: Path, trained: Trained, name: str) -> str:
+    """The id of what was learned, kept under a name."""
+    assert trained.policy is not None
+    return policies.save(
+        Archive.open(root, create=True), trained.policy, replace(origin(name), tables=trained.tables)
+    ).policy_id
+
+
+def test_the_last_population_of_a_stored_policy_can_be_the_start(tmp_path: Path) -> None:
+    first = trainer("ga5", **SMALL).train(setting(tmp_path))
+    policy_id = stored(tmp_path, first, "first")
+    last = first.tables["population"].filter(pl.col("goes_on"), generation=4).sort("place").select(GENES["ga5"])
+    for start in ("first", policy_id):
+        again = trainer("ga5", **SMALL, start=start).train(setting(tmp_path))
+        begun = again.tables["population"].filter(generation=0).sort("individual").select(GENES["ga5"])
+        assert_frame_equal(begun, last)
+    larger = trainer("ga5", **SMALL | {"population": 7}, start="first").train(setting(tmp_path))
+    begun = larger.tables["population"].filter(generation=0).sort("individual").select(GENES["ga5"])
+    assert_frame_equal(begun[:5], last)
+    assert not set(begun[5:].rows()) & set(last.rows())
+
+
+def test_what_is_no_population_of_these_genes_is_refused(tmp_path: Path) -> None:
+    trained = trainer("ga2", **SMALL).train(setting(tmp_path))
+    stored(tmp_path, trained, "two")
+    stored(tmp_path, replace(trained, tables={}), "bare")
+    for name, start, message in (
+        ("ga5", "two", "trainer.start=two: its genes are alpha, beta, not alpha, beta, gamma, delta, epsilon"),
+        ("ga2", "tow", "policy 'tow' is not in archive .*; did you mean 'two'.*"),
+        ("ga2", "bare", "policy 'bare' has no table 'population'; valid: none"),
+    ):
+        with pytest.raises(RequestError, match=f"^{message}$"):
+            trainer(name, **SMALL, start=start).train(setting(tmp_path))
+
+
+# The command
+
+TYPED = ("train", "trainer=ga2", *(f"trainer.{key}={value}" for key, value in SMALL.items()))
+
+
+def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(qarena: Qarena) -> None:
+    done = qarena(*TYPED, "policy.name=evolved", "progress=false")
+    assert done.code == 0, done.err
+    archive = Archive.open(Path("data/archive"))
+    card = policies.find(archive, "evolved")
+    assert (card.kind, tuple(card.parameters)) == (GENOME, GENES["ga2"])
+    population = policies.read_table(archive, card, "population")
+    assert population["generation"].max() == 4
+    assert population.schema["parents"] == pl.List(pl.Int64)
+    assert len(policies.read_table(archive, card, "curve")) == 5
+    again = qarena(*TYPED, "policy.name=evolved")
+    assert (again.code, policies.find(archive, "evolved").knowledge) == (0, card.knowledge)
+    assert "Nothing to play" in again.out
+    *_, play = done.out.strip().splitlines()
+    assert qarena(*shlex.split(play)[1:], "games=20").code == 0
+    listed = qarena("archive", "ls").out
+    assert " and 5 others" in listed  # a population is not listed label by label
+    assert max(map(len, listed.splitlines())) < 250
+    on = qarena(*TYPED, "trainer.start=evolved", "policy.name=on")
+    assert on.code == 0, on.err
+
+
+def test_the_command_rounds_odd_games_and_refuses_in_one_line(qarena: Qarena) -> None:
+    odd = qarena(*TYPED, "trainer.games=5")
+    assert odd.code == 0
+    assert "trainer.games=5 is odd; games come in pairs with the seats swapped, so 6 it is" in odd.err
+    for wrong, message in (
+        ("trainer.generations=0", "trainer.generations=0 is not a whole number from 1 to 100000"),
+        ("trainer.operators.early=[1,1,1]", "trainer.operators.early=[1, 1, 1] sums to 3, not to 1"),
+        ("trainer.opponents=[randon]", "agent 'randon' does not exist; did you mean 'random'?"),
+        ("trainer.operators.erly=[1,0,0]", "did you mean 'trainer.operators.early'?"),
+    ):
+        refused = qarena(*TYPED, wrong)
+        assert refused.code == 2
+        assert message in refused.err
+        assert len(refused.err.strip().splitlines()) == 1

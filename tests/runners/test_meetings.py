@@ -1,0 +1,120 @@
+"""Whom published figures need: everybody can be made, each meeting is played once, seen from either side."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from analytics.published import TRAINING, Figure, figures
+from runners.config import agent_named
+from runners.meetings import CODE, TEXT, Meetings, Terms, sides, with_parameter
+from runners.spec import label_of
+from runners.training.published import learn
+
+
+def terms(root: Path, games: int = 20) -> Terms:
+    return Terms(games, 1, root, 2, "refuse", "reproduce")
+
+
+def of_study(study: str) -> list[Figure]:
+    return [figure for figure in figures() if figure.study == study]
+
+
+LABELS = sorted(
+    {
+        side.label
+        for figure in figures()
+        for variant in (TEXT, CODE)
+        for side in sides(figure, variant) or ()
+        if not side.label.endswith(TRAINING)
+    }
+)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_player_of_a_figure_can_be_made(label: str) -> None:
+    agent_named(label).build()
+
+
+def test_by_the_code_somebody_plays_otherwise_than_by_the_text() -> None:
+    for figure in figures():
+        text, code = sides(figure, TEXT), sides(figure, CODE)
+        assert text
+        assert text != code
+
+
+def test_a_policy_is_named_in_a_label() -> None:
+    assert with_parameter("rl_encoded", None) == "rl_encoded"
+    assert with_parameter("rl_encoded", "mine") == label_of("rl_encoded", {"policy": "mine"}, {})
+    assert with_parameter("rl_encoded(gift_rule=mean)", "mine") == "rl_encoded(gift_rule=mean,policy=mine)"
+
+
+class Heard:
+    """A progress that remembers."""
+
+    def __init__(self) -> None:
+        self.started: list[int] = []
+        self.games = 0
+
+    def start(self, games: int) -> None:
+        self.started.append(games)
+
+    def advance(self, games: int) -> None:
+        self.games += games
+
+
+def test_each_meeting_is_played_once_and_told_of_as_one(tmp_path: Path) -> None:
+    meetings, heard = Meetings(terms(tmp_path / "games"), {}), Heard()
+    chosen = of_study("E")
+    meetings.arrange(chosen)
+    assert len(meetings.experiments) == 8  # four players, by the text and by the code, for eleven figures
+    assert meetings.games_left == 160
+    assert meetings.play(threading.Event(), heard) == 160
+    assert (heard.started, heard.games) == ([160], 160)
+    found = [meetings.comparison(figure) for figure in chosen]
+    assert all(each.text and each.code for each in found)
+    assert found[0].text == found[1].text
+    assert meetings.games_left == 0
+
+
+def test_a_meeting_seen_from_either_side_is_one(tmp_path: Path) -> None:
+    known = {figure.figure: figure for figure in figures()}
+    one, other = known["A05"], known["A30"]  # rule_based v random, random v rule_based
+    meetings = Meetings(terms(tmp_path / "games", 200), {})
+    meetings.arrange([one, other])
+    assert len(meetings.experiments) == 2
+    meetings.play(threading.Event(), None)
+    ours, theirs = (meetings.comparison(figure).text for figure in (one, other))
+    assert ours
+    assert theirs
+    assert ours.rate.mean > 0.85
+    assert theirs.rate.mean == pytest.approx(1 - ours.rate.mean - ours.draws)
+
+
+def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Path) -> None:
+    (figure,) = of_study("C")
+    learned = learn("trainer=rl_encoded trainer.games=60", tmp_path, "", threading.Event(), None)
+    assert learned
+    meetings = Meetings(terms(tmp_path), {"trainer=rl_encoded": learned})
+    meetings.arrange([figure])
+    assert meetings.games_left == 0
+    found = meetings.comparison(figure).text
+    assert found
+    assert (found.player, found.games) == ("rl_encoded(training)", 60)
+    assert found.rate.mean == learned.results[2] / 60
+    assert Meetings(terms(tmp_path), {}).comparison(figure).text is None
+
+
+def test_who_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
+    chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
+    learned = learn("trainer=q_placement trainer.games=20", tmp_path, "", threading.Event(), None)
+    assert learned
+    meetings = Meetings(terms(tmp_path), {"trainer=q_placement": learned})
+    meetings.arrange(chosen)
+    assert {(key.first, key.second) for key in meetings.experiments} == {
+        ("ga2", "q_placement(policy=published_q_placement)"),
+        ("q_placement(policy=published_q_placement)", "random"),
+    }
+    assert [meetings.comparison(figure).code for figure in chosen] == [None, None]

@@ -1,0 +1,397 @@
+"""Training while playing: as fast as it is, it learns what the slow way learns, whatever happens in between."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agents.learning.policy import Policy
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.curves import learning_curve
+from analytics.learning import relearn
+from analytics.policies import knowledge_of
+from analytics.verify import verify
+from quarto.errors import FailureError, RequestError
+from runners.spec import AgentSpec, made
+from runners.training.online import Online, _Course
+from tests.naive import PRESETS, Outcome
+from tests.naive_players.learning import same_bytes
+from tests.runners.experiments import assert_same_rows, rows
+from tests.runners.trainings import LEARNERS, online, setting, slowly, stopped_after
+
+GAMES = 450  # enough for the tables of q_placement to grow on the way
+SWAPPED: dict[str, Any] = {"seats": "swapped", "learner_seat": 0}
+FIXED: dict[str, Any] = {"seats": "fixed", "learner_seat": 1}
+
+
+def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any) -> Policy:
+    """What a training to its end has learned."""
+    trained = trainer.train(setting(root, name, **other))
+    assert trained.policy is not None
+    return trained.policy
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 16 pairs, so that there are many of them."""
+    monkeypatch.setattr("runners.schedule.Pace.GROWTH", 1)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of a training of q_placement that nobody interrupted."""
+    root = tmp_path_factory.mktemp("whole") / "archive"
+    online(games=GAMES).train(setting(root))
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected() -> Policy:
+    """What that training learned, learned slowly."""
+    policy, _ = slowly(online(games=GAMES), 5)
+    return policy
+
+
+def learner_of(trainer: Online) -> Any:
+    params = {key: value for key, value in trainer.learner.items() if key != "_target_"}
+    return made("learner", trainer.learner["_target_"], params)
+
+
+def assert_played(root: Path, expected: list[Outcome]) -> None:
+    games = rows(root)["games"]
+    assert games.select("winner", "plies").rows() == [(each.winner, each.plies) for each in expected]
+
+
+@pytest.mark.parametrize("seats", [SWAPPED, FIXED, SWAPPED | {"learner_seat": 1}], ids=["swapped", "fixed", "second"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_games_and_knowledge_are_those_of_the_slow_way(name: str, seats: dict[str, Any], tmp_path: Path) -> None:
+    trainer = online(name, games=GAMES if name == "q_placement" else 60, **seats)
+    policy, played = slowly(trainer, 5)
+    assert same_bytes(learned(trainer, tmp_path / "a", name), policy)
+    assert_played(tmp_path / "a", played)
+    assert verify(Archive.open(tmp_path / "a")).problems == []
+
+
+def test_the_tables_of_these_trainings_grow_on_the_way(whole: Path) -> None:
+    archive, learner = Archive.open(whole), learner_of(online())
+    sizes = [
+        (knowledge.keys.size, knowledge.table.size)
+        for knowledge in (relearn(archive, archive.run_ids()[0], learner, games) for games in (0, 100, GAMES))
+    ]
+    assert sizes[0] == sizes[1] < sizes[2]
+
+
+def test_under_other_rules_too(tmp_path: Path) -> None:
+    trainer = online(games=60)
+    policy, played = slowly(trainer, 9, PRESETS["torus_square"])
+    assert same_bytes(learned(trainer, tmp_path / "a", seed=9, rules=PRESETS["torus_square"]), policy)
+    assert_played(tmp_path / "a", played)
+
+
+def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(_Course, "_alone")
+    learned(online(games=40), tmp_path / "a")
+
+
+def opponent(monkeypatch: pytest.MonkeyPatch, target: str, **params: Any) -> None:
+    """Let all learners meet a player of these tests."""
+    spec = AgentSpec("other", f"tests.runners.{target}", params)
+    monkeypatch.setattr("runners.training.online.agent_of", lambda *_: spec)
+
+
+def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = online(games=400, opponent="dumb", **SWAPPED)
+    expected = learned(trainer, tmp_path / "jitted")
+    for twin in ("OneByOne", "Batched"):
+        opponent(monkeypatch, f"experiments.{twin}")
+        assert same_bytes(learned(trainer, tmp_path / twin), expected)
+        columns = ["game_id", "winner", "plies", "ending"]
+        assert rows(tmp_path / twin)["games"].select(columns).equals(rows(tmp_path / "jitted")["games"].select(columns))
+
+
+@pytest.mark.parametrize(("what", "ending"), [("raise", "forfeit_error"), ("cheat", "forfeit_illegal")])
+def test_a_learner_learns_from_forfeits_too(
+    what: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opponent(monkeypatch, "experiments.Misbehaving", what=what, plies=3)
+    trainer = online(games=30)
+    with caplog.at_level(logging.CRITICAL):
+        one = trainer.train(setting(tmp_path / "a"))
+    assert one.policy is not None
+    games = rows(tmp_path / "a")["games"]
+    assert ending in games["ending"].cast(pl.String).to_list()
+    assert one.curve["losses"].sum() == (games["winner"] == 0).sum()
+    again = trainer.train(setting(tmp_path / "a"))
+    assert again.played == 0
+    assert again.policy is not None
+    assert same_bytes(again.policy, one.policy)
+
+
+def test_a_jitted_opponent_that_raises_forfeits_that_game_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opponent(monkeypatch, "hothead.Hothead")
+    trainer = online(games=60, **SWAPPED)
+    with caplog.at_level(logging.CRITICAL):
+        fast = learned(trainer, tmp_path / "fast")
+        monkeypatch.setattr(_Course, "_together", lambda _self, _lessons, span, _desk: (span[0], True))
+        slow = learned(trainer, tmp_path / "slow")
+    assert same_bytes(fast, slow)
+    assert_same_rows(rows(tmp_path / "fast"), rows(tmp_path / "slow"))
+    endings = rows(tmp_path / "fast")["games"]["ending"].cast(pl.String).value_counts()
+    counts = dict(endings.rows())
+    assert min(counts["forfeit_error"], counts["line"]) > 10
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_an_opponent_forgets_each_game_before_the_next(tmp_path: Path) -> None:
+    trainer = online(games=48, opponent="mcts(iterations=20,reuse=true)", **SWAPPED)
+    whole = learned(trainer, tmp_path / "whole")
+    assert trainer.train(stopped_after(1, tmp_path / "a")).policy is None
+    assert same_bytes(learned(trainer, tmp_path / "a"), whole)
+    assert_same_rows(rows(tmp_path / "a"), rows(tmp_path / "whole"))
+
+
+# The archive is the checkpoint.
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_how_games_are_kept_does_not_matter(whole: Path, expected: Policy, tmp_path: Path) -> None:
+    found = learned(online(games=GAMES), tmp_path / "a", shard_games=64, shard_seconds=0.0, threads=3)
+    assert same_bytes(found, expected)
+    assert_same_rows(rows(tmp_path / "a"), rows(whole))
+    assert len(Archive.open(tmp_path / "a").committed_files("games")) > 5
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("moment", [1, 100, 350])
+def test_a_stopped_training_goes_on_where_it_was(moment: int, whole: Path, expected: Policy, tmp_path: Path) -> None:
+    trainer, root = online(games=GAMES), tmp_path / "a"
+    first = trainer.train(stopped_after(moment, root, shard_games=20))
+    assert first.policy is None
+    assert first.games == first.played
+    assert moment <= first.played < GAMES
+    assert first.curve["games"].sum() == first.games
+    (record,) = Archive.open(root).runs()
+    assert record.status == "interrupted"
+    second = trainer.train(setting(root))
+    assert second.policy is not None
+    assert same_bytes(second.policy, expected)
+    assert (second.games, second.played) == (GAMES, GAMES - first.played)
+    assert second.run_ids == first.run_ids == (record.run_id,)
+    assert_same_rows(rows(root), rows(whole))
+
+
+def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(whole: Path, expected: Policy) -> None:
+    before = rows(whole)
+    again = online(games=GAMES).train(setting(whole))
+    assert (again.played, again.games) == (0, GAMES)
+    assert again.policy is not None
+    assert same_bytes(again.policy, expected)
+    fewer = online(games=90).train(setting(whole))
+    assert (fewer.played, fewer.games, fewer.curve["games"].sum()) == (0, 90, 90)
+    assert fewer.policy is not None
+    assert same_bytes(fewer.policy, slowly(online(games=90), 5)[0])
+    assert_same_rows(rows(whole), before)
+
+
+def test_more_games_extend_the_run(whole: Path, expected: Policy, tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    shorter = online(games=250).train(setting(root))
+    longer = online(games=GAMES).train(setting(root))
+    assert (longer.run_ids, longer.played) == (shorter.run_ids, GAMES - 250)
+    assert longer.policy is not None
+    assert same_bytes(longer.policy, expected)
+    assert_same_rows(rows(root), rows(whole))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
+    whole: Path, expected: Policy, tmp_path: Path
+) -> None:
+    root = tmp_path / "a"
+    online(games=GAMES).train(setting(root, shard_games=64, shard_seconds=0.0))
+    archive = Archive.open(root)
+    (run_id,) = archive.run_ids()
+    commits = sorted(archive.folder("commits", run_id).glob("*.json"))
+    lost = sum(archive.commits(run_id)[number].games.rows for number in (1, 3))
+    for number in (1, 3):
+        commits[number].unlink()
+    again = online(games=GAMES).train(setting(root))
+    assert again.played == lost
+    assert again.policy is not None
+    assert same_bytes(again.policy, expected)
+    assert_same_rows(rows(root), rows(whole))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_two_at_once_learn_the_same_and_no_game_is_kept_twice(whole: Path, expected: Policy, tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    Archive.open(root, create=True)
+    start = threading.Barrier(2)
+
+    def train(shard_games: int) -> Policy:
+        start.wait()
+        return learned(online(games=GAMES), root, shard_games=shard_games, shard_seconds=0.0)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(train, (30, 70)))
+    assert all(same_bytes(policy, expected) for policy in found)
+    assert_same_rows(rows(root), rows(whole))
+    assert verify(Archive.open(root)).problems == []
+
+
+# Learning again from the log.
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("rl_encoded", "learning_rate"), ("q_placement", "learning_rate"), ("rl_tabular", "exploration")],
+)
+def test_what_was_learned_is_learned_again_from_the_log(name: str, other: str, tmp_path: Path) -> None:
+    trainer = online(name, games=500)
+    trained = trainer.train(setting(tmp_path / "a", name, shard_games=120, shard_seconds=0.0))
+    assert trained.policy is not None
+    learner = learner_of(trainer)
+    archive = Archive.open(tmp_path / "a")
+    again = learner.policy(relearn(archive, trained.run_ids[0], learner))
+    assert knowledge_of(again) == knowledge_of(trained.policy)
+    half = learner.policy(relearn(archive, trained.run_ids[0], learner, games=250))
+    assert same_bytes(half, learned(online(name, games=250), tmp_path / "b", name))
+    differing = learner_of(online(name, learner={**trainer.learner, other: 0.55}))
+    assert not same_bytes(differing.policy(relearn(archive, trained.run_ids[0], differing)), trained.policy)
+
+
+def test_a_run_in_which_nobody_learned_teaches_nothing(whole: Path, tmp_path: Path) -> None:
+    from tests.runners.experiments import play
+
+    run_id = play(tmp_path / "a", "games=4").run_id
+    learner = learner_of(online())
+    with pytest.raises(RequestError, match=f"in run {run_id} nobody learned: policies come from the runs of"):
+        relearn(Archive.open(tmp_path / "a"), run_id, learner)
+    with pytest.raises(RequestError, match="run 'aaaaaaaaaaaa' is not in archive"):
+        relearn(Archive.open(whole), "aaaaaaaaaaaa", learner)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    trained = online(games=300).train(setting(root, shard_games=64, shard_seconds=0.0))
+    archive, learner, run_id = Archive.open(root), learner_of(online()), trained.run_ids[0]
+    second = archive.commits(run_id)[1]
+    missing = sum(part.first_pair for part in second.slices)
+    path = archive.file("plies", run_id, second.plies)
+    content = path.read_bytes()
+    path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+    with pytest.raises(FailureError, match=rf"{path} its SHA-256 is not that of its commit.*'qarena archive verify'"):
+        relearn(archive, run_id, learner)
+    (archive.folder("commits", run_id) / "000001.json").unlink()
+    with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {missing} on"):
+        relearn(archive, run_id, learner)
+    with pytest.raises(RequestError, match="lacks games from number"):
+        relearn(archive, run_id, learner, games=400)
+
+
+# The curve.
+
+
+@pytest.mark.parametrize("block", [7, 100, 1000])
+@pytest.mark.parametrize("seats", [SWAPPED, FIXED], ids=["swapped", "fixed"])
+def test_the_curve_counts_the_learners_games_block_by_block(seats: dict[str, Any], block: int, tmp_path: Path) -> None:
+    trainer = online(games=250, **seats)
+    trained = trainer.train(setting(tmp_path / "a", curve_block=block, shard_games=64))
+    assert trained.policy is not None
+    with open_archive(tmp_path / "a") as archive:
+        games = archive.sql("SELECT agent_1, winner FROM games ORDER BY game_id").rows()
+    counted = []
+    for first in range(0, 250, block):
+        of_block = games[first : first + block]
+        seat = [int(agent.startswith("q_placement(training")) for agent, _ in of_block]
+        wins = sum(winner == own for own, (_, winner) in zip(seat, of_block, strict=True))
+        draws = sum(winner == -1 for _, winner in of_block)
+        size = len(of_block)
+        counted.append((first, size, wins, draws, size - wins - draws, wins / size))
+    assert trained.curve.rows() == counted
+    found = learning_curve(Archive.open(tmp_path / "a"), trained.run_ids[0], 100, block)
+    assert found["games"].sum() == 100
+
+
+# What a run of a training is.
+
+
+def test_the_record_says_who_learned_and_by_what(tmp_path: Path) -> None:
+    trainer = online(learner={**online().learner, "learning_rate": 0.25, "decay": 0.5}, games=4)
+    trained = trainer.train(setting(tmp_path / "a"))
+    record = Archive.open(tmp_path / "a").run(trained.run_ids[0])
+    assert record is not None
+    assert record.spec["learner"] == 0
+    assert record.spec["seats"] == "fixed"
+    assert record.pairings == (("ga2", "q_placement(training,decay=0.5,learning_rate=0.25)"),)
+    assert record.spec["agents"][0]["target"] == "agents.q_placement.QPlacementLearner"
+    assert record.spec["agents"][0]["params"]["decay"] == 0.5
+    assert online(games=4).train(setting(tmp_path / "a")).run_ids != trained.run_ids
+
+
+def test_a_label_that_would_be_too_long_is_a_hash(tmp_path: Path) -> None:
+    rewards = [1.0000000000000002 / (7 + i) for i in range(4)]
+    more = dict.fromkeys(("learning_rate", "discount", "exploration", "exploration_step"), 1 / 3)
+    trainer = online("rl_encoded", learner={**online("rl_encoded").learner, "rewards": rewards, **more}, games=2)
+    trained = trainer.train(setting(tmp_path / "a", "rl_encoded"))
+    record = Archive.open(tmp_path / "a").run(trained.run_ids[0])
+    assert record is not None
+    assert len(record.labels[0]) == len("rl_encoded(training,0123456789ab)")
+
+
+def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
+    assert (online(games=7, **SWAPPED).games, online(games=7, **FIXED).games) == (8, 7)
+    assert online(games=7, **SWAPPED).notes == (
+        "trainer.games=7 is odd; games come in pairs with the seats swapped, so 8 it is",
+    )
+    assert online(games=7, **FIXED).notes == online(games=8, **SWAPPED).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"games": 0}, "trainer.games=0 is out of range: it must be at least 1"),
+        ({"games": 2.5}, "trainer.games=2.5 is not a whole number"),
+        ({"seats": "both"}, "trainer.seats=both does not exist; valid: fixed, swapped"),
+        ({"learner_seat": 2}, "trainer.learner_seat=2 is out of range: it must be at most 1"),
+        ({"learner": "rl"}, "trainer.learner='rl' is no mapping with the class of a learner under _target_"),
+        ({"learner": {}}, "trainer.learner={} is no mapping with the class of a learner under _target_"),
+        ({"learner": {"_target_": "agents.dumb.Dumb"}}, "agents.dumb.Dumb is no Learner"),
+        ({"learner": {"_target_": "agents.dum.Dumb"}}, "'agents.dum.Dumb' cannot be imported"),
+        ({"opponent": "dum"}, "agent 'dum' does not exist; did you mean 'dumb'?"),
+        ({"opponent": 3}, "trainer.opponent: 3 is neither a name"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as refused:
+        online(**wrong).check(setting(tmp_path / "a"))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_training_begun_by_other_code_is_not_extended_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "a"
+    first = online(games=20).train(setting(root))
+    monkeypatch.setattr("runners.experiment.code_of", lambda _: {"version": "9", "fingerprint": "f" * 16})
+    with pytest.raises(RequestError, match=f"run {first.run_ids[0]} was begun by other code"):
+        online(games=40).check(setting(root))
+    anew = online(games=40).train(setting(root, other_code="new"))
+    assert (anew.played, anew.run_ids == first.run_ids) == (40, False)
+    assert caplog.messages == []
+    extended = online(games=40).train(setting(root, other_code="extend"))
+    assert (extended.played, extended.run_ids) == (20, first.run_ids)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"run {first.run_ids[0]} was begun by other code: what is learned from its games is what")

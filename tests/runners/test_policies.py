@@ -1,0 +1,181 @@
+"""Agents by policy: what is learned is played by name, and what does not fit is refused before a folder is made."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.learning.policy import ENCODED_VALUES, GENOME, Policy
+from agents.rl_encoded import CODES
+from analytics import policies
+from analytics.archive import Archive
+from analytics.records import PolicyCard
+from quarto.errors import RequestError
+from runners.config import agent_named
+from tests.analytics.policies import COUNTS, GENES, origin
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play, request, rows
+
+FIVE = ("alpha", "beta", "gamma", "delta", "epsilon")
+
+
+def values(seed: int) -> Policy:
+    """A policy of rl_encoded's, of random values."""
+    code = np.arange(CODES, dtype=np.int32)
+    return Policy(ENCODED_VALUES, table={"code": code, "value": np.random.default_rng(seed).random(CODES)})
+
+
+def save(root: Path, policy: Policy, name: str) -> PolicyCard:
+    return policies.save(Archive.open(root, create=True), policy, origin(name))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data/archive"
+
+
+def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
+    card = save(root, values(1), "mine")
+    for spec in (
+        request("agent@a=rl_encoded", "a.policy=mine", f"archive.root={root}").spec.agents[0],
+        request('agents=["rl_encoded(policy=mine)",random]', f"archive.root={root}").spec.agents[0],
+        request("agents=[{agent:rl_encoded,policy:mine},random]", f"archive.root={root}").spec.agents[0],
+        agent_named("rl_encoded(policy=mine)", root),
+    ):
+        assert spec.label == "rl_encoded(policy=mine)"
+        assert spec.params["policy"] == "mine"
+        assert spec.policy_id == card.policy_id
+        player: Any = spec.build()
+        assert player._values.tobytes() == values(1).table["value"].tobytes()
+
+
+def test_the_policy_and_not_only_its_name_makes_the_run(root: Path) -> None:
+    typed = ("agent@a=rl_encoded", "a.policy=mine", f"archive.root={root}", "games=20")
+    save(root, values(1), "mine")
+    one = play(root, *typed)
+    request.cache_clear()
+    second = save(root, values(2), "mine")
+    two = play(root, *typed)
+    assert one.run_id != two.run_id
+    record = Archive.open(root).run(two.run_id)
+    assert record is not None
+    assert record.spec["agents"][0]["policy_id"] == second.policy_id
+    first, second_games = (rows(root)["games"].filter(run_id=each.run_id).drop("run_id") for each in (one, two))
+    assert not first.equals(second_games)
+
+
+def test_a_genome_replaces_the_genes_of_any_player_that_has_them(root: Path) -> None:
+    card = save(root, GENES, "bred")
+    for agent in ("ga2", "ga_minimax"):
+        spec = agent_named(f"{agent}(policy=bred)", root)
+        assert (spec.params["alpha"], spec.params["beta"]) == (0.25, 0.75)
+        assert "policy" not in spec.params
+        assert (spec.label, spec.policy_id) == (f"{agent}(policy=bred)", card.policy_id)
+        built: Any = spec.build()
+        assert (built.alpha, built.beta) == (0.25, 0.75)
+    assert agent_named(f"ga2(policy={card.policy_id})", root).params == agent_named("ga2(policy=bred)", root).params
+
+
+def test_without_a_policy_a_genetic_player_is_what_it_always_was(root: Path) -> None:
+    assert agent_named("ga2", root).as_mapping() == {
+        "label": "ga2",
+        "target": "agents.ga2.Ga2",
+        "params": {"alpha": 0.1, "beta": 0.3},
+    }
+
+
+def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for policy_id in ("000012345678", "123456789012"):
+        monkeypatch.setattr(policies, "policy_id_of", lambda name, knowledge, made=policy_id: made)
+        save(root, GENES, "bred")
+        assert agent_named(f"ga2(policy={policy_id})", root).policy_id == policy_id
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        ("rl_encoded(policy=mien)", "policy 'mien' is not in archive {root}; did you mean 'mine'? valid: "),
+        ("rl_encoded(policy=12.5)", "agent 'rl_encoded(policy=12.5)': policy=12.5 is not a name; put it in quotes"),
+        ("random(policy=mine)", "agent 'random' has no parameter 'policy'"),
+        ("ga2(policy=mine)", "agent 'ga2(policy=mine)' plays by genes, and policy 'mine' is of kind 'encoded_values'"),
+        ("ga2(policy=five)", "agent 'ga2(policy=five)' has no gene 'gamma' of policy 'five'"),
+        ("ga5(policy=bred)", "policy 'bred' has no gene 'gamma', which agent 'ga5(policy=bred)' needs: it has alpha, "),
+        ("ga2(policy=bred,alpha=0.5)", "alpha=0.5 contradicts policy=bred, which has alpha=0.25"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused_in_one_line(root: Path, agent: str, expected: str) -> None:
+    save(root, values(1), "mine")
+    save(root, GENES, "bred")
+    save(root, Policy(GENOME, dict.fromkeys(FIVE, 0.5)), "five")
+    with pytest.raises(RequestError) as refused:
+        agent_named(agent, root)
+    assert expected.format(root=root) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("a.policy=mien", "policy 'mien' is not in archive data/archive; did you mean 'mine'?"),
+        ("a.policy=counted", "policy of kind 'counts' is for other players; rl_encoded reads 'encoded_values'"),
+        ("a.policy=broken", "policy 'broken' is damaged: the SHA-256 of table.parquet is not that of its card"),
+        ("archive.root=nowhere a.policy=mine", "there is no archive at nowhere"),
+    ],
+)
+def test_a_wrong_policy_exits_2_before_any_folder_is_made(
+    typed: str, expected: str, root: Path, tmp_path: Path, qarena: Qarena
+) -> None:
+    save(root, values(1), "mine")
+    save(root, COUNTS, "counted")
+    folder = policies.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
+    content = bytearray((folder / "table.parquet").read_bytes())
+    content[100] ^= 1
+    (folder / "table.parquet").write_bytes(content)
+    before = sorted(tmp_path.rglob("*"))
+    found = qarena("run", "agent@a=rl_encoded", "games=2", *typed.split())
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(rf"error: .*{re.escape(expected)}.*\n", found.err)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_player_that_has_learned_nothing_is_told_of(qarena: Qarena) -> None:
+    found = qarena("run", "agent@a=rl_encoded", "games=2")
+    expected = "rl_encoded has no policy: it plays untrained; qarena train trainer=rl_encoded makes one\n"
+    assert (found.code, found.err) == (0, expected)
+
+
+def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
+    assert qarena("policy", "ls").code == 2
+    card = save(root, values(1), "mine")
+    save(root, GENES, "bred")
+    listed = qarena("policy", "ls")
+    assert (listed.code, listed.err) == (0, "")
+    assert re.search(rf"mine +│ {card.policy_id} │ encoded_values │ classic │ counting +│ +3 │ +20 ", listed.out)
+    for wanted in ("mine", card.policy_id):
+        shown = qarena("policy", "show", wanted)
+        assert (shown.code, shown.err) == (0, "")
+        for text in (card.policy_id, "trainer learner.rate │ 0.5", "counting, seed 3, 20 games", card.knowledge):
+            assert text in shown.out
+        assert re.search(r"file +│ table.parquet, [\d,]+ bytes, 390,625 rows", shown.out)
+    assert re.search(r"gene beta +│ 0.75", qarena("policy", "show", "bred").out)
+    unknown = qarena("policy", "show", "mien")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "did you mean 'mine'?" in unknown.err
+    assert re.search(r", 2 policies: no problem\(s\)", qarena("archive", "verify").out)
+
+
+def test_a_person_plays_against_a_policy(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(root, values(1), "mine")
+    for options in ((), ("--no-log",)):
+        monkeypatch.setattr("sys.stdin", io.StringIO("resign\nyes\n"))
+        found = qarena("play", "rl_encoded(policy=mine)", "--archive", str(root), *options)
+        assert (found.code, found.err) == (0, "")
+        assert "against rl_encoded(policy=mine)" in found.out
+    monkeypatch.setattr("sys.stdin", io.StringIO("resign\nyes\n"))
+    found = qarena("play", "rl_encoded", "--no-log")
+    assert found.err.startswith("rl_encoded has no policy: it plays untrained; ")

@@ -1,0 +1,145 @@
+"""``qarena reproduce``: published pairings are played once, shown and written; wrong requests change nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from analytics.published import figures, notes_on
+from runners import reproduce
+from tests.analytics.folders import snapshot
+from tests.runners.conftest import Qarena
+
+REPORT = Path(__file__).resolve().parents[2] / "docs/reproduction.md"  # of all figures, as found
+
+
+def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, tmp_path: Path) -> None:
+    typed = ("reproduce", "study=D", "games=20", "archive.root=games", "--markdown", "d.md", "--html", "d.html")
+    found = qarena(*typed)
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"Study D: The mover chooses the piece .*\(games won, in %\)", found.out)
+    assert re.search(r"│ D01 │ random +│ random +│ first +│ +47\.6 \(44\.5.50\.7\) │", found.out)
+    assert re.search(
+        r"^\d of 3 published figures agree with ours by the text, \d by the text or by the code\.$",
+        found.out,
+        re.MULTILINE,
+    )
+    assert "60 games played, all of them in games." in found.out
+    before = snapshot(tmp_path / "games")
+    text, html = (tmp_path / "d.md").read_text(), (tmp_path / "d.html").read_text()
+    assert "Made by `qarena reproduce study=D games=20" in text
+    assert "| D03 | own_piece_alpha_beta | random   | second |" in text
+    assert html.count("<svg") == 1
+    again = qarena("reproduce", "--study", "d", "--games", "20", "--archive", "games")
+    assert (again.code, again.err) == (0, "")
+    assert "Nothing to play: games has all games." in again.out
+    assert again.out.split("Nothing")[0] == found.out.split("60 games")[0]
+    assert snapshot(tmp_path / "games") == before
+
+
+def test_more_games_extend_what_there_is(qarena: Qarena) -> None:
+    assert "60 games played" in qarena("reproduce", "study=D", "games=20").out
+    assert "60 games played" in qarena("reproduce", "study=D", "games=40").out
+    found = qarena("reproduce", "study=D", "games=3")
+    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
+    assert "Nothing to play" in found.out
+
+
+def test_without_the_extra_there_is_all_but_the_plots(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+
+    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "altair" else real(name, package)
+
+    monkeypatch.setattr("importlib.util.find_spec", find_spec)
+    found = qarena("reproduce", "study=D", "games=2", "html=d.html")
+    assert found.code == 0
+    assert found.err == "the page has no plots; for them: pip install 'quarto-arena[plots]', in a clone -e '.[plots]'\n"
+    html = (tmp_path / "d.html").read_text()
+    assert "<svg" not in html
+    assert "own_piece_alpha_beta" in html
+
+
+def test_ctrl_c_says_how_to_go_on(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def stopped() -> Iterator[threading.Event]:
+        stop = threading.Event()
+        stop.set()
+        yield stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reproduce, "interruptible", stopped)
+        found = qarena("reproduce", "study=D", "games=20", "--seed", "7")
+    assert found.code == 130
+    assert found.err == (
+        "interrupted; everything played is in the archive. To go on:\n  qarena reproduce study=D games=20 --seed 7\n"
+    )
+    assert re.search(r"│ D01 │ random +│ random +│ first +│ +47\.6 \(44\.5.50\.7\) │$", found.out, re.MULTILINE)
+    assert "3 have not been played yet." in found.out
+    assert "60 games played" in qarena("reproduce", "study=D", "games=20", "--seed", "7").out
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("study=Z", "study 'Z' does not exist; valid: A, B, C, D, E"),
+        ("--study A,F", "study 'F' does not exist; valid: A, B, C, D, E"),
+        ("games=0", "games=0 is out of range: it must be at least 1"),
+        ("games=many", "games='many' is not a whole number"),
+        ("--games 99999999999", "games=99999999999 is out of range: it must be at most 4294967296"),
+        ("seed=-1", "seed=-1 is out of range: it must be at least 0"),
+        ("threads=0", "threads=0 is out of range: it must be at least 1"),
+        ("archive.other_code=perhaps", "archive.other_code=perhaps does not exist; valid: extend, new, refuse"),
+        ("D", "'D' is not key=value: write study=D for one study"),
+        ("study=D stdy=D", "key 'stdy' does not exist; did you mean 'study'?"),
+        ("study=D --study E", "study is given twice: study=E and study=D"),
+        ("html=nowhere/page.html", "nowhere/page.html has no folder: name a file in a folder that exists"),
+        ("--markdown .", ". is a folder: name a file in a folder that exists and may be written to"),
+        ("study=D archive.root=/dev/null/here", "/dev/null/here"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_changes_nothing(typed: str, line: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("reproduce", *typed.split())
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert line in found.err
+    assert found.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_says_what_can_be_set(qarena: Qarena) -> None:
+    found = qarena("reproduce", "--help")
+    assert (found.code, found.err) == (0, "")
+    for word in ("[KEY=VALUE]", "--study", "--games", "--archive", "--markdown", "--html", "--seed", "--threads"):
+        assert word in found.out
+
+
+def verdicts(report: str) -> dict[str, tuple[str, ...]]:
+    """What a Markdown report says of each figure: yes or no by the text and, if that differs, by the code."""
+    rows = [re.split(r" *\| *", line) for line in report.splitlines() if re.match(r"\| [A-E]\d\d ", line)]
+    return {cells[1]: tuple(cell for cell in cells if cell in ("yes", "no")) for cells in rows}
+
+
+def test_the_report_in_the_documentation_is_of_all_figures_and_explains_what_differs() -> None:
+    found = verdicts(REPORT.read_text(encoding="utf-8"))
+    assert found.keys() == {figure.figure for figure in figures()}
+    for name, said in found.items():
+        assert said
+        assert said[0] == "yes" or notes_on(name), f"{name} differs by the text and nobody says why"
+
+
+@pytest.mark.slow
+def test_all_figures_at_the_default_number_of_games_keep_their_verdicts(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("reproduce", "archive.root=games", "markdown=all.md")
+    assert (found.code, found.err) == (0, "")
+    text = (tmp_path / "all.md").read_text(encoding="utf-8")
+    assert verdicts(text) == verdicts(REPORT.read_text(encoding="utf-8"))

@@ -1,0 +1,300 @@
+"""`qarena train` as a user meets it: what is learned is kept under a name and told of, what makes no sense refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive, policies
+from analytics.archive import Archive
+from analytics.verify import verify
+from quarto.errors import RequestError
+from runners import cli
+from runners.config import names, settings_of
+from runners.training import application
+from runners.training.config import check
+from tests.analytics.folders import snapshot
+from tests.runners.conftest import Qarena
+from tests.runners.test_sweep import table_of
+from tests.runners.trainings import LEARNERS, training
+
+CONF = Path(__file__).parent.parent.parent / "conf"
+SMALL = ("train", "trainer=q_placement", "trainer.games=60", "curve.block=20", "progress=false")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "data/archive"
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than all the rest."""
+    monkeypatch.setattr("analytics.plots.learning_curve", lambda *_: b"<svg/>")
+
+
+def test_every_yaml_is_an_option_and_its_training_begins(qarena: Qarena) -> None:
+    assert sorted(names("trainer")) == sorted(path.stem for path in (CONF / "trainer").glob("*.yaml"))
+    assert set(LEARNERS) <= set(names("trainer"))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qarena, root: Path) -> None:
+    found = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")
+    assert (found.code, found.err) == (0, "")
+    card = policies.find(Archive.open(root), name)
+    learned, took, kept, _, command = found.out.splitlines()
+    rate = r"[\d.]+ %"
+    expected = rf"{name} learned from 40 games: it won {rate} of the first 20, {rate} of games 21 to 40\."
+    assert re.fullmatch(expected, learned)
+    run_id = card.learned["run_ids"][0]
+    assert re.fullmatch(rf"40 games in .* a second with every ply on disk; run {run_id} in data/archive\.", took)
+    assert kept == (
+        f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: table.parquet, "
+        "curve.parquet, curve.svg."
+    )
+    assert command == f"  qarena run agent@a={name} a.policy={name}"
+    played = qarena(*command.split()[1:], "games=10")
+    assert (played.code, played.err) == (0, "")
+    assert f"{name}(policy={name})" in played.out
+    assert verify(Archive.open(root)).problems == []
+
+
+def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
+    assert qarena(*SMALL, "seed=3", "trainer.learner.discount=.5", "policy.name=mine", "rules=square").code == 0
+    card, policy = policies.read(Archive.open(root), "mine")
+    (record,) = Archive.open(root).runs()
+    assert (card.kind, card.rules["name"], card.code["version"]) == ("q_placement", "square", "0.1.0")
+    learned = dict(card.learned)
+    parameters = learned.pop("parameters")
+    del learned["training"]
+    assert learned == {
+        "trainer": "q_placement",
+        "seed": 3,
+        "games": 60,
+        "run_ids": [record.run_id],
+        "command": record.command,
+    }
+    assert record.command.endswith("policy.name=mine rules=square")
+    own = settings_of("trainer", "q_placement")
+    assert parameters == own | {"games": 60, "learner": own["learner"] | {"discount": 0.5}}
+    assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
+    curve = policies.read_table(Archive.open(root), card, "curve")
+    assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
+    picture = (policies.folder_of(Archive.open(root), card.policy_id) / "curve.svg").read_text()
+    for text in (
+        "How q_placement learned",
+        "against ga2",
+        "square rules, seed 3",
+        "learner.discount 0.5",
+        "of each 20",
+    ):
+        assert text in picture
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qarena, root: Path) -> None:
+    qarena(*SMALL)
+    first = policies.find(Archive.open(root), "q_placement")
+    before = {path: content for path, content in snapshot(root).items() if path.name != "card.json"}
+    again = qarena(*SMALL)
+    assert again.code == 0
+    run_id = first.learned["run_ids"][0]
+    assert again.out.splitlines()[1] == f"Nothing to play: run {run_id} in data/archive had all of its games."
+    assert {path: content for path, content in snapshot(root).items() if path.name != "card.json"} == before
+    more = qarena(*SMALL, "trainer.games=100")
+    assert more.code == 0
+    assert re.match(r"40 games in ", more.out.splitlines()[1])
+    second = policies.find(Archive.open(root), "q_placement")
+    assert (second.policy_id == first.policy_id, second.learned["games"]) == (False, 100)
+    assert second.learned["run_ids"] == first.learned["run_ids"]
+    assert policies.find(Archive.open(root), first.policy_id).learned["games"] == 60
+    fewer = qarena(*SMALL)
+    assert "Nothing to play" in fewer.out
+    assert policies.find(Archive.open(root), "q_placement").policy_id == first.policy_id
+
+
+OTHER_TRAININGS = (
+    "seed=2",
+    "trainer.opponent=random",
+    "trainer.learner.decay=.5",
+    "rules=square",
+    "trainer=rl_encoded",
+)
+
+
+def test_a_name_stands_for_one_training(qarena: Qarena, root: Path) -> None:
+    qarena(*SMALL, "policy.name=mine")
+    before = snapshot(root)
+    found = qarena(*SMALL, "policy.name=mine", "seed=2")
+    assert (found.code, found.out) == (2, "")
+    assert found.err == (
+        "error: policy.name=mine is the name of another training (q_placement, seed 1; 'qarena policy show mine' tells "
+        "all): choose another name\n"
+    )
+    for other in OTHER_TRAININGS:
+        with pytest.raises(RequestError, match=r"policy\.name=mine is the name of another training"):
+            check(training(*SMALL[1:], "policy.name=mine", f"archive.root={root}", other))
+    check(training(*SMALL[1:], "policy.name=mine", f"archive.root={root}", "trainer.games=4", "threads=3"))
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("seed=2", "q_placement_seed-2"),
+        ("trainer.learner.decay=.5", "q_placement_decay-0.5"),
+        ("trainer.learner.faithful=true seed=3", "q_placement_faithful-true_seed-3"),
+        ("rules=square", "q_placement_rules-square"),
+        ("trainer.games=20 threads=1 curve.block=7", "q_placement"),
+        ("trainer.opponent='ga2(alpha=0.5)'", r"q_placement-[0-9a-f]{12}"),
+        ("rules.diagonals=none", r"q_placement-[0-9a-f]{12}"),
+        ("archive.other_code=new", r"q_placement-[0-9a-f]{12}"),
+    ],
+)
+def test_trainings_that_differ_have_names_of_their_own(typed: str, name: str) -> None:
+    found = training("trainer=q_placement", *typed.split())
+    assert re.fullmatch(name, found.policy)
+    policies.check_name(found.policy)
+    assert (found.training == training("trainer=q_placement").training) == (name == "q_placement")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> None:
+    found = qarena(*SMALL[:1], "-m", *SMALL[1:], "trainer.learner.decay=.5,.9", "seed=1,2")
+    assert found.code == 0
+    table = table_of(found)
+    assert [row[:5] for row in table] == [
+        ["0", "0.5", "1", "q_placement_decay-0.5", "60"],
+        ["1", "0.5", "2", "q_placement_decay-0.5_seed-2", "60"],
+        ["2", "0.9", "1", "q_placement_decay-0.9", "60"],
+        ["3", "0.9", "2", "q_placement_decay-0.9_seed-2", "60"],
+    ]
+    archive = Archive.open(root)
+    for row in table:
+        curve = policies.read_table(archive, policies.find(archive, row[3]), "curve")
+        assert float(row[5]) == round(100 * curve["win_rate"][-1], 2)
+    with open_archive(root) as opened:
+        jobs = opened.sql("SELECT job, status, games, wins + draws + losses AS counted FROM sweeps ORDER BY job").rows()
+    assert jobs == [(job, "complete", 60, 60) for job in range(4)]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_job_that_fails_is_told_of_and_the_others_go_on(qarena: Qarena) -> None:
+    found = qarena("train", "-m", *SMALL[1:], "trainer.games=0,20", "policy.name=mine")
+    assert found.code == 1
+    assert re.search(r"job 0 failed \(.*\): trainer\.games=0 is out of range: it must be at least 1", found.err)
+    assert [row[2:4] for row in table_of(found)] == [["mine", "20"]]
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("trainer.games=0", "trainer.games=0 is out of range: it must be at least 1"),
+        ("trainer.games=many", "trainer.games='many' is not a whole number"),
+        ("trainer=q_placment", "trainer 'q_placment' does not exist; did you mean 'q_placement'?"),
+        ("trainer=null", "a group takes one name, as in rules=classic: 'qarena train --help' lists them"),
+        ("trainer.lerner.decay=1", "did you mean 'trainer.learner.decay'?"),
+        ("+trainer.learner.rate=1", "agent 'q_placement(training,rate=1)' has no parameter 'rate'"),
+        ("trainer.learner.decay=2", "decay=2 is not a probability from 0 to 1"),
+        ("+trainer.more=1", "trainer 'q_placement' has no parameter 'more'"),
+        ("trainer._target_=agents.dumb.Dumb", "trainer 'q_placement' has no parameter"),
+        ("trainer.opponent=dum", "agent 'dum' does not exist; did you mean 'dumb'?"),
+        ("trainer.opponent='rl_encoded(policy=x)'", "there is no archive at data/archive"),
+        ("rules=own_piece", "does not play rules 'own_piece'"),
+        ("policy.name=no/name", "policy.name='no/name' cannot be a name"),
+        ("policy.nam=x", "key 'policy.nam' does not exist; did you mean 'policy.name'?"),
+        ("+policy.more=x", "key 'policy.more' does not exist"),
+        ("curve.block=0", "curve.block=0 is out of range: it must be at least 1"),
+        ("seed=-1", "seed=-1 is out of range"),
+        ("threads=0", "threads=0 is out of range"),
+        ("archive.shard_games=1", "archive.shard_games=1 is out of range"),
+        ("archive.other_code=ask", "archive.other_code=ask does not exist"),
+        ("gamse=2", "key 'gamse' does not exist"),
+        ("agent@a=random", "agent@a"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_folder_is_made(
+    typed: str, expected: str, qarena: Qarena, tmp_path: Path
+) -> None:
+    found = qarena(*SMALL, typed)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    assert expected in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_shows_what_can_be_chosen_and_set(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("train", "--help")
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"^trainer: .*q_placement, .*rl_encoded, rl_tabular", found.out, re.MULTILINE)
+    assert "learning_rate: 0.1" in found.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_odd_games_are_said_to_be_rounded_up(qarena: Qarena) -> None:
+    found = qarena("train", "trainer=rl_tabular", "trainer.games=3")
+    expected = "trainer.games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
+    assert (found.code, found.err) == (0, expected)
+
+
+def test_without_the_extra_the_curve_is_kept_as_data(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    found = qarena(*SMALL)
+    assert found.code == 0
+    assert found.err == (
+        "the learning curve is kept as data; for a picture of it: pip install 'quarto-arena[plots]', in a clone -e "
+        "'.[plots]'\n"
+    )
+    assert set(policies.find(Archive.open(root), "q_placement").files) == {"table.parquet", "curve.parquet"}
+
+
+def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise ModuleNotFoundError("No module named 'else'", name="else")
+
+    monkeypatch.setattr("analytics.plots.learning_curve", broken)
+    found = qarena(*SMALL)
+    assert found.code == 1
+    assert "No module named 'else'" in found.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("tr", ["trainer=", "trainer.games="]),
+        ("trainer=r", ["trainer=rl_encoded", "trainer=rl_tabular"]),
+        ("rules=s", ["rules=square"]),
+        ("agent@a=r", []),
+    ],
+)
+def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
+    assert cli.training_overrides(typed) == expected
+
+
+def test_the_default_trainer_is_the_one_that_errors_think_of() -> None:
+    text = (CONF / "train.yaml").read_text()
+    assert re.search(rf"^  - trainer: {application.DEFAULT}$", text, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_users_own_trainer_is_one_too(qarena: Qarena, tmp_path: Path) -> None:
+    folder = tmp_path / "own/trainer"
+    folder.mkdir(parents=True)
+    own = (CONF / "trainer/q_placement.yaml").read_text().replace("decay: 0.9995", "decay: 0.5")
+    (folder / "mine.yaml").write_text(own)
+    found = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.games=20")
+    assert (found.code, found.err) == (0, "")
+    assert "Policy 'mine' (" in found.out
+    assert "run agent@a=q_placement a.policy=mine" in found.out
+    wrong = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.learner.dicay=.1")
+    assert "did you mean 'trainer.learner.decay'?" in wrong.err

@@ -1,0 +1,112 @@
+"""Ctrl-C, ``kill -9`` and a second process: the same command ends up with the same policy, bit for bit."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analytics import policies
+from analytics.archive import Archive
+from analytics.leftovers import leftovers
+from analytics.verify import verify
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import QARENA, environment_with
+
+GAMES = 60_000
+ARGUMENTS = (
+    *("train", "trainer=q_placement", f"trainer.games={GAMES}", "policy.name=mine", "seed=3"),
+    *("archive.root=games here", "archive.shard_games=4096", "archive.shard_seconds=0.05"),
+)
+DEADLINE = 120  # seconds that nothing here takes
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The knowledge of the training that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    with start(folder) as process:
+        assert process.wait(timeout=DEADLINE) == 0
+    return knowledge(folder)
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [QARENA, *ARGUMENTS],
+        cwd=folder,
+        env=environment_with(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def knowledge(folder: Path) -> str:
+    """What the policy holds, once everything in the archive is sound."""
+    archive = Archive.open(folder / "games here")
+    assert verify(archive).problems == []
+    assert sum(commit.games.rows for run_id in archive.run_ids() for commit in archive.commits(run_id)) == GAMES
+    return policies.find(archive, "mine").knowledge
+
+
+def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
+    """Until something is so; fails when the process ends first."""
+    deadline = time.monotonic() + DEADLINE
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def commits(folder: Path) -> int:
+    return len(list(folder.glob("games here/commits/*/*.json")))
+
+
+def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qarena, expected: str) -> None:
+    for moment in (1, 3):
+        with start(tmp_path) as process:
+            wait_for(process, lambda moment=moment: commits(tmp_path) >= moment)  # type: ignore[misc]
+            process.kill()
+            process.communicate(timeout=DEADLINE)
+        assert process.returncode == -signal.SIGKILL
+        archive = Archive.open(tmp_path / "games here")
+        assert verify(archive).problems == []
+        assert policies.cards(archive) == []
+    done = qarena(*ARGUMENTS)
+    assert done.code == 0, done.err
+    played = int(done.out.splitlines()[1].partition(" games")[0].replace(",", ""))
+    assert 0 < played < GAMES
+    assert knowledge(tmp_path) == expected
+
+
+def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
+    with start(tmp_path) as process:
+        wait_for(process, lambda: commits(tmp_path) >= 2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    kept = re.match(r"Learned from ([\d,]+) games so far, \1 of them played now; the policy is kept when all are", out)
+    assert kept
+    assert 0 < int(kept[1].replace(",", "")) < GAMES
+    archive = Archive.open(tmp_path / "games here")
+    assert policies.cards(archive) == []
+    assert leftovers(archive) == []
+    program, *arguments = shlex.split(err.splitlines()[-1])
+    assert (program, *arguments) == ("qarena", *ARGUMENTS)
+    done = qarena(*arguments)
+    assert done.code == 0, done.err
+    assert knowledge(tmp_path) == expected
+
+
+def test_two_processes_train_the_same_without_playing_a_game_twice(tmp_path: Path, expected: str) -> None:
+    with start(tmp_path) as one, start(tmp_path) as other:
+        found = [process.communicate(timeout=DEADLINE) for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0), found
+    assert knowledge(tmp_path) == expected

@@ -1,0 +1,103 @@
+"""What tests of trainings share: settings, trainers as their yamls say, and the slow way to train."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra import compose, initialize_config_module
+
+from agents.learning.learner import Learner, LoggedGame
+from agents.learning.policy import Policy
+from agents.lift import KernelPlayer, lift
+from quarto.rules import CLASSIC, Rules
+from runners.config import load_agent, settings_of
+from runners.spec import made
+from runners.training.config import TrainingRequest, training_request_of
+from runners.training.online import Online
+from runners.training.trainer import Setting
+from tests import naive
+from tests.naive import NaiveGame, Outcome
+from tests.naive_players.learning import Lifted
+
+LEARNERS = ("rl_encoded", "q_placement", "rl_tabular")
+
+
+def setting(root: Path, name: str = "q_placement", **other: Any) -> Setting:
+    usual = Setting(
+        name=name,
+        rules=CLASSIC,
+        seed=5,
+        threads=1,
+        root=root,
+        shard_games=1 << 18,
+        shard_seconds=30.0,
+        other_code="refuse",
+        command="qarena train",
+        stop=threading.Event(),
+        progress=None,
+    )
+    return replace(usual, **other)
+
+
+def online(name: str = "q_placement", **other: Any) -> Online:
+    """The trainer of ``conf/trainer/NAME.yaml`` with other parameters."""
+    settings = settings_of("trainer", name)
+    target = settings.pop("_target_")
+    assert target == "runners.training.online.Online"
+    return Online(**settings | other)
+
+
+def training(*overrides: str) -> TrainingRequest:
+    """What ``qarena train`` with these overrides asks for."""
+    with initialize_config_module("conf", version_base="1.3"):
+        composed = compose("train", overrides=list(overrides), return_hydra_config=True)
+        return training_request_of(composed, composed.hydra.runtime.choices, "qarena train")
+
+
+class StopAfter:
+    """Asks to stop once so many games were played."""
+
+    def __init__(self, games: int, stop: threading.Event) -> None:
+        self._left = games
+        self._stop = stop
+
+    def start(self, games: int) -> None:
+        """Nothing to tell."""
+
+    def advance(self, games: int) -> None:
+        self._left -= games
+        if self._left <= 0:
+            self._stop.set()
+
+
+def stopped_after(games: int, root: Path, **other: Any) -> Setting:
+    stop = threading.Event()
+    return setting(root, stop=stop, progress=StopAfter(games, stop), **other)
+
+
+def slowly(trainer: Online, seed: int, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
+    """One game after the other by the plain rule book, each turn asked for alone, each update called from here."""
+    target = trainer.learner["_target_"]
+    learner: Learner = made("learner", target, {k: v for k, v in trainer.learner.items() if k != "_target_"})
+    knowledge = learner.knowledge(rules)
+    opponent = lift(load_agent(str(trainer.opponent)).build(), rules, "opponent")
+    assert isinstance(opponent, KernelPlayer)
+    player = KernelPlayer(type(learner).kernel, knowledge, rules)
+    swapped, played = trainer.seats == "swapped", list[Outcome]()
+    for number in range(trainer.games):
+        pair, game = divmod(number, 2) if swapped else (number, 0)
+        seat, stream = trainer.learner_seat ^ game, naive.stream(seed, pair, game)
+        order = (Lifted(player), Lifted(opponent)) if seat == 0 else (Lifted(opponent), Lifted(player))
+        outcome = NaiveGame(rules, order, stream).play([])
+        pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
+        pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
+        taught = LoggedGame(pieces, cells, outcome.plies, outcome.winner, seat, np.uint64(stream))  # type: ignore[arg-type]
+        if not type(learner).update(taught, rules.tables, player.own):
+            knowledge = learner.grown(knowledge)
+            player = KernelPlayer(type(learner).kernel, knowledge, rules)
+        played.append(outcome)
+    return learner.policy(knowledge), played
