@@ -168,7 +168,7 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
 
 
 class StagedPlayer:
-    """One player until so many pieces are on the board, then another. All positions of a batch have as many."""
+    """One player until so many pieces are on the board, then another."""
 
     def __init__(self, early: Player, late: Player, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
@@ -188,8 +188,13 @@ class StagedPlayer:
         self._late.start(slots)
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
-        few = len(batch.occupied) > 0 and int(batch.occupied[0]).bit_count() < self._pieces
-        return (self._early if few else self._late).play(batch, rng, slots)
+        turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
+        for player, chosen in ((self._early, few), (self._late, ~few)):
+            if chosen.any():
+                own_slots = None if slots is None else slots[chosen]
+                found = player.play(batch.chosen(chosen), Streams(rng.seeds[chosen]), own_slots)
+                turns.cells[chosen], turns.gifts[chosen] = found
+        return turns
 
 
 Player = KernelPlayer | PythonPlayer | StagedPlayer
