@@ -163,6 +163,10 @@ class KernelAgent:
         """What the kernel's ``own`` will hold under these rules."""
         return Knowledge()
 
+    def early(self, rules: Rules) -> tuple[int, Agent] | None:
+        """(n, agent): the agent that plays in its place until n pieces are on the board; None: it always plays."""
+        return None
+
 
 @runtime_checkable
 class BatchAgent(Protocol):

@@ -134,6 +134,8 @@ class PythonPlayer:
     on them: an answer that depends on more than the position and ``rng`` makes a run that cannot be repeated.
     """
 
+    game_words = 0  # it remembers what it likes by itself
+
     def __init__(self, agent: BatchAgent | GameAgent) -> None:
         self._agent = agent
         self._lock = threading.Lock()
@@ -165,7 +167,37 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
     return np.where((array >= -1) & (array < 16), array, -128).astype(np.int8)
 
 
-Player = KernelPlayer | PythonPlayer
+class StagedPlayer:
+    """One player until so many pieces are on the board, then another."""
+
+    def __init__(self, early: Player, late: Player, pieces: int) -> None:
+        self._early, self._late, self._pieces = early, late, pieces
+
+    def fork(self) -> StagedPlayer:
+        """The same for another thread."""
+        return StagedPlayer(self._early.fork(), self._late.fork(), self._pieces)
+
+    @property
+    def game_words(self) -> int:
+        """How many words of uint64 both remember of each game."""
+        return self._early.game_words + self._late.game_words
+
+    def start(self, slots: range) -> None:
+        """Begin games in these slots, for both."""
+        self._early.start(slots)
+        self._late.start(slots)
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+        turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
+        for player, chosen in ((self._early, few), (self._late, ~few)):
+            if chosen.any():
+                own_slots = None if slots is None else slots[chosen]
+                found = player.play(batch.chosen(chosen), Streams(rng.seeds[chosen]), own_slots)
+                turns.cells[chosen], turns.gifts[chosen] = found
+        return turns
+
+
+Player = KernelPlayer | PythonPlayer | StagedPlayer
 
 
 def choosers_of(agent: Agent) -> tuple[str, ...]:
@@ -186,7 +218,8 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
             f"plays only where the {' or '.join(choosers)} does; choose other rules or another agent"
         )
     if isinstance(agent, KernelAgent):
-        return KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules)
+        player, early = KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules), agent.early(rules)
+        return player if early is None else StagedPlayer(lift(early[1], rules, label), player, early[0])
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
             f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is no KernelAgent, "

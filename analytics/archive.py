@@ -214,7 +214,7 @@ class Archive:
 
     def _commit(self, ledger: _Ledger, slices: tuple[Slice, ...], frames: dict[Path, pl.DataFrame]) -> Commit | None:
         try:
-            games, plies = (_store(path, frame) for path, frame in frames.items())
+            games, plies = (store(path, frame) for path, frame in frames.items())
             make_folder(ledger.folder)
             with ledger.lock:
                 commit = _publish(ledger, slices, games, plies)
@@ -259,7 +259,8 @@ def _commit_name(number: int) -> str:
     return f"{number:06d}.json"
 
 
-def _store(path: Path, frame: pl.DataFrame) -> StoredFile:
+def store(path: Path, frame: pl.DataFrame) -> StoredFile:
+    """Write a table's file, whole or not at all. Raises ``OSError``."""
     make_folder(path.parent)
     aside = temporary_beside(path)
     try:

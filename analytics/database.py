@@ -19,6 +19,7 @@ import polars as pl
 from analytics import views
 from analytics.answers import ask, explained
 from analytics.archive import Archive
+from analytics.decisions import annotations_of, pairing_rows
 from analytics.records import StoredFile
 from analytics.schema import TABLES
 from quarto.errors import FailureError, RequestError, nearest
@@ -64,6 +65,11 @@ def _committed(archive: Archive) -> dict[str, list[_File]]:
             for table in TABLES:
                 stored: StoredFile = getattr(commit, table)
                 files[table].append(_File(run_id, archive.file(table, run_id, stored).absolute(), stored))
+    files["decisions"] = [
+        _File(run_id, archive.file("decisions", run_id, annotation.decisions).absolute(), annotation.decisions)
+        for run_id in archive.run_ids()
+        for annotation in annotations_of(archive, run_id).values()
+    ]
     return files
 
 
@@ -78,7 +84,8 @@ class OpenArchive:
     """What an archive held when it was opened: open it again to see what came since. A context manager.
 
     Views ``games`` and ``plies`` are the tables of ``data/README.md`` with ``run_id`` in front and small integers
-    widened to 32 bits; ``runs`` has a row a run, ``sweeps`` a row a pairing of a sweep's job.
+    widened to 32 bits; ``runs`` has a row a run, ``sweeps`` a row a pairing of a sweep's job, ``decisions`` a row a
+    decision of the games that were annotated.
     """
 
     def __init__(self, root: Path) -> None:
@@ -175,6 +182,11 @@ class OpenArchive:
             if view in TABLES:
                 _require_whole(self._files[view])
                 connection.execute(views.over_files(view, [str(file.path) for file in self._files[view]]))
+                return None
+            if view == "decisions":
+                _require_whole(self._files[view])
+                paths = [str(file.path) for file in self._files[view]]
+                connection.execute(views.over_decisions(paths, pairing_rows(self.archive)))
                 return None
             rows_of, insert = _ROWS[view]
             rows = rows_of(self.archive)

@@ -18,7 +18,7 @@ from agents.lift import KernelPlayer
 from analytics.archive import Archive
 from analytics.lessons import Lessons, learn_all
 from analytics.records import Commit, RunRecord, Slice
-from analytics.schema import first_game_id
+from analytics.schema import TABLES, first_game_id
 from analytics.tables import read_table
 from quarto.batch import Games
 from quarto.errors import FailureError, RequestError
@@ -146,6 +146,6 @@ def _read(archive: Archive, run_id: str, commit: Commit, table: str) -> pl.DataF
     stored = getattr(commit, table)
     path = archive.file(table, run_id, stored)
     try:
-        return read_table(path, stored, table)
+        return read_table(path, stored, TABLES[table])
     except ValueError as error:
         raise FailureError(f"{path} {error}: see 'qarena archive verify'") from error

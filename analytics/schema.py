@@ -41,6 +41,22 @@ PLIES = pl.Schema(
     }
 )
 
+GIFT, PLACEMENT = 0, 1
+NOT_COUNTED = -1
+
+DECISIONS = pl.Schema(
+    {
+        "game_id": pl.Int64(),
+        "ply": pl.Int8(),  # 0 to 15
+        "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
+        "seat": pl.Int8(),  # who decided
+        "value_before": pl.Int8(),  # for who decided: 1 won, 0 drawn, -1 lost
+        "value_after": pl.Int8(),
+        "saving": pl.Int32(),  # choices that keep value_before, or NOT_COUNTED
+        "legal": pl.Int32(),  # choices there were
+    }
+)
+
 TABLES = {"games": GAMES, "plies": PLIES}
 
 GAME_BITS = 32  # of a game_id: 2 * pair + s; the pairing is above them

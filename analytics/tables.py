@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analytics import parquet
 from analytics.records import StoredFile
-from analytics.schema import ENDING, GAMES, PLIES, TABLES, first_game_id, game_ids
+from analytics.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
 from quarto.kernel import kernel
 from quarto.rules import PIECES
@@ -179,7 +179,7 @@ def _encoded(frame: pl.DataFrame) -> memoryview:
     return buffer.getbuffer()
 
 
-def read_table(path: Path, stored: StoredFile, table: str) -> pl.DataFrame:
+def read_table(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
     """The table in a file, checked against what its commit says. Raises ``ValueError`` saying what is wrong."""
     try:
         content = path.read_bytes()
@@ -193,8 +193,8 @@ def read_table(path: Path, stored: StoredFile, table: str) -> pl.DataFrame:
         frame = pl.read_parquet(content, hive_partitioning=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
-    if frame.schema != TABLES[table]:
-        raise ValueError(f"has columns {dict(frame.schema)}, not those of table {table}")
+    if frame.schema != schema:
+        raise ValueError(f"has columns {dict(frame.schema)}, not {', '.join(schema)} of the right types")
     if len(frame) != stored.rows:
         raise ValueError(f"has {len(frame)} rows, its commit says {stored.rows}")
     if sum(frame.null_count().row(0)):

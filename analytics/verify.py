@@ -16,30 +16,19 @@ from numpy.typing import NDArray
 
 from analytics import policies
 from analytics.archive import Archive, commit_files, load, sweep_job
+from analytics.problems import Problem, read_checked
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.schema import GAME_BITS, TABLES, game_ids
-from analytics.tables import PlyColumns, read_table
+from analytics.tables import PlyColumns
 from analytics.tally import tally_of
+from analytics.verify_decisions import verify_decisions
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
 
 NAMED_GAMES = 10  # wrong games of one file that are named one by one
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that is wrong, and where."""
-
-    file: Path
-    what: str
-    game_id: int | None = None
-
-    def __str__(self) -> str:
-        game = "" if self.game_id is None else f" game {self.game_id}:"
-        return f"{self.file}:{game} {self.what}"
 
 
 @dataclass
@@ -50,6 +39,7 @@ class Verification:
     shards: int = 0
     games: int = 0
     plies: int = 0
+    decisions: int = 0
     policies: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -95,6 +85,10 @@ def verify(archive: Archive) -> Verification:
             found.problems += _numbering(path, commit, held)
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
+        if record is not None:
+            decisions, problems = verify_decisions(archive, record)
+            found.decisions += decisions
+            found.problems += problems
     found.problems += _sweeps(archive)
     for policy_id in policies.policy_ids(archive):
         found.policies += 1
@@ -139,7 +133,7 @@ def _numbering(path: Path, commit: Commit, held: dict[int, list[Range]]) -> Iter
 def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
     frames = {}
     for table in TABLES:
-        frame = _read(shard.file(table), shard.stored(table), table)
+        frame = read_checked(shard.file(table), shard.stored(table), TABLES[table])
         if isinstance(frame, Problem):
             yield frame
         else:
@@ -148,14 +142,6 @@ def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
         found.games += len(frames["games"])
         found.plies += len(frames["plies"])
         yield from _rows(shard, frames["games"], frames["plies"])
-
-
-def _read(path: Path, stored: StoredFile, table: str) -> pl.DataFrame | Problem:
-    """The frame in a file, or what is wrong with the file."""
-    try:
-        return read_table(path, stored, table)
-    except ValueError as error:
-        return Problem(path, str(error))
 
 
 def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:

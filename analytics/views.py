@@ -11,7 +11,7 @@ import polars as pl
 from analytics.archive import Archive
 from analytics.records import RunRecord, SweepJob
 from analytics.results import results
-from analytics.schema import TABLES
+from analytics.schema import GAME_BITS, GIFT, NOT_COUNTED, TABLES
 
 _TYPES: dict[type[pl.DataType], str] = {
     pl.Int64: "BIGINT",
@@ -63,6 +63,20 @@ VIEWS: dict[str, dict[str, str]] = {
     },
 }
 
+VIEWS["decisions"] = {
+    "run_id": "VARCHAR",
+    "game_id": "BIGINT",
+    "ply": "INTEGER",
+    "kind": "VARCHAR",  # gift or placement
+    "seat": "INTEGER",
+    "agent": "VARCHAR",
+    "value_before": "INTEGER",
+    "value_after": "INTEGER",
+    "regret": "INTEGER",  # half-points given up
+    "choices": "INTEGER",
+    "saving": "INTEGER",  # NULL: not counted
+}
+
 INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_JOB = "INSERT INTO sweeps VALUES (?, ?, MAP(?::VARCHAR[], ?::VARCHAR[]), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -87,6 +101,39 @@ def over_files(view: str, files: Iterable[str]) -> str:
         return _view(view, {name: f"NULL::{kind}" for name, kind in columns.items()}, "WHERE false")
     values = {name: f"{name if name != 'run_id' else RUN_OF_FILE}::{kind}" for name, kind in columns.items()}
     return _view(view, values, f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)")
+
+
+def over_decisions(files: Iterable[str], pairings: Iterable[tuple[str, int, str, str]]) -> str:
+    """The statement that creates view ``decisions`` over Parquet files.
+
+    ``pairings``: run, number, first and second agent of every pairing; who decided follows from them, so that no row of
+    ``games`` needs to be looked up.
+    """
+    listed = ", ".join(map(_quoted, files))
+    if not listed:
+        return _view("decisions", {name: f"NULL::{kind}" for name, kind in VIEWS["decisions"].items()}, "WHERE false")
+    known = ", ".join(
+        f"({_quoted(run_id)}, {number}, {_quoted(first)}, {_quoted(second)})"
+        for run_id, number, first, second in pairings
+    )
+    values = {name: f"{_OF_DECISIONS.get(name, name)}::{kind}" for name, kind in VIEWS["decisions"].items()}
+    return _view(
+        "decisions",
+        values,
+        f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false) "
+        f"JOIN (VALUES {known}) AS pairings (run, number, first, second) "
+        f"ON run = {RUN_OF_FILE} AND number = game_id >> {GAME_BITS}",
+    )
+
+
+_OF_DECISIONS = {
+    "run_id": "run",
+    "kind": f"CASE kind WHEN {GIFT} THEN 'gift' ELSE 'placement' END",
+    "agent": "CASE WHEN seat = game_id & 1 THEN first ELSE second END",
+    "regret": "(value_before - value_after)",
+    "choices": "legal",
+    "saving": f"nullif(saving, {NOT_COUNTED})",
+}
 
 
 def broken(view: str, reason: str) -> str:

@@ -52,6 +52,10 @@ class Batch(NamedTuple):
         of = slice(start, end)
         return Batch(self.lanes[of], self.occupied[of], self.available[of], self.hand[of], self.last_cell[of])
 
+    def chosen(self, mask: NDArray[np.bool_]) -> Batch:
+        """The positions for which ``mask`` [B] holds, in their order, in arrays of their own."""
+        return Batch(*(field[mask] for field in self))  # type: ignore[arg-type]  # each keeps its own type
+
     def copy(self) -> Batch:
         """The same positions in arrays of their own."""
         return Batch(*(np.array(field) for field in self))  # type: ignore[arg-type]  # each keeps its own type

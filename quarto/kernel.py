@@ -179,6 +179,21 @@ def array_pointer(typing_context: Any, address: Any) -> Any:
     return types.voidptr(address), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, address: Any) -> Any:
+    """Ask for the cache line at an integer address, to be read soon: nothing waits for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", (pointer.type,), kind)
+        builder.call(fetch, [pointer, number(0), number(3), number(1)])  # to read, into every cache, data
+        return context.get_dummy_value()
+
+    return types.void(address), generate
+
+
 def _bit_positions() -> NDArray[np.uint8]:
     """[256 x 8] by byte and n: the index of the n-th set bit of the byte."""
     positions = np.zeros((256, 8), np.uint8)

@@ -35,8 +35,8 @@ class Layer(NamedTuple):
     canonical_live_boards: int  # those without a line
 
 
-class _Boards(NamedTuple):
-    """The canonical live boards of a layer, those of one canonical mask side by side."""
+class Boards(NamedTuple):
+    """The ``N`` canonical live boards of a layer, those of one canonical mask side by side."""
 
     lanes: NDArray[np.uint64]  # [N]
     ways: NDArray[np.uint64]  # [N] live prefixes that lead to the orbit of the board
@@ -64,15 +64,20 @@ def layers(rules: Rules, plies: int) -> Iterator[Layer]:
     return _layers(rules, plies)
 
 
+def empty_board() -> Boards:
+    """The layer of no plies."""
+    return Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
+
+
 def _layers(rules: Rules, plies: int) -> Iterator[Layer]:
-    boards = _Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
+    boards = empty_board()
     yield Layer(0, 1, 0, 1, 1)
     for ply in range(1, plies + 1):
-        layer, boards = _next_layer(rules, boards, ply, last=ply == plies)
+        layer, boards = next_layer(rules, boards, ply, last=ply == plies)
         yield layer
 
 
-def _next_layer(rules: Rules, parents: _Boards, ply: int, last: bool) -> tuple[Layer, _Boards]:
+def next_layer(rules: Rules, parents: Boards, ply: int, last: bool) -> tuple[Layer, Boards]:
     """Count the layer ``ply`` and make its boards (none if it is the ``last``, for which there may be no room)."""
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
@@ -88,10 +93,10 @@ def _next_layer(rules: Rules, parents: _Boards, ply: int, last: bool) -> tuple[L
         live_prefixes += int(child_ways.sum())
         games_won += int(won_ways)
     layer = Layer(ply, live_prefixes, games_won, live_boards + won_boards, live_boards)
-    return layer, _Boards(np.concatenate(lanes), np.concatenate(ways), slices)
+    return layer, Boards(np.concatenate(lanes), np.concatenate(ways), slices)
 
 
-def _sources(parents: _Boards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
+def _sources(parents: Boards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
     """For each canonical mask of a child where it comes from: rows of (first parent, end, parent mask, cell)."""
     found: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():

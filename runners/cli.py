@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
+from runners import tablebases
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,6 +51,7 @@ app = typer.Typer(
 archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
 policy_app = typer.Typer(help="List and show learned policies.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(archive_app, name="archive")
+app.add_typer(tablebases.app, name="tablebase")
 app.add_typer(policy_app, name="policy")
 
 
@@ -183,7 +185,7 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 @app.command()
 def sql(
     question: Annotated[
-        str, typer.Argument(help="One SELECT over the views runs, games, plies, sweeps; - reads stdin.")
+        str, typer.Argument(help="One SELECT over the views runs, games, plies, decisions, sweeps; - reads stdin.")
     ],
     archive: ArchiveOption = ARCHIVE,
     format: Annotated[  # noqa: A002
@@ -221,6 +223,7 @@ def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
     for problem in found.problems:
         typer.echo(str(problem), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    counts += f", {found.decisions:,} decisions" if found.decisions else ""
     counts += f", {found.policies} policies" if found.policies else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
@@ -357,6 +360,74 @@ def perft(
 
 
 @app.command()
+def solve(
+    position: Annotated[
+        str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Positions, one a line (- is stdin): one line of JSON for each.")
+    ] = None,
+    game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
+    rules: Annotated[str | None, typer.Option("--rules", help="The rules of that game (default: classic).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    distance: Annotated[
+        bool, typer.Option("--distance/--no-distance", help="Placements until the end; values alone are faster.")
+    ] = True,
+    values: Annotated[bool, typer.Option("--values", help="Without the turns.")] = False,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+) -> None:
+    """Solve positions exactly: value, distance, and every turn with its value."""
+    from runners import solve_command
+    from runners.solve import Wanted
+
+    wanted = Wanted(turns=not values, distance=distance)
+    proven = solve_command.check_request(position, file, game, rules)
+    if proven is not None:
+        solve_command.solve_game(proven, megabytes, json)
+    elif file is not None:
+        solve_command.report_bad(solve_command.solve_file(file, wanted, megabytes))
+    else:
+        solve_command.solve_position(str(position), wanted, megabytes, json)
+
+
+RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")]
+
+
+@app.command()
+def annotate(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
+    from_pieces: Annotated[
+        int | None,
+        typer.Option("--from-pieces", min=0, max=15, help="Judge from so many pieces on (0; own_piece: 5)."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+) -> None:
+    """Judge every decision of the games by its exact value and add that to the archive."""
+    from runners.mistakes import annotate as judge
+
+    judge(archive, runs or [], choices, from_pieces, threads, megabytes)
+
+
+@app.command()
+def mistakes(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    positions: Annotated[int, typer.Option("--positions", min=0, help="How many of the hardest positions.")] = 10,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a chart to this file (needs the extra plots).")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
+) -> None:
+    """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
+    from runners.mistakes import show_mistakes
+
+    show_mistakes(archive, runs or [], positions, [path for path in (html, svg) if path])
+
+
+@app.command()
 def warm() -> None:
     """Compile every kernel now, so that the first game of any run starts at once."""
     from runners.warm import warm as compile_all
@@ -369,6 +440,7 @@ def warm() -> None:
 def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
+    solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     turn: Annotated[
         str | None,
         typer.Option("--turn", metavar="AGENT", help="Only: microseconds its turn takes, by pieces on the board."),
@@ -389,9 +461,10 @@ def bench(
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
     from runners.bench import bench as measure
+    from runners.bench_solver import bench_solver
     from runners.tables import bench_table, write_json
 
-    figures = measure(quick)
+    figures = bench_solver(quick) if solver else measure(quick)
     _print(bench_table(figures))
     if json:
         write_json(figures, json)

@@ -23,7 +23,7 @@ from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 from runners.policies import untrained, with_policy
 from runners.schedule import SCHEDULES, pairings
-from runners.spec import LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
+from runners.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
@@ -253,7 +253,13 @@ def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root:
     )
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
-    return with_policy(AgentSpec(label, target, params), _params(own), root)
+    described = {key: _described(key, value, root) for key, value in params.items()}
+    return with_policy(AgentSpec(label, target, described), _params(own), root)
+
+
+def _described(key: str, value: Any, root: Path) -> Any:
+    """The value of a parameter or, where it names an agent, everything about that: it affects the games too."""
+    return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
 
 
 def _params(settings: Mapping[str, Any]) -> dict[str, Any]:

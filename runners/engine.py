@@ -73,7 +73,7 @@ class Contestant:
     @property
     def game_words(self) -> int:
         """How many words of uint64 a player remembers of each game."""
-        return self._player.game_words if isinstance(self._player, KernelPlayer) else 0
+        return self._player.game_words
 
     def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
         """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.

@@ -18,12 +18,15 @@ from typing import Any
 from agents.base import Agent
 from agents.learning.policy import Policy
 from analytics.records import run_id_of
+from analytics.tablebase import base_for
 from quarto.errors import ArenaError, RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
+from quarto.solver.base import Base
 
 PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.lockstep", "runners.engine")
+AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "analytics.lessons")
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
@@ -43,7 +46,10 @@ class AgentSpec:
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
         learned = {"policy": self.policy} if self.policy else {}
-        agent: Agent = made(f"agent '{self.label}'", self.target, self.params, learned)
+        params = {name: _built(value) for name, value in self.params.items()}
+        agent: Agent = made(f"agent '{self.label}'", self.target, params, learned)
+        if hasattr(agent, "equip"):
+            agent.equip(_base_for)
         return agent
 
     def takes_policy(self) -> bool:
@@ -54,6 +60,19 @@ class AgentSpec:
         """What affects its games as JSON values."""
         mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
         return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
+
+
+def _built(value: Any) -> Any:
+    """A parameter as its constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
+    if isinstance(value, Mapping) and set(value) == {"label", "target", "params"}:
+        return AgentSpec(**value).build()
+    return value
+
+
+@functools.cache
+def _base_for(rules: Rules) -> Base | None:
+    """The tablebase of some rules for agents that can use one, read once."""
+    return base_for(rules)
 
 
 @dataclass(frozen=True)

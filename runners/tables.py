@@ -16,6 +16,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from analytics.tablebase import Card, Tablebase
 from quarto.errors import FailureError
 from quarto.perft import Layer
 from runners import display
@@ -36,6 +37,28 @@ FROM runs ORDER BY created
 
 
 FORMS = ("table", "csv", "json", "parquet")
+
+
+def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
+    """The tablebases there are, then for each its boards by pieces and value for the player to act."""
+    cards = [each.card for each in found]
+    columns = [
+        display.Column("rules", [str(card.rules["name"]) for card in cards], right=False),
+        display.Column("pieces", [str(card.pieces) for card in cards]),
+        display.Column("boards", [f"{sum(card.boards):,}" for card in cards]),
+        display.Column("bytes", [f"{card.bytes:,}" for card in cards]),
+        display.Column("thread seconds", [f"{card.seconds:,.0f}" for card in cards]),
+        display.Column("built", [card.created[:10] for card in cards], right=False),
+        display.Column("file", ["ships" if each.shipped else str(each.path) for each in found], right=False),
+    ]
+    return [display.tabulated(columns), *map(_layers_table, cards)]
+
+
+def _layers_table(card: Card) -> Table:
+    parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
+    columns = [display.Column(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
+    pieces = display.Column("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
+    return display.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
 def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = None) -> None:

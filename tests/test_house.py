@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
 LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
-SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c"}
+SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".json", ".parquet"}
 
 
 def locked(name: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analytics.annotating import Settings, annotate_runs
 from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.records import SweepJob
@@ -55,8 +56,9 @@ def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
 
 @pytest.fixture
 def swept(archive: Archive) -> Archive:
-    """The archive with one job of a sweep, so that no view is empty."""
+    """The archive with one job of a sweep and late decisions, so that no view is empty."""
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
+    annotate_runs(archive, [RUN_ID], Settings(from_pieces=12, megabytes=0.1))
     return archive
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quarto.errors import RequestError
-from quarto.perft import MAX_PLIES, Layer, _Boards, _next_layer, layers, perft
+from quarto.perft import MAX_PLIES, Boards, Layer, layers, next_layer, perft
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.symmetry import orbit_size, symmetries
 from tests.naive import PRESETS
@@ -66,9 +66,9 @@ def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting(pli
 
 def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
     """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
-    boards, orders = _Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
+    boards, orders = Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
     for ply in range(1, 5):
-        _, boards = _next_layer(CLASSIC, boards, ply, last=False)
+        _, boards = next_layer(CLASSIC, boards, ply, last=False)
         orders *= ply
         for mask, (first, end) in boards.slices.items():
             for lanes, ways in zip(boards.lanes[first:end], boards.ways[first:end], strict=True):

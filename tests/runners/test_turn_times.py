@@ -85,6 +85,7 @@ def test_every_row_has_its_samples_and_they_add_up_to_no_more_than_the_wall_cloc
     assert times.rows()[2]["median"] > 20 * measured("mcts(iterations=20)").rows()[2]["median"]
 
 
+@pytest.mark.slow  # not for its length: on a busy machine a clock proves nothing
 def test_a_kernel_agrees_with_a_clock_around_many_calls() -> None:
     batch = Batch.of([EMPTY._replace(hand=hand, available=EMPTY.available & ~(1 << hand)) for hand in range(16)])
     rng = Streams(np.arange(16, dtype=np.uint64))

@@ -1,0 +1,291 @@
+"""Perfect play: of the turns that keep the position's exact value, the one that wins soonest or loses latest."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, turn
+from agents.parameters import checked_whole
+from agents.random import random_cell, random_piece
+from agents.semi_random import SemiRandom
+from quarto.kernel import array_pointer, inlined, int64, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw
+from quarto.rules import CELLS, CLASSIC, NONE, Rules
+from quarto.solver.base import Base
+from quarto.solver.mover import can_move
+from quarto.solver.search import can_place, placed
+from quarto.solver.solver import distance_of, value_of
+from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, key_of, recall, record, words
+from quarto.threats import safe_pieces, winning_cells
+
+TIES = ("distance", "trap")
+MEGABYTES = 64.0  # of the table that all players of these rules share
+TABLE_PIECES = 9  # boards with more are not in it
+DISTANCE_PIECES = 5  # how soon is not asked before there are so many pieces: it would take seconds
+TRAP_PIECES = 8  # nor are the opponent's replies counted
+
+RECORD_WORDS = SEARCH.itemsize // 8
+CHILDREN_WORDS = (CELLS + 1) * CELLS * FIELDS
+SECOND = 64  # draws from here on order gifts, those before it cells
+
+# From how many pieces on play is exact unless ``horizon`` says: what takes no tablebase to be quick.
+HORIZON_CLASSIC, HORIZON_OTHER, HORIZON_MOVER = 0, 4, 5
+
+
+@inlined
+def search_of(own: Any) -> Any:
+    """This thread's search record, in its scratch: copied from the shared one at first, with room for children."""
+    search = numba.carray(array_pointer(own.scratch_address), 1, SEARCH)[0]
+    if search.images == uint64(0):
+        shared, mine = keys(own), numba.carray(array_pointer(own.scratch_address), RECORD_WORDS, np.uint64)
+        for i in range(RECORD_WORDS):
+            mine[i] = shared[i]
+        search.children = own.scratch_address + uint64(8 * RECORD_WORDS)
+    return search
+
+
+@inlined
+def drawn_cell(cells: int, seed: int) -> int:
+    """One of the cells left, by the turn's draw for this number of them."""
+    return random_cell(draw(seed, int64(popcount(cells))), cells)
+
+
+@inlined
+def drawn_piece(pieces: int, seed: int) -> int:
+    """One of the pieces left, likewise."""
+    return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
+
+
+@inlined
+def can_answer(lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any) -> int:
+    """Whether who is given ``gift``, which leaves ``rest``, can win or at least draw."""
+    if winning_cells(lanes, occupied, gift, rules) != 0:
+        return int64(1)
+    return can_place(lanes, occupied, rest, gift, question, rules, search)
+
+
+@inlined
+def keeps(board: Position, gift: int, value: int, distance: int, rules: Any, search: Any) -> bool:
+    """Whether giving ``gift`` on a board keeps a value and, unless ``distance`` is 0, takes so many placements."""
+    rest = board.available & ~(int64(1) << gift)
+    if value >= 0 and can_answer(board.lanes, board.occupied, rest, gift, DRAW if value > 0 else WIN, rules, search):
+        return False
+    if distance == 0:
+        return True
+    return distance_of(-value, board.lanes, board.occupied, rest, gift, rules, search) == distance
+
+
+@inlined
+def saving_replies(board: Position, gift: int, value: int, rules: Any, search: Any) -> int:
+    """How many of the opponent's turns keep what they have when giving ``gift`` keeps ``value``, 0 or -1, for us."""
+    rest, count, empty = board.available & ~(int64(1) << gift), int64(0), ~board.occupied & ALL_CELLS
+    wins = winning_cells(board.lanes, board.occupied, gift, rules)
+    question = DRAW if value < 0 else WIN  # what the reply must deny us
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        if (wins >> cell) & 1 or rest == 0:
+            count += int64((wins >> cell) & 1 or value == 0)
+            continue
+        lanes, occupied = placed(board.lanes, gift, cell), board.occupied | int64(1) << cell
+        gifts = rest & safe_pieces(lanes, occupied, rules)
+        while gifts:
+            reply = lowest_bit(gifts)
+            gifts &= gifts - 1
+            left = rest & ~(int64(1) << reply)
+            count += 1 - can_place(lanes, occupied, left, reply, question, rules, search)
+    return count
+
+
+@inlined
+def best_gift(
+    board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
+) -> tuple[int, int]:
+    """A gift that keeps ``value`` and has the asked ``distance`` or, with ``trap``, the fewest saving replies.
+
+    Returns (gift, its saving replies, 0 if they were not counted); NONE if no gift does.
+    """
+    gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
+    if gifts == 0 and value < 0:
+        gifts = board.available
+    best, fewest = int64(NONE), int64(1 << 30)
+    while gifts:
+        gift = drawn_piece(gifts, seed)
+        gifts &= ~(int64(1) << gift)
+        if not keeps(board, gift, value, distance, rules, search):
+            continue
+        if not trap:
+            return gift, int64(0)
+        count = saving_replies(board, gift, value, rules, search)
+        if count < fewest:
+            best, fewest = gift, count
+    return best, fewest
+
+
+@inlined
+def worth_looking_at(board: Position, value: int, search: Any) -> bool:
+    """False if it is known that no gift on this board keeps ``value``, 0 or 1."""
+    pieces = int64(popcount(board.occupied))
+    if pieces > TABLE_PIECES:
+        return True
+    key = key_of(board.lanes, board.occupied, search)
+    return recall(key, pieces, WIN if value > 0 else DRAW, search) != 0
+
+
+@inlined
+def placing_turn(position: Position, seed: int, trap: bool, rules: Any, search: Any) -> int:
+    """Where the opponent chooses and a piece is in hand, with which no line can be finished at once."""
+    state = (position.lanes, position.occupied, position.available, position.hand)
+    value, distance = value_of(*state, rules, search), int64(0)
+    pieces = int64(popcount(position.occupied))
+    trap = trap and pieces >= TRAP_PIECES and value <= 0
+    if not trap and value != 0 and pieces >= DISTANCE_PIECES:
+        distance = distance_of(value, *state, rules, search) - 1
+    chosen, gift, fewest, empty = int64(NONE), int64(NONE), int64(1 << 30), ~position.occupied & ALL_CELLS
+    while empty:
+        cell = drawn_cell(empty, seed)
+        empty &= ~(int64(1) << cell)
+        if position.available == 0:
+            return encode_turn(cell, NONE)
+        lanes, occupied = placed(position.lanes, position.hand, cell), position.occupied | int64(1) << cell
+        board = Position(lanes, occupied, position.available, int64(NONE), cell)
+        if value >= 0 and not worth_looking_at(board, value, search):
+            continue
+        found, count = best_gift(board, value, distance, trap, seed, rules, search)
+        if found != NONE and (chosen == NONE or count < fewest):
+            chosen, gift, fewest = cell, found, count
+            if not trap:
+                break
+    return encode_turn(chosen, gift)
+
+
+@inlined
+def giving_turn(position: Position, seed: int, trap: bool, rules: Any, search: Any) -> int:
+    """Where the opponent chooses and nothing is in hand."""
+    pieces = int64(popcount(position.occupied))
+    if pieces == 0:  # all first gifts are the same one up to symmetry
+        return encode_turn(NONE, drawn_piece(position.available, seed))
+    value = value_of(position.lanes, position.occupied, position.available, int64(NONE), rules, search)
+    trap, distance = trap and pieces >= TRAP_PIECES and value <= 0, int64(0)
+    if not trap and value != 0 and pieces >= DISTANCE_PIECES:
+        distance = distance_of(value, position.lanes, position.occupied, position.available, int64(NONE), rules, search)
+    gift, _ = best_gift(position, value, distance, trap, seed, rules, search)
+    return encode_turn(NONE, gift)
+
+
+@inlined
+def moving_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
+    """Where the mover chooses the piece as well."""
+    state = (position.lanes, position.occupied, position.available, int64(NONE))
+    value, distance = value_of(*state, rules, search), int64(0)
+    if value != 0 and popcount(position.occupied) >= DISTANCE_PIECES:
+        distance = distance_of(value, *state, rules, search)
+    question, pieces = DRAW if value > 0 else WIN, position.available
+    while pieces:
+        piece = drawn_piece(pieces, seed)
+        pieces &= ~(int64(1) << piece)
+        rest, empty = position.available & ~(int64(1) << piece), ~position.occupied & ALL_CELLS
+        wins = winning_cells(position.lanes, position.occupied, piece, rules)
+        if wins:
+            return encode_turn(drawn_cell(wins, seed), piece)
+        while empty and distance != 1:
+            cell = drawn_cell(empty, seed)
+            empty &= ~(int64(1) << cell)
+            lanes, occupied = placed(position.lanes, piece, cell), position.occupied | int64(1) << cell
+            if value >= 0 and rest != 0 and can_move(lanes, occupied, rest, question, rules, search):
+                continue
+            if distance == 0 or (
+                distance_of(-value, lanes, occupied, rest, int64(NONE), rules, search) == distance - 1
+            ):
+                return encode_turn(cell, piece)
+    return encode_turn(NONE, NONE)
+
+
+@turn
+def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    search, trap = search_of(own), params(own)[0] != 0.0
+    if rules.mover_chooses != 0:
+        return moving_turn(position, seed, rules, search)
+    if position.hand == NONE:
+        return giving_turn(position, seed, trap, rules, search)
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    if wins:
+        return encode_turn(drawn_cell(wins, seed), drawn_piece(position.available, seed))
+    return placing_turn(position, seed, trap, rules, search)
+
+
+@functools.lru_cache(maxsize=4)
+def _tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
+    """What is proven under these rules, kept for all players of this process: proofs depend on nothing else."""
+    return {"table": words(MEGABYTES), "distances": words(MEGABYTES / 4)}
+
+
+@dataclass(frozen=True)
+class SearchKnowledge(Knowledge):
+    """``keys`` holds a ``SEARCH`` record, and what its addresses lead to is kept alive here."""
+
+    kept: tuple[Any, ...] = ()
+
+
+class Oracle(KernelAgent):
+    """Plays every position for its exact value: wins what is won, and never loses what is not lost.
+
+    ``ties``: of the turns that keep the value, ``distance`` takes those that win soonest or lose latest (from 5 pieces
+    on the board on; draws all last to the end). ``trap`` takes, from 8 pieces on and unless the position
+    is won, those that leave the opponent the fewest replies which keep what they have. What is still tied is drawn.
+
+    ``horizon``: with fewer pieces on the board than this ``below`` plays, by default ``semi_random``. None: 0, always
+    exact, under classic rules, and else 4, or 5 where the mover chooses: without a tablebase, earlier positions take
+    seconds.
+
+    Randomness: word n (gifts: 64 + n) draws among the last n cells (pieces) that have not been looked at.
+    """
+
+    kernel = oracle_turn
+    choosers = ("opponent", "mover")
+
+    def __init__(self, ties: str = "distance", horizon: int | None = None, below: Agent | None = None) -> None:
+        if ties not in TIES:
+            raise ValueError(f"ties={ties!r} is not one of {', '.join(TIES)}")
+        self.ties = ties
+        self.horizon = None if horizon is None else checked_whole("horizon", horizon, 0, CELLS)
+        self.below: Agent = below or SemiRandom()
+        self._base_of: Callable[[Rules], Base | None] | None = None
+
+    def equip(self, base_of: Callable[[Rules], Base | None]) -> None:
+        """Tell where the tablebase of some rules can be had; it makes early turns quick and changes none."""
+        self._base_of = base_of
+
+    def early(self, rules: Rules) -> tuple[int, Agent] | None:
+        usual = HORIZON_MOVER if rules.mover_chooses else HORIZON_OTHER
+        if set(rules.lines) == set(CLASSIC.lines) and not rules.mover_chooses:
+            usual = HORIZON_CLASSIC
+        horizon = usual if self.horizon is None else self.horizon
+        return (horizon, self.below) if horizon else None
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        if self.ties == "trap" and rules.mover_chooses:
+            raise ValueError("ties=trap has no meaning where the mover chooses the piece: use ties=distance")
+        base = self._base_of(rules) if self._base_of else None
+        arrays: dict[str, Any] = {
+            **_tables(rules),
+            "stop": np.zeros(1, np.int64),
+            **({"base": base.words} if base else {}),
+        }
+        search = record(rules, arrays)
+        if base:
+            search["base_pieces"] = base.pieces
+        return SearchKnowledge(
+            params=np.array([self.ties == "trap"], np.float64),
+            keys=search.view(np.uint64),
+            scratch_size=RECORD_WORDS + CHILDREN_WORDS,
+            kept=tuple(arrays.values()),
+        )

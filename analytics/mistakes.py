@@ -1,0 +1,107 @@
+"""What agents give up against perfect play, and where: questions asked of the view ``decisions``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.database import OpenArchive
+from analytics.statistics import Estimate, quantile, wilson
+from quarto.notation import format_position
+from quarto.position import Position, from_plies
+from quarto.rules import NONE, Rules
+from quarto.symmetry import canonical_position
+
+CANDIDATES = 20_000  # missed decisions, those with the fewest saving choices first, among which the hardest are found
+
+
+class Record(NamedTuple):
+    """What an agent's decisions of one kind, at one ply or at all, amount to."""
+
+    agent: str
+    kind: str
+    ply: int | None  # None: all
+    decisions: int
+    regret: Estimate  # half-points given up a decision, 0 to 2
+    blunders: Estimate  # share of decisions that gave something up
+
+
+class Hard(NamedTuple):
+    """A position in which few choices save what there is."""
+
+    position: Position  # canonical
+    rules: Rules
+    kind: str
+    value: int  # for who decides
+    saving: int
+    choices: int
+    missed: int  # decisions among the candidates that gave something up there
+
+    @property
+    def text(self) -> str:
+        return format_position(self.position, self.rules.name)
+
+
+def records(archive: OpenArchive, runs: Sequence[str], by_ply: bool) -> list[Record]:
+    """By agent and kind and, if wanted, ply.
+
+    Intervals are of 95 percent: normal for the mean regret, Wilson's for the share of blunders. They take decisions for
+    independent, which those of one game are not quite: read them as the least uncertainty there is.
+    """
+    ply = "ply" if by_ply else "NULL::INTEGER"
+    frame = archive.sql(
+        f"SELECT agent, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost, "  # noqa: S608  (no text of a user)
+        f"sum(regret * regret)::BIGINT AS squares, count(*) FILTER (regret > 0) AS blunders "
+        f"FROM decisions WHERE {_among(runs)} GROUP BY ALL ORDER BY agent, kind, of_ply"
+    )
+    return [_record(*row) for row in frame.iter_rows()]
+
+
+def _record(agent: str, kind: str, ply: int | None, n: int, lost: int, squares: int, blunders: int) -> Record:
+    mean = lost / n
+    reach = quantile() * math.sqrt(max(0.0, squares / n - mean * mean) / n)
+    regret = Estimate(mean, max(0.0, mean - reach), min(2.0, mean + reach))
+    return Record(agent, kind, ply, n, regret, Estimate(blunders / n, *wilson(blunders, n)))
+
+
+def hardest(archive: OpenArchive, runs: Sequence[str], count: int) -> list[Hard]:
+    """The positions with the fewest saving choices, of these those missed most often; needs counted choices."""
+    missed = archive.sql(
+        f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608
+        f"WHERE regret > 0 AND saving IS NOT NULL AND {_among(runs)} "
+        f"ORDER BY saving, choices DESC, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
+    )
+    rules = {record.run_id: record.rules for record in archive.archive.runs()}
+    plies = _plies_of(archive, missed)
+    found: dict[tuple[Position, str, str], Hard] = {}
+    for run_id, game_id, ply, kind, value, saving, choices in missed.iter_rows():
+        game = plies[run_id, game_id]
+        holds = kind == "placement" and not rules[run_id].mover_chooses
+        hand = game[ply][0] if holds else NONE
+        position = canonical_position(from_plies(game[:ply], hand), rules[run_id])
+        known = found.get((position, rules[run_id].name, kind))
+        times = known.missed if known else 0
+        found[position, rules[run_id].name, kind] = Hard(
+            position, rules[run_id], kind, value, saving, choices, times + 1
+        )
+    order = sorted(found.values(), key=lambda each: (each.saving, -each.missed, -each.choices, each.text))
+    return order[:count]
+
+
+def _plies_of(archive: OpenArchive, decisions: pl.DataFrame) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    """The plies of the games that some decisions belong to."""
+    games: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for run_id in decisions["run_id"].unique().to_list():
+        of_run = decisions.filter(pl.col("run_id") == run_id)["game_id"].unique()
+        rows = archive.plies(run_id).filter(pl.col("game_id").is_in(of_run.implode())).sort("game_id", "ply").collect()
+        for game_id, piece, cell in rows.select("game_id", "piece", "cell").iter_rows():
+            games.setdefault((run_id, game_id), []).append((piece, cell))
+    return games
+
+
+def _among(runs: Sequence[str]) -> str:
+    """A condition for runs whose ids were looked up in the archive: hex digits, nothing else."""
+    return f"run_id IN ({', '.join(repr(run) for run in runs)})" if runs else "true"

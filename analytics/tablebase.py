@@ -1,0 +1,195 @@
+"""Tablebases: the values of all canonical live boards of up to n pieces, as files, and what searches make of them.
+
+A tablebase is two files of one name: ``RULES-N.parquet`` with the columns ``key`` (int64: ``board_key``), ``pieces``
+(int8) and ``value`` (int8: 1 won, 0 drawn, -1 lost for the player to act, before a gift or, where the mover chooses,
+before a turn), ordered by pieces and key; and ``RULES-N.json``, its card. Some ship with the project, the others are
+built on the user's machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics import parquet
+from analytics.archive import load
+from analytics.durable import explained, replace
+from analytics.records import SHA256, to_json
+from quarto.errors import FailureError
+from quarto.rules import Rules
+from quarto.solver.base import Base, base_of
+
+FORMAT = "quarto-arena tablebase"
+SHIPPED = Path(__file__).resolve().parent / "tablebases"
+SCHEMA = pl.Schema({"key": pl.Int64(), "pieces": pl.Int8(), "value": pl.Int8()})
+ROW_GROUP_ROWS = 1 << 20
+VALUES = (1, 0, -1)
+
+
+def home() -> Path:
+    """Where a user's own tablebases are: ``$QARENA_TABLEBASE``, else in the user's data folder."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
+    return Path(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a tablebase holds and how it came about. Raises ``ValueError`` or ``TypeError`` for what makes no sense."""
+
+    format: str
+    rules: Mapping[str, Any]  # the fields of ``Rules``
+    pieces: int  # of the largest boards
+    boards: Sequence[int]  # how many have 0, 1, ... pieces
+    won: Sequence[int]
+    drawn: Sequence[int]
+    lost: Sequence[int]
+    bytes: int  # of the Parquet file
+    sha256: str  # of the Parquet file
+    created: str  # ISO 8601, UTC
+    seconds: float  # it took, resumed builds included
+    code: Mapping[str, str]  # version and fingerprint of what built it
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format!r} is not {FORMAT!r}")
+        Rules(**self.rules)
+        datetime.fromisoformat(self.created)
+        if not SHA256.fullmatch(self.sha256):
+            raise ValueError(f"sha256 {self.sha256!r} is not 64 lower-case hex digits")
+        for counts in (self.boards, self.won, self.drawn, self.lost):
+            if len(counts) != self.pieces + 1 or not all(type(count) is int and count >= 0 for count in counts):
+                raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
+        if any(sum(parts) != whole for whole, *parts in zip(self.boards, *self._by_value, strict=True)):
+            raise ValueError("the boards of some layer are not as many as those won, drawn and lost")
+
+    @property
+    def _by_value(self) -> tuple[Sequence[int], ...]:
+        return self.won, self.drawn, self.lost
+
+
+class Tablebase(NamedTuple):
+    """A tablebase on the disk, its table unread."""
+
+    path: Path  # of the Parquet file
+    card: Card
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(**self.card.rules)
+
+    @property
+    def shipped(self) -> bool:
+        return self.path.parent == SHIPPED
+
+
+class Table(NamedTuple):
+    """What a tablebase says: ``N`` boards by pieces, then key."""
+
+    keys: NDArray[np.uint64]  # [N]
+    pieces: NDArray[np.int8]  # [N]
+    values: NDArray[np.int8]  # [N]
+
+
+def name_of(rules: Rules, pieces: int) -> str:
+    """What the files of a tablebase are called, without their ending."""
+    plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in rules.name)
+    return f"{plain}-{pieces}"
+
+
+def card_path(path: Path) -> Path:
+    """Where the card of a Parquet file is."""
+    return path.with_suffix(".json")
+
+
+def open_tablebase(path: Path) -> Tablebase:
+    """The tablebase whose Parquet file or card this is. Raises ``FailureError`` if its card cannot be read."""
+    table = path.with_suffix(".parquet")
+    return Tablebase(table, load(card_path(table), lambda mapping: Card(**mapping)))
+
+
+def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
+    """All that are there, in the user's folder and among those that ship unless ``folders`` says where; by name.
+
+    Raises ``FailureError`` for a damaged card.
+    """
+    for folder in folders or (home(), SHIPPED):
+        for card in sorted(folder.glob("*-*.json")):
+            yield open_tablebase(card)
+
+
+def same_game(a: Rules, b: Rules) -> bool:
+    """Whether two rules differ in their names only."""
+    return set(a.lines) == set(b.lines) and a.chooser == b.chooser
+
+
+def largest_for(rules: Rules) -> Tablebase | None:
+    """The tablebase of these rules with the most pieces, the user's own before one that ships; None: there is none."""
+    return max(
+        (found for found in tablebases() if same_game(found.rules, rules)),
+        key=lambda found: (found.card.pieces, not found.shipped),
+        default=None,
+    )
+
+
+def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
+    """The largest tablebase of these rules, or its boards of up to ``pieces``, for a ``Solver``; None: there is none.
+
+    Takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
+    """
+    found = largest_for(rules)
+    if found is None:
+        return None
+    table = read(found)
+    most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
+    count = sum(found.card.boards[: most + 1])
+    return base_of(table.keys[:count], table.values[:count], most)
+
+
+def read(tablebase: Tablebase) -> Table:
+    """The table of a tablebase. Raises ``FailureError`` naming the file unless it is, byte for byte, what was built."""
+    path, card = tablebase
+    with explained("read", path):
+        content = path.read_bytes()
+    if len(content) != card.bytes or hashlib.sha256(content).hexdigest() != card.sha256:
+        raise FailureError(
+            f"{path} is damaged ({len(content):,} bytes which are not the {card.bytes:,} of its card): "
+            "restore it from a copy, or remove it with its card and build it again"
+        )
+    frame = pl.read_parquet(io.BytesIO(content))
+    if frame.schema != SCHEMA or len(frame) != sum(card.boards):
+        raise FailureError(f"{path} does not hold the boards its card tells of: remove both and build it again")
+    return Table(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
+
+
+def write(
+    path: Path, rules: Rules, layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]], how: Mapping[str, Any]
+) -> Tablebase:
+    """Store keys and values of 0, 1, ... pieces as a tablebase; ``how`` holds the card's created, seconds and code.
+
+    Its bytes depend on nothing but the boards and their values. Raises ``FailureError`` when the disk refuses.
+    """
+    counts = [len(keys) for keys, _ in layers]
+    columns = {
+        "key": np.concatenate([keys for keys, _ in layers]).astype(np.int64),
+        "pieces": np.repeat(np.arange(len(layers), dtype=np.int8), counts),
+        "value": np.concatenate([values for _, values in layers]),
+    }
+    content = parquet.encode(pl.DataFrame(columns, schema=SCHEMA), ROW_GROUP_ROWS)
+    won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
+    digest = hashlib.sha256(content).hexdigest()
+    card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
+    with explained("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, content)
+        replace(card_path(path), to_json(asdict(card)))
+    return Tablebase(path, card)

@@ -1,0 +1,213 @@
+"""Building a tablebase: a job that any number of threads share and that goes on where it was killed.
+
+The largest boards are solved, in chunks, each of which is a file as soon as it is solved. All smaller boards are then
+look-ups. What is solved does not depend on threads, on memory or on how often the job was interrupted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Lock
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.archive import now
+from analytics.durable import explained, replace
+from analytics.tablebase import Tablebase, name_of, write
+from quarto.errors import RequestError
+from quarto.rules import Rules
+from quarto.solver.base import base_bytes, base_of
+from quarto.solver.boards import boards_of_keys, layers_of_keys
+from quarto.solver.solver import Solver
+
+CHUNK_BOARDS = 512  # seconds to minutes of work: what a killed job loses a thread
+STEP_BOARDS = 8  # solved between two looks at the clock
+DIGEST = 32  # bytes of a chunk's SHA-256, which its values follow
+MOST_PIECES = 7  # 51 million boards under classic rules
+# Largest number of boards by pieces under rules with the fewest symmetries, to say what is needed before it is known.
+MOST_BOARDS = (1, 3, 84, 1586, 39_055, 850_000, 15_300_000, 205_000_000)
+
+
+class Job(NamedTuple):
+    """What is to be built."""
+
+    rules: Rules
+    pieces: int  # of the largest boards
+    folder: Path  # where the tablebase, and meanwhile its chunks, will be
+    threads: int
+    megabytes: float  # of the table that the searches share
+
+    @property
+    def chunks(self) -> Path:
+        return self.folder / f"{name_of(self.rules, self.pieces)}.building"
+
+
+class Progress(NamedTuple):
+    """How a job tells what it does; called from its threads."""
+
+    start: Callable[[int, int], None]  # how many boards there are to solve, how many of them are solved already
+    advance: Callable[[int], None]  # so many more
+
+
+def needed_megabytes(job: Job) -> float:
+    """The memory that a job may need at most: its table, keys and boards of the largest layer, and the base."""
+    boards = MOST_BOARDS[job.pieces]
+    return job.megabytes * 1.25 + (boards * 60 + base_bytes(boards)) / (1 << 20)
+
+
+def check(job: Job, available_megabytes: float) -> None:
+    """Raise ``RequestError`` for a job that makes no sense or that does not fit into memory."""
+    if not 1 <= job.pieces <= MOST_PIECES:
+        raise RequestError(f"pieces={job.pieces} is not among 1 to {MOST_PIECES}: larger boards are too many to store")
+    if job.threads < 1:
+        raise RequestError(f"threads={job.threads} is not a number of threads: ask for at least 1")
+    if not job.megabytes > 0:
+        raise RequestError(f"megabytes={job.megabytes} is not a size: ask for more than 0")
+    if needed_megabytes(job) <= available_megabytes:
+        return
+    rest = available_megabytes - needed_megabytes(job._replace(megabytes=0.0))
+    fits = 1 << max(0, int(rest / 1.25).bit_length() - 1)
+    advice = f"the largest that fits is --megabytes {fits}" if rest >= 1.25 else "ask for fewer pieces"
+    raise RequestError(
+        f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes "
+        f"{needed_megabytes(job):,.0f} MB in all, of {available_megabytes:,.0f} MB of free memory: {advice}"
+    )
+
+
+def build(job: Job, code: Mapping[str, str], stop: Event, progress: Progress) -> Tablebase | None:
+    """Build a tablebase, or go on building it; None once ``stop`` is set: what is solved by then is kept.
+
+    Raises ``RequestError`` when another process is at it, ``FailureError`` when the disk refuses.
+    """
+    keys = list(layers_of_keys(job.rules, job.pieces))
+    with explained("write", job.chunks):
+        job.chunks.mkdir(parents=True, exist_ok=True)
+    with _alone(job.chunks):
+        largest = solve(job, keys[-1], stop, progress)
+        if largest is None:
+            return None
+        layers = smaller(job.rules, keys, largest)
+        path = job.folder / f"{name_of(job.rules, job.pieces)}.parquet"
+        seconds = round(_seconds(job.chunks), 1)
+        found = write(path, job.rules, layers, {"created": now(), "seconds": seconds, "code": dict(code)})
+        shutil.rmtree(job.chunks)
+    return found
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Only one process builds in a folder; the lock goes with the process."""
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RequestError(f"another process builds in {folder}: wait for it, or stop it first") from error
+        yield
+
+
+def solve(job: Job, keys: NDArray[np.uint64], stop: Event, progress: Progress) -> NDArray[np.int8] | None:
+    """[N] the values of the boards with these keys, by searching; None once ``stop`` is set."""
+    values = np.zeros(len(keys), np.int8)
+    firsts = list(range(0, len(keys), CHUNK_BOARDS))
+    missing = [first for first in firsts if not _read_chunk(job.chunks, first, values[first : first + CHUNK_BOARDS])]
+    progress.start(len(keys), len(keys) - sum(len(values[first : first + CHUNK_BOARDS]) for first in missing))
+    workers = _Workers(job, keys, values, missing, progress)
+    if missing:
+        with ThreadPoolExecutor(job.threads) as pool:
+            running = [pool.submit(workers.work) for _ in range(job.threads)]
+            try:
+                while not all(each.done() for each in running) and not stop.wait(0.1):
+                    pass
+            finally:
+                workers.solver.stop()
+        for each in running:
+            each.result()
+    return None if workers.left else values
+
+
+class _Workers:
+    """The threads that solve the chunks that are missing."""
+
+    def __init__(
+        self,
+        job: Job,
+        keys: NDArray[np.uint64],
+        values: NDArray[np.int8],
+        missing: Sequence[int],
+        progress: Progress,
+    ) -> None:
+        self.folder, self.values, self.progress = job.chunks, values, progress
+        self.boards = boards_of_keys(keys, job.rules)
+        self.solver = Solver(job.rules, job.megabytes if missing else 0.0)
+        self.waiting, self.left, self.lock = list(missing[::-1]), set(missing), Lock()
+
+    def work(self) -> None:
+        """Solve chunks until there are none left or the solver is told to stop."""
+        solver = self.solver.fork()
+        while self.waiting and not solver.stopped:
+            with self.lock:
+                first = self.waiting.pop() if self.waiting else -1
+            if first >= 0:
+                self._chunk(solver, first)
+
+    def _chunk(self, solver: Solver, first: int) -> None:
+        started, end = time.monotonic(), min(first + CHUNK_BOARDS, len(self.values))
+        lanes, occupied = self.boards
+        for step in range(first, end, STEP_BOARDS):
+            part = slice(step, min(step + STEP_BOARDS, end))
+            self.values[part] = solver.values(lanes[part], occupied[part])
+            if solver.stopped:
+                return
+            self.progress.advance(part.stop - part.start)
+        _write_chunk(self.folder, first, self.values[first:end], time.monotonic() - started)
+        self.left.discard(first)
+
+
+def _chunk_path(folder: Path, first: int) -> Path:
+    return folder / f"values-{first:09d}.chunk"
+
+
+def _write_chunk(folder: Path, first: int, values: NDArray[np.int8], seconds: float) -> None:
+    """SHA-256 of the rest, the seconds of one thread that it took (float64, little-endian), the values (int8)."""
+    content = np.array([seconds], "<f8").tobytes() + values.tobytes()
+    with explained("write", folder):
+        replace(_chunk_path(folder, first), hashlib.sha256(content).digest() + content)
+
+
+def _read_chunk(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
+    """Fill in ``values`` from a chunk; whether it is there and whole."""
+    path = _chunk_path(folder, first)
+    if not path.exists():
+        return False
+    content = path.read_bytes()
+    if len(content) != DIGEST + 8 + len(values) or hashlib.sha256(content[DIGEST:]).digest() != content[:DIGEST]:
+        return False
+    values[:] = np.frombuffer(content[DIGEST + 8 :], np.int8)
+    return True
+
+
+def _seconds(folder: Path) -> float:
+    """The seconds of one thread that all chunks took together."""
+    parts = (path.read_bytes()[DIGEST : DIGEST + 8] for path in folder.glob("values-*.chunk"))
+    return sum(float(np.frombuffer(part, "<f8")[0]) for part in parts)
+
+
+def smaller(
+    rules: Rules, keys: Sequence[NDArray[np.uint64]], largest: NDArray[np.int8]
+) -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
+    """Keys and values of all layers, given the values of the last one: each follows from the one above it."""
+    layers = [(keys[-1], largest)]
+    for pieces in range(len(keys) - 2, -1, -1):
+        above, values = layers[-1]
+        solver = Solver(rules, 0.0, base_of(above, values, pieces + 1))
+        layers.append((keys[pieces], solver.values(*boards_of_keys(keys[pieces], rules))))
+    return layers[::-1]

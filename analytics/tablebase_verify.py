@@ -1,0 +1,68 @@
+"""Is a tablebase what it says? Every board is there, values follow from one another, and some are solved anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+import numpy as np
+
+from analytics.tablebase import VALUES, Table, Tablebase, read
+from analytics.tablebase_build import smaller
+from quarto.errors import FailureError
+from quarto.solver.boards import boards_of_keys, layers_of_keys
+from quarto.solver.solver import Solver
+
+
+def verify(tablebase: Tablebase, sample: int, megabytes: float) -> Iterator[str]:
+    """Yield what is wrong with a tablebase, one line each; nothing if all is well.
+
+    Checked are its checksum, its boards against those that play reaches, all values of smaller boards against the
+    larger ones that a turn leads to, and of the largest ones a random ``sample``, solved with nothing but the rules
+    and a table of so many ``megabytes``.
+    """
+    try:
+        table = read(tablebase)
+    except FailureError as error:
+        yield str(error)
+        return
+    wrong = list(_boards(tablebase, table))
+    yield from wrong
+    if not wrong:
+        yield from _values(tablebase, table)
+        yield from _solved(tablebase, table, sample, megabytes)
+
+
+def _slices(tablebase: Tablebase) -> list[slice]:
+    ends = list(accumulate(tablebase.card.boards))
+    return [slice(end - count, end) for end, count in zip(ends, tablebase.card.boards, strict=True)]
+
+
+def _boards(tablebase: Tablebase, table: Table) -> Iterator[str]:
+    card = tablebase.card
+    expected = layers_of_keys(tablebase.rules, card.pieces)
+    for pieces, (part, keys) in enumerate(zip(_slices(tablebase), expected, strict=True)):
+        if not np.array_equal(table.keys[part], keys) or (table.pieces[part] != pieces).any():
+            yield f"{tablebase.path}: its boards of {pieces} pieces are not the {len(keys):,} that play reaches"
+        counts = [int((table.values[part] == value).sum()) for value in VALUES]
+        if counts != [card.won[pieces], card.drawn[pieces], card.lost[pieces]]:
+            yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost: not what its card says"
+
+
+def _values(tablebase: Tablebase, table: Table) -> Iterator[str]:
+    parts = _slices(tablebase)
+    layers = smaller(tablebase.rules, [table.keys[part] for part in parts], table.values[parts[-1]])
+    for pieces, ((_, values), part) in enumerate(zip(layers, parts, strict=True)):
+        wrong = int((values != table.values[part]).sum())
+        if wrong:
+            yield f"{tablebase.path}: {wrong:,} boards of {pieces} pieces do not have the value that their turns give"
+
+
+def _solved(tablebase: Tablebase, table: Table, sample: int, megabytes: float) -> Iterator[str]:
+    part = _slices(tablebase)[-1]
+    keys, values = table.keys[part], table.values[part]
+    chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample, len(keys)), replace=False))
+    solver = Solver(tablebase.rules, megabytes)
+    found = solver.values(*boards_of_keys(keys[chosen], tablebase.rules))
+    for i in np.flatnonzero(found != values[chosen]):
+        yield f"{tablebase.path}: the board with key {keys[chosen[i]]} has value {found[i]}, not {values[chosen[i]]}"

@@ -1,0 +1,133 @@
+"""How soon a decided game can be forced to its end: by asking for one placement more until the answer is yes.
+
+The unit is again a board before a gift. Within an even number of placements its giver can force a win, within an odd
+number its giver is lost whatever they give: who receives places next. Where the mover chooses the piece it is the other
+way round: the mover wins within an odd number and is lost within an even one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS
+from quarto.solver.mover import can_move, wins_at_once
+from quarto.solver.search import can_give, placed
+from quarto.solver.table import BUCKET, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, bucket_of, key_of
+from quarto.threats import SAFE_PIECES, danger
+
+TABLE_PIECES = 8  # boards with more have keys that leave no room for four bounds
+VALUED_PIECES = 10  # up to here the value is asked for first: what is not decided is forced within no number
+BOUND_BITS = 16  # two kinds of question, for each the least number of steps known to do and the largest known not to
+KEY_SHIFT = 12  # with the four bits that every key leaves: those of the bounds
+
+# (lanes, occupied, available, placements, rules, search) -> 1 or 0
+WITHIN = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
+
+
+@inlined
+def recall_within(key: int, placements: int, search: Any) -> int:
+    """Whether it is known that so many placements do, 1, or do not, 0; else -1."""
+    bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
+    for i in range(BUCKET):
+        bounds = bucket[i] ^ key
+        if bounds < uint64(1 << BOUND_BITS):
+            known = int64(bounds >> uint64(8 * (placements & 1)))
+            enough, too_few = known & 15, (known >> 4) & 15
+            if enough != 0 and step >= enough:
+                return 1
+            return 0 if step <= too_few else -1
+    return -1
+
+
+@inlined
+def remember_within(key: int, placements: int, answer: int, search: Any) -> None:
+    """Note that so many placements do, or do not. Questions come with more and more placements, so the last counts."""
+    bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
+    at = uint64(8 * (placements & 1) + 4 * (1 - answer))
+    place = int64((key >> uint64(BOUND_BITS)) & uint64(BUCKET - 1))
+    for i in range(BUCKET):
+        word = bucket[i]
+        if (word ^ key) < uint64(1 << BOUND_BITS):
+            bound = int64((word >> at) & uint64(15))
+            better = min(bound, step) if answer and bound else max(bound, step)
+            bucket[i] = (word & ~(uint64(15) << at)) | uint64(better) << at
+            return
+        if word == uint64(0):
+            place = i
+    bucket[place] = key | uint64(step) << at
+
+
+@kernel(WITHIN)
+def forced(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+    """Even ``placements``: whether who gives next can force a win within them. Odd: whether they are lost within them.
+
+    Means nothing once ``search.stopped`` is 1.
+    """
+    losing = placements & 1
+    safe = available & SAFE_PIECES[danger(lanes, occupied, rules)]
+    if available == 0 or safe == 0:
+        return int64(available != 0) & losing
+    if placements < 2:
+        return 0
+    pieces = int64(popcount(occupied))
+    key = key_of(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
+    known = recall_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    if known >= 0:
+        return known
+    if pieces <= VALUED_PIECES:
+        question = DRAW if losing else WIN
+        if can_give(lanes, occupied, available, safe, question, rules, search) == losing:
+            return 0
+    answer = losing
+    while safe and answer == losing:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        rest, empty, decided = available & ~(int64(1) << gift), ~occupied & ALL_CELLS, False
+        while empty and not decided:  # a cell that saves the opponent from a win, or that wins for them
+            cell = lowest_bit(empty)
+            empty &= empty - 1
+            board, filled = placed(lanes, gift, cell), occupied | int64(1) << cell
+            decided = forced(board, filled, rest, placements - 1, rules, search) == losing
+        if not decided:
+            answer = 1 - losing
+    if pieces <= TABLE_PIECES and search.stopped == 0:
+        remember_within(key, placements, answer, search)
+    return answer
+
+
+@kernel(WITHIN)
+def forced_move(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+    """Where the mover chooses. Odd ``placements``: whether they force a win within them; even: whether they lose."""
+    winning = placements & 1
+    if available == 0:
+        return 0
+    if wins_at_once(lanes, occupied, available, rules):
+        return winning
+    if placements < 2:
+        return 0
+    pieces = int64(popcount(occupied))
+    key = key_of(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
+    known = recall_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    if known >= 0:
+        return known
+    if pieces <= VALUED_PIECES:
+        question = WIN if winning else DRAW
+        if can_move(lanes, occupied, available, question, rules, search) != winning:
+            return 0
+    answer, gifts = 1 - winning, available
+    while gifts and answer != winning:
+        piece = lowest_bit(gifts)
+        gifts &= gifts - 1
+        rest, empty = available & ~(int64(1) << piece), ~occupied & ALL_CELLS
+        while empty and answer != winning:
+            cell = lowest_bit(empty)
+            empty &= empty - 1
+            board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
+            if forced_move(board, filled, rest, placements - 1, rules, search) == winning:
+                answer = winning
+    if pieces <= TABLE_PIECES and search.stopped == 0:
+        remember_within(key, placements, answer, search)
+    return answer

@@ -1,0 +1,308 @@
+"""The end of the game, at most six empty cells, without boards: only what the empty cells still lack is carried along.
+
+Number the empty cells. A line that is not finished has some cells filled, whose pieces share some attribute values
+(one byte, see ``threats``), and a set of empty ones. For each such set keep the OR of those bytes over all its lines.
+Then a piece with byte ``b`` wins on cell ``i`` iff ``b`` meets the byte of the set {i}; and when it is placed there,
+the byte of each other set becomes its own OR (that of the set with ``i`` added AND ``b``). So a turn is a shift, an AND
+and an OR on a few words, whatever the rules. The last cell takes the number of the one that was filled.
+
+Of ``k`` cells there are 2^k sets: byte ``s & 7`` of word ``s >> 3`` is that of the set with mask ``s``. Three cells
+take one word, four take two (without and with cell 3), five take four and six take eight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS
+from quarto.rules import CELLS, LANE, LANE_ONES, LANE_TOPS
+from quarto.solver.table import DRAW, RULES_TYPE, WIN
+from quarto.threats import SAFE_PIECES
+
+LATE_CELLS = 6
+BYTES = uint64(0x0101_0101_0101_0101)
+WITHOUT_ZERO = uint64(0x00FF_00FF_00FF_00FF)  # the bytes of sets that lack cell 0
+WITHOUT_ONE = uint64(0x0000_FFFF_0000_FFFF)
+WITHOUT_TWO = uint64(0x0000_0000_FFFF_FFFF)
+BELOW_TOPS = uint64(0x7FFF_7FFF_7FFF_7FFF)
+
+Two = tuple[int, int]
+Four = tuple[int, int, int, int]
+Eight = tuple[int, int, int, int, int, int, int, int]
+
+
+@inlined
+def _byte_of(piece: int) -> int:
+    """The piece's byte, in all eight bytes of a word."""
+    return uint64(piece | ((~piece & 15) << 4)) * BYTES
+
+
+@inlined
+def _without(word: int, cell: int, byte: int) -> int:
+    """The sets of a word that lack cell 0-2, after the piece of ``byte`` was placed on it; other bytes 0."""
+    shift = uint64(8) << uint64(cell)
+    keep = WITHOUT_TWO
+    if cell == 0:
+        keep = WITHOUT_ZERO
+    elif cell == 1:
+        keep = WITHOUT_ONE
+    return (word | ((word >> shift) & byte)) & keep
+
+
+@inlined
+def _to_five(sets: Eight, cell: int, byte: int) -> Four:
+    """What is left of six cells."""
+    a, b, c, d, e, f, g, h = sets
+    if cell == 5:
+        return a | (e & byte), b | (f & byte), c | (g & byte), d | (h & byte)
+    if cell == 4:
+        return a | (c & byte), b | (d & byte), e | (g & byte), f | (h & byte)
+    if cell == 3:
+        return a | (b & byte), e | (f & byte), c | (d & byte), g | (h & byte)
+    shift = uint64(8) << uint64(cell)
+    return (
+        _without(a, cell, byte) | _without(e, cell, byte) << shift,
+        _without(b, cell, byte) | _without(f, cell, byte) << shift,
+        _without(c, cell, byte) | _without(g, cell, byte) << shift,
+        _without(d, cell, byte) | _without(h, cell, byte) << shift,
+    )
+
+
+@inlined
+def _to_four(sets: Four, cell: int, byte: int) -> Two:
+    """What is left of five cells."""
+    none, three, four, both = sets
+    if cell == 4:
+        return none | (four & byte), three | (both & byte)
+    if cell == 3:
+        return none | (three & byte), four | (both & byte)
+    shift = uint64(8) << uint64(cell)
+    low = _without(none, cell, byte) | _without(four, cell, byte) << shift
+    return low, _without(three, cell, byte) | _without(both, cell, byte) << shift
+
+
+@inlined
+def _to_three(sets: Two, cell: int, byte: int) -> int:
+    """What is left of four cells."""
+    none, three = sets
+    if cell == 3:
+        return none | (three & byte)
+    return _without(none, cell, byte) | _without(three, cell, byte) << (uint64(8) << uint64(cell))
+
+
+@inlined
+def _to_two(word: int, cell: int, byte: int) -> int:
+    """What is left of three cells: four bytes."""
+    if cell == 2:
+        return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
+    left = _without(word, cell, byte)
+    return (left | (left >> uint64(32)) << (uint64(8) << uint64(cell))) & uint64(0xFFFF_FFFF)
+
+
+@inlined
+def _safe(singles: int, available: int) -> int:
+    """The available pieces that win nowhere; the lowest byte of ``singles`` is the OR over the sets of one cell."""
+    return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
+
+
+@inlined
+def _safe_of_two(word: int, available: int) -> int:
+    return _safe(word >> uint64(8) | word >> uint64(16), available)
+
+
+@inlined
+def _safe_of_three(word: int, available: int) -> int:
+    return _safe(word >> uint64(8) | word >> uint64(16) | word >> uint64(32), available)
+
+
+@inlined
+def _safe_of_four(sets: Two, available: int) -> int:
+    word = sets[0]
+    return _safe(word >> uint64(8) | word >> uint64(16) | word >> uint64(32) | sets[1], available)
+
+
+@inlined
+def _safe_of_five(sets: Four, available: int) -> int:
+    word = sets[0]
+    return _safe(word >> uint64(8) | word >> uint64(16) | word >> uint64(32) | sets[1] | sets[2], available)
+
+
+@inlined
+def _wins_with_two(word: int, available: int) -> int:
+    """Whether who gives one of the two pieces left wins: the last piece wins on whichever cell is left."""
+    safe = _safe_of_two(word, available)
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        pair = (word >> uint64(24)) & _byte_of(gift)
+        last = _byte_of(lowest_bit(available & ~(int64(1) << gift))) & uint64(255)
+        if (pair | word >> uint64(8)) & last != uint64(0) and (pair | word >> uint64(16)) & last != uint64(0):
+            return 1
+    return 0
+
+
+@inlined
+def _place_three(word: int, available: int, hand: int, question: int) -> int:
+    """Whether who places on one of three cells can win or at least draw."""
+    byte = _byte_of(hand)
+    for cell in range(3):
+        left = _to_two(word, cell, byte)
+        if question == DRAW:  # any safe gift does: who gave it has no other placement to fear
+            if _safe_of_two(left, available) != 0:
+                return 1
+        elif _wins_with_two(left, available):
+            return 1
+    return 0
+
+
+@inlined
+def _give_three(word: int, available: int, safe: int, question: int) -> int:
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        if _place_three(word, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+            return 1
+    return 0
+
+
+@inlined
+def _place_four(sets: Two, available: int, hand: int, question: int) -> int:
+    byte = _byte_of(hand)
+    for cell in range(4):
+        left = _to_three(sets, cell, byte)
+        if _give_three(left, available, _safe_of_three(left, available), question):
+            return 1
+    return 0
+
+
+@kernel(types.int64(types.uint64, types.uint64, types.int64, types.int64, types.int64))
+def _give_four(none: int, three: int, available: int, safe: int, question: int) -> int:
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        if _place_four((none, three), available & ~(int64(1) << gift), gift, 1 - question) == 0:
+            return 1
+    return 0
+
+
+@inlined
+def _place_five(sets: Four, available: int, hand: int, question: int) -> int:
+    byte = _byte_of(hand)
+    for cell in range(5):
+        left = _to_four(sets, cell, byte)
+        safe = _safe_of_four(left, available)
+        if safe != 0 and _give_four(left[0], left[1], available, safe, question):
+            return 1
+    return 0
+
+
+@inlined
+def _give_five(sets: Four, available: int, safe: int, question: int) -> int:
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        if _place_five(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+            return 1
+    return 0
+
+
+@inlined
+def _place_six(sets: Eight, available: int, hand: int, question: int) -> int:
+    """The cells that leave the fewest safe gifts come first."""
+    byte, counts = _byte_of(hand), int64(0)
+    for cell in range(6):
+        safe = _safe_of_five(_to_five(sets, cell, byte), available)
+        counts |= int64(popcount(uint64(safe))) << (4 * cell)
+    for count in range(1, 6):
+        for cell in range(6):
+            if (counts >> (4 * cell)) & 15 == count:
+                left = _to_five(sets, cell, byte)
+                if _give_five(left, available, _safe_of_five(left, available), question):
+                    return 1
+    return 0
+
+
+@inlined
+def _shared(lanes: int, filled: int) -> int:
+    """The byte of values that the pieces on the cells of ``filled`` (all four lanes) share; all if there are none."""
+    ones, zeros = lanes & filled, ~lanes & filled
+    lacking = ~(((ones & BELOW_TOPS) + BELOW_TOPS) | ones) & LANE_TOPS  # a lane without ones has its highest bit set
+    having = ~(((zeros & BELOW_TOPS) + BELOW_TOPS) | zeros) & LANE_TOPS
+    having, lacking = having >> uint64(15), lacking >> uint64(15)
+    low = having | having >> uint64(15) | having >> uint64(30) | having >> uint64(45)
+    high = lacking | lacking >> uint64(15) | lacking >> uint64(30) | lacking >> uint64(45)
+    return (low & uint64(15)) | (high & uint64(15)) << uint64(4)
+
+
+@inlined
+def _sets_of(lanes: int, occupied: int, rules: Any) -> Eight:
+    """The sets of a board with at most six empty cells, numbered from the lowest."""
+    a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
+    e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)
+    open_cells = ~occupied & ALL_CELLS
+    empty = open_cells
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        for k in range(rules.lines_through):
+            line = rules.through[cell, k]
+            missing = int64(line & LANE) & open_cells
+            if missing & ((int64(1) << cell) - 1):
+                continue  # seen at the line's lowest empty cell
+            shared = _shared(lanes, line & (uint64(occupied) * LANE_ONES))
+            cells, members, number = open_cells, int64(0), int64(0)
+            while cells:
+                members |= ((missing >> lowest_bit(cells)) & 1) << number
+                cells &= cells - 1
+                number += 1
+            word, group = shared << uint64(8 * (members & 7)), members >> 3
+            a |= word if group == 0 else uint64(0)
+            b |= word if group == 1 else uint64(0)
+            c |= word if group == 2 else uint64(0)
+            d |= word if group == 3 else uint64(0)
+            e |= word if group == 4 else uint64(0)
+            f |= word if group == 5 else uint64(0)
+            g |= word if group == 6 else uint64(0)
+            h |= word if group == 7 else uint64(0)
+    return a, b, c, d, e, f, g, h
+
+
+# (lanes, occupied, available, safe gifts or piece in hand, question, rules) -> yes or no
+LATE_QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE)
+
+
+@kernel(LATE_QUESTION)
+def can_place_late(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any) -> int:
+    """Whether who holds ``hand``, which wins nowhere, can win or at least draw: 1 or 0; at most six empty cells."""
+    sets = _sets_of(lanes, occupied, rules)
+    cells = CELLS - int64(popcount(occupied))
+    if cells == 6:
+        return _place_six(sets, available, hand, question)
+    if cells == 5:
+        return _place_five(sets[:4], available, hand, question)
+    if cells == 4:
+        return _place_four(sets[:2], available, hand, question)
+    if cells == 3:
+        return _place_three(sets[0], available, hand, question)
+    if question == WIN:
+        return 0
+    if cells == 1:
+        return 1
+    pair = (sets[0] >> uint64(24)) & _byte_of(hand)  # two cells: the piece left must not win on the other one
+    safe = _safe(pair | sets[0] >> uint64(8), available) | _safe(pair | sets[0] >> uint64(16), available)
+    return int64(safe != 0)
+
+
+@kernel(LATE_QUESTION)
+def can_give_late(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any) -> int:
+    """The same with six empty cells for who gives next, one of the ``safe`` pieces."""
+    sets = _sets_of(lanes, occupied, rules)
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        if _place_six(sets, available & ~(int64(1) << gift), gift, 1 - question) == 0:
+            return 1
+    return 0

@@ -1,0 +1,197 @@
+"""Two questions, yes or no, that together give a value: can the player to act win, and can they at least draw.
+
+The search runs over boards before a gift. The giver succeeds if some safe gift (one with which the opponent cannot
+finish a line at once) leaves the opponent, wherever they place it, boards from which they cannot do the opposite: to
+win, the opponent must not even draw.
+
+What helps, measured in a C++ prototype before this was written: to look all children up before any is searched; to
+take gifts and cells that leave the fewest replies first; and late in the game neither to sort nor to look anything up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS
+from quarto.rules import CELLS, spread
+from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
+from quarto.solver.table import FIELDS, RULES_TYPE, SEARCH_TYPE, fetch, key_of, recall, remember
+from quarto.threats import SAFE_PIECES, VALUES, cells_with, danger
+
+TABLE_PIECES = 9  # boards with more are not looked up: finding the canonical form costs more than it saves
+LATE_PIECES = CELLS - LATE_CELLS  # boards from here on are searched as they come
+DISTINCT_PIECES = 6  # up to here children that are the same board up to symmetry are searched once
+
+LANES, SAFE, KEY, ORDER = range(FIELDS)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
+# (lanes, occupied, available, safe gifts or piece in hand, question, rules, search) -> yes or no
+QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
+
+
+@inlined
+def placed(lanes: int, piece: int, cell: int) -> int:
+    """The board with ``piece`` on an empty ``cell``."""
+    return lanes | (spread(piece) << uint64(cell))
+
+
+@inlined
+def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
+    """By gift how many (cell, safe gift) answers there are that do not win at once: a byte each, gifts 0-7 and 8-15.
+
+    On every cell each attribute value is looked up once, not once for each gift: what a piece can finish after another
+    was placed depends on that piece by its values only.
+    """
+    low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
+    empty = open_cells
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        others, here = open_cells & ~(int64(1) << cell), int64(1) << cell
+        without, having = int64(0), int64(0)  # the values that finish a line elsewhere if this cell lacks, or has, them
+        for value in range(VALUES):
+            mask = cells_with(lanes, occupied, value)
+            without |= int64((int64(rules.completes[mask]) & others) != 0) << value
+            having |= int64((int64(rules.completes[mask | here]) & others) != 0) << value
+        gifts = available
+        while gifts:
+            gift = lowest_bit(gifts)
+            gifts &= gifts - 1
+            byte = without | (having & (gift | (~gift & 15) << 4))
+            count = popcount(uint64(available & ~(int64(1) << gift) & SAFE_PIECES[byte]))
+            count <<= uint64(8 * (gift & 7))
+            low += count if gift < 8 else uint64(0)
+            high += count if gift >= 8 else uint64(0)
+    return low, high
+
+
+@inlined
+def fewest_replies(counts: tuple[int, int], gifts: int) -> int:
+    """The gift with the fewest replies and their number, as number << 8 | gift."""
+    least = int64(1 << 30)
+    while gifts:
+        gift = lowest_bit(gifts)
+        gifts &= gifts - 1
+        count = int64(((counts[0] if gift < 8 else counts[1]) >> uint64(8 * (gift & 7))) & uint64(255))
+        least = min(least, count << 8 | gift)
+    return least
+
+
+@inlined
+def children_at(search: Any, pieces: int) -> Any:
+    """[CELLS, FIELDS] uint64: room for the children that have so many pieces."""
+    at = search.children + uint64(pieces * CELLS * FIELDS * 8)
+    return numba.carray(array_pointer(at), (CELLS, FIELDS), np.uint64)
+
+
+@inlined
+def expand(lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any) -> int:
+    """Place ``piece``, which is not in ``available``, on every cell: the boards that are left to search.
+
+    Returns their number, or -1 if the player who placed is known to have one that answers ``question`` with yes. Left
+    out are boards without a safe gift, known noes and, early, boards that are the same as another up to symmetry.
+    """
+    pieces = int64(popcount(occupied)) + 1
+    found, count, empty = children_at(search, pieces), int64(0), ~occupied & ALL_CELLS
+    while empty:
+        cell = lowest_bit(empty)
+        empty &= empty - 1
+        board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
+        safe = available & SAFE_PIECES[danger(board, filled, rules)]
+        if safe == 0:
+            continue
+        if pieces <= TABLE_PIECES:
+            found[count, KEY] = key_of(board, filled, search)
+            fetch(found[count, KEY], pieces, search)
+        found[count, LANES], found[count, SAFE] = board, uint64(safe)
+        found[count, ORDER] = uint64(int64(popcount(safe)) << 8 | cell)
+        count += 1
+    return count if pieces > TABLE_PIECES else unknown(found, count, occupied, available, question, rules, search)
+
+
+@inlined
+def unknown(found: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+    """Keep those of the children of ``occupied`` that must be searched, with their promise: see ``expand``."""
+    pieces, kept = int64(popcount(occupied)) + 1, int64(0)
+    for i in range(count):
+        board, safe, key, order = found[i]
+        answer = recall(key, pieces, question, search)
+        if answer == 1:
+            return -1
+        repeated = False
+        if pieces <= DISTINCT_PIECES:
+            for j in range(kept):
+                repeated |= found[j, KEY] == key
+        if answer == 0 or repeated:
+            continue
+        cell = int64(order & uint64(255))
+        counts = replies(board, occupied | int64(1) << cell, available, rules)
+        found[kept, LANES], found[kept, SAFE], found[kept, KEY] = board, safe, key
+        found[kept, ORDER] = uint64(fewest_replies(counts, int64(safe)) >> 8 << 8 | cell)
+        kept += 1
+    return kept
+
+
+@inlined
+def next_child(found: Any, i: int, count: int) -> None:
+    """Bring the most promising of the children from ``i`` on to place ``i``."""
+    best = i
+    for j in range(i + 1, count):
+        if found[j, ORDER] < found[best, ORDER]:
+            best = j
+    if best != i:
+        for field in range(FIELDS):
+            found[i, field], found[best, field] = found[best, field], found[i, field]
+
+
+@kernel(QUESTION)
+def can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
+    """Whether who holds ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
+
+    Means nothing once ``search.stopped`` is 1.
+    """
+    pieces = int64(popcount(occupied)) + 1
+    search.nodes += 1
+    if pieces > LATE_PIECES:
+        return can_place_late(lanes, occupied, available, hand, question, rules)
+    search.stopped |= numba.carray(array_pointer(search.stop), 1, np.int64)[0]
+    count = expand(lanes, occupied, available, hand, question, rules, search)
+    found, answer, i = children_at(search, pieces), int64(count < 0), int64(0)
+    while i < count and answer == 0 and search.stopped == 0:
+        next_child(found, i, count)
+        board, safe, key, order = found[i]
+        filled = occupied | int64(1) << int64(order & uint64(255))
+        known = recall(key, pieces, question, search) if i > 0 and pieces <= TABLE_PIECES else int64(-1)
+        answer = max(known, 0)
+        if pieces == LATE_PIECES:
+            search.nodes += 1
+            answer = can_give_late(board, filled, available, int64(safe), question, rules)
+        gifts = int64(safe) if known < 0 and pieces < LATE_PIECES else int64(0)
+        counts = uint64(0), uint64(0)
+        if gifts and pieces <= TABLE_PIECES:
+            counts = replies(board, filled, available, rules)
+        while gifts and answer == 0 and search.stopped == 0:
+            gift = lowest_bit(gifts)
+            if pieces <= TABLE_PIECES:
+                gift = fewest_replies(counts, gifts) & 255
+            gifts &= ~(int64(1) << gift)
+            rest = available & ~(int64(1) << gift)
+            answer = 1 - can_place(board, filled, rest, gift, 1 - question, rules, search)
+        if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
+            remember(key, question, answer, search)
+        i += 1
+    return answer
+
+
+@kernel(QUESTION)
+def can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
+    """Whether who gives next, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
+    while safe:
+        gift = lowest_bit(safe)
+        safe &= safe - 1
+        if can_place(lanes, occupied, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
+            return 1
+    return 0

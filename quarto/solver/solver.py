@@ -1,0 +1,241 @@
+"""Exact values and distances of positions, for Python: one solver a thread, all of them over one table."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES, Position
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.solver.base import Base
+from quarto.solver.distance import forced, forced_move
+from quarto.solver.mover import can_move
+from quarto.solver.search import can_give, can_place, placed
+from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, WIN, record, words
+from quarto.symmetry import pieces_on
+from quarto.threats import SAFE_PIECES, danger, winning_cells
+
+MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
+
+POSITION = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
+STATE = (*POSITION, RULES_TYPE, SEARCH_TYPE)
+
+
+@kernel(types.int64(*STATE))
+def value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
+    """The value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
+
+    Means nothing once ``search.stopped`` is 1.
+    """
+    if hand >= 0:
+        if winning_cells(lanes, occupied, hand, rules):
+            return 1
+        if can_place(lanes, occupied, available, hand, WIN, rules, search):
+            return 1
+        return can_place(lanes, occupied, available, hand, DRAW, rules, search) - 1
+    if available == 0:
+        return 0
+    if rules.mover_chooses != 0:
+        if can_move(lanes, occupied, available, WIN, rules, search):
+            return 1
+        return can_move(lanes, occupied, available, DRAW, rules, search) - 1
+    safe = available & SAFE_PIECES[danger(lanes, occupied, rules)]
+    if can_give(lanes, occupied, available, safe, WIN, rules, search):
+        return 1
+    return can_give(lanes, occupied, available, safe, DRAW, rules, search) - 1
+
+
+@kernel(types.int64(types.int64, *STATE))
+def distance_of(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
+    """Placements until the game is over if who wins hurries and who loses delays; ``value`` is that of the position."""
+    left = CELLS - int64(popcount(occupied))
+    if value == 0:
+        return left
+    if hand < 0:
+        mover_chooses = rules.mover_chooses != 0
+        first = 2 - int64(value < 0) if not mover_chooses else 1 + int64(value < 0)
+        for placements in range(first, left + 1, 2):
+            if mover_chooses:
+                yes = forced_move(lanes, occupied, available, placements, rules, search)
+            else:
+                yes = forced(lanes, occupied, available, placements, rules, search)
+            if yes or search.stopped:
+                return placements
+        return left
+    if winning_cells(lanes, occupied, hand, rules):
+        return 1
+    for placements in range(2 + int64(value > 0), left + 1, 2):
+        empty, forced_by, cells = ~occupied & ALL_CELLS, int64(0), int64(0)
+        while empty:
+            cell = lowest_bit(empty)
+            empty &= empty - 1
+            board, filled = placed(lanes, hand, cell), occupied | int64(1) << cell
+            forced_by += forced(board, filled, available, placements - 1, rules, search)
+            cells += 1
+            if (value > 0 and forced_by) or (value < 0 and forced_by < cells):
+                break
+        if search.stopped or (forced_by if value > 0 else forced_by == cells):
+            return placements
+    return left
+
+
+@inlined
+def _judge(turn: Any, cell: int, gift: int, after: Position, with_distance: bool, rules: Any, search: Any) -> None:
+    """Write down a turn after which the opponent has position ``after``, as [4] int8: see ``turns_of``."""
+    state = (after.lanes, after.occupied, after.available, after.hand)
+    value = value_of(*state, rules, search)
+    turn[0], turn[1], turn[2] = cell, gift, -value
+    turn[3] = distance_of(value, *state, rules, search) + int64(cell >= 0) if with_distance else 0
+
+
+@kernel(types.int64(types.boolean, types.int8[:, ::1], *STATE))
+def turns_of(
+    with_distance: bool, turns: Any, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any
+) -> int:
+    """Every turn into ``turns`` [256, 4] int8 (cell, gift, value for who takes it, distance); returns their number.
+
+    A placement that ends the game has no gift, and a gift alone no cell: NONE.
+    """
+    count, mover_chooses = int64(0), rules.mover_chooses != 0
+    pieces = available if hand < 0 else int64(1) << hand
+    while pieces:
+        piece = lowest_bit(pieces)
+        pieces &= pieces - 1
+        rest = available & ~(int64(1) << piece)
+        if hand < 0 and not mover_chooses:
+            after = Position(lanes, occupied, rest, piece, int64(NONE))
+            _judge(turns[count], int64(NONE), piece, after, with_distance, rules, search)
+            count += 1
+            continue
+        wins, empty = winning_cells(lanes, occupied, piece, rules), ~occupied & ALL_CELLS
+        while empty:
+            cell = lowest_bit(empty)
+            empty &= empty - 1
+            won, board, filled = (wins >> cell) & 1, placed(lanes, piece, cell), occupied | int64(1) << cell
+            if won != 0 or rest == 0:
+                turns[count, 0], turns[count, 1] = cell, piece if mover_chooses else NONE
+                turns[count, 2], turns[count, 3] = won, 1
+                count += 1
+                continue
+            gifts = rest if not mover_chooses else int64(1) << piece
+            while gifts:
+                gift = lowest_bit(gifts)
+                gifts &= gifts - 1
+                hand_then = int64(NONE) if mover_chooses else gift
+                after = Position(board, filled, rest & ~(int64(1) << gift), hand_then, cell)
+                _judge(turns[count], cell, gift, after, with_distance, rules, search)
+                count += 1
+    return count
+
+
+@kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
+def values_of(lanes: Any, occupied: Any, values: Any, rules: Any, search: Any) -> None:
+    """``value_of`` of ``B`` live boards into ``values``: three [B] arrays. Stops early once ``search.stopped`` is 1."""
+    for i in range(len(lanes)):
+        if search.stopped != 0:
+            break
+        filled = int64(occupied[i])
+        available = ALL_PIECES & ~pieces_on(lanes[i], filled)
+        values[i] = value_of(lanes[i], filled, available, int64(NONE), rules, search)
+
+
+class Turn(NamedTuple):
+    """One turn and what it comes to."""
+
+    cell: int  # NONE for a gift alone
+    gift: int  # NONE for a placement that ends the game
+    value: int  # for who takes the turn: 1 won, 0 drawn, -1 lost
+    distance: int | None  # placements until the game is over; None: not asked for
+
+
+class Solution(NamedTuple):
+    """A position solved."""
+
+    value: int  # for the player to act: 1 won, 0 drawn, -1 lost
+    distance: int | None  # placements until the game is over; None: not asked for
+    turns: tuple[Turn, ...]  # by cell, then gift; empty if not asked for or the game is over
+
+
+class Solver:
+    """Solves positions of one variant. Each thread needs one of its own (``fork``); what they prove they share.
+
+    With a ``base`` of these rules, boards of up to so many pieces are looked up in it instead of searched.
+    """
+
+    def __init__(self, rules: Rules, megabytes: float = MEGABYTES, base: Base | None = None) -> None:
+        self.rules, self.base = rules, base
+        self._arrays = {
+            "table": words(megabytes),
+            "distances": words(megabytes / 4),
+            "stop": np.zeros(1, np.int64),
+            **({"base": base.words} if base else {}),
+        }
+        self._own()
+
+    def _own(self) -> None:
+        """What a thread does not share."""
+        self._arrays["children"] = np.zeros((CELLS + 1, CELLS, FIELDS), np.uint64)
+        self._search = record(self.rules, self._arrays)
+        if self.base:
+            self._search["base_pieces"] = self.base.pieces
+        self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
+
+    def fork(self) -> Solver:
+        """A solver for another thread, over the same tables."""
+        other = Solver.__new__(Solver)
+        other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
+        other._own()
+        return other
+
+    def stop(self) -> None:
+        """End every search of this solver and its forks, from any thread; their answers mean nothing then."""
+        self._arrays["stop"][0] = 1
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self._search["stopped"][0])
+
+    @property
+    def nodes(self) -> int:
+        """Positions searched by this thread so far."""
+        return int(self._search["nodes"][0])
+
+    def value(self, position: Position) -> int:
+        """1 won, 0 drawn, -1 lost for the player to act. The position must be live: nobody has finished a line."""
+        return int(value_of(*self._words(position), *self.state))
+
+    def values(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> NDArray[np.int8]:
+        """[B] the values of ``B`` live boards before a gift; they mean nothing once the solver is ``stopped``."""
+        found = np.zeros(len(lanes), np.int8)
+        values_of(lanes, occupied, found, *self.state)
+        return found
+
+    def distance(self, position: Position, value: int) -> int:
+        """Placements until the game is over under perfect play, given the position's value."""
+        return int(distance_of(value, *self._words(position), *self.state))
+
+    def turns(self, position: Position, distance: bool = True) -> tuple[Turn, ...]:
+        """Every legal turn with its value, by cell, then gift."""
+        found = np.zeros((CELLS * PIECES, 4), np.int8)
+        count = turns_of(distance, found, *self._words(position), *self.state)
+        rows = found[:count].tolist()
+        return tuple(
+            Turn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows
+        )
+
+    def solve(self, position: Position, turns: bool = True, distance: bool = True) -> Solution:
+        """The position's value and, if asked for, its distance and turns."""
+        value = self.value(position)
+        return Solution(
+            value,
+            self.distance(position, value) if distance else None,
+            self.turns(position, distance) if turns else (),
+        )
+
+    @staticmethod
+    def _words(position: Position) -> tuple[int, int, int, int]:
+        return uint64(position.lanes), position.occupied, position.available, position.hand

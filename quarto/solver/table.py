@@ -1,0 +1,195 @@
+"""What is proven of boards, kept under their exact keys, and the record that kernels carry it in.
+
+A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
+gift, shifted by four bits, and in those bits what is proven of it for the player to act. Keys are compared whole, so a
+word never speaks for another board; and since a word is read and written at once, threads share a table without locks:
+at worst one of two answers that are noted in the same moment is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.errors import FailureError
+from quarto.kernel import array_pointer, inlined, int64, prefetch, uint64
+from quarto.rules import CELLS, RULE_TABLES, Rules
+from quarto.symmetry import Symmetries, board_key, canonical, symmetries
+
+WIN, DRAW = 0, 1  # the questions: can the player to act win; can they at least draw
+
+PROOF_BITS = 4  # 1 and 4: WIN or DRAW is answered; 2 and 8: with yes
+WON, DRAWN, LOST = 0b1111, 0b1101, 0b0101  # all that can be proven of a board
+BUCKET = 4  # words: half a cache line
+LINE_BYTES = 64
+SPREADER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
+FIELDS = 4  # of a child board in a search: see search.py
+
+# What a search works with, as one record of addresses: it travels as a single pointer.
+SEARCH = np.dtype(
+    [
+        ("images", np.uint64),  # these six: arrays of the Symmetries
+        ("minimal", np.uint64),
+        ("first", np.uint64),
+        ("attaining", np.uint64),
+        ("number", np.uint64),
+        ("squeezed", np.uint64),
+        ("permutations", np.int64),
+        ("table", np.uint64),  # the words, shared by threads
+        ("shift", np.uint64),  # 64 less the binary logarithm of the number of buckets
+        ("distances", np.uint64),  # a table of the same form for distances: see distance.py
+        ("distances_shift", np.uint64),
+        ("base", np.uint64),  # a table of all boards of up to ``base_pieces`` pieces, read only; 0: there is none
+        ("base_shift", np.uint64),
+        ("base_pieces", np.int64),
+        ("children", np.uint64),  # [CELLS + 1, CELLS, FIELDS] uint64: those of the board at each depth
+        ("nodes", np.int64),  # boards searched so far
+        ("stop", np.uint64),  # an int64 that anybody may set to end the search
+        ("stopped", np.int64),  # 1 once it was seen: what is answered from then on means nothing
+    ],
+    align=True,
+)
+SEARCH_TYPE = numba.from_dtype(SEARCH)
+RULES_TYPE = numba.from_dtype(RULE_TABLES)
+_OF_SYMMETRIES = ("images", "minimal", "first", "attaining", "number", "squeezed")
+
+
+@inlined
+def _symmetries(search: Any) -> Symmetries:
+    """The tables that canonical forms need; the others are empty."""
+    masks = 1 << CELLS
+    return Symmetries(
+        numba.carray(array_pointer(search.images), (0, 0), np.int8),
+        numba.carray(array_pointer(search.images), (0, 0), np.int8),
+        numba.carray(array_pointer(search.images), (search.permutations, 2, 256), np.uint16),
+        numba.carray(array_pointer(search.minimal), masks, np.uint16),
+        numba.carray(array_pointer(search.first), masks + 1, np.int32),
+        numba.carray(array_pointer(search.attaining), masks * search.permutations, np.int16),
+        numba.carray(array_pointer(search.number), masks, np.int16),
+        numba.carray(array_pointer(search.minimal), 0, np.uint16),
+        numba.carray(array_pointer(search.squeezed), (256, 256), np.uint8),
+    )
+
+
+@inlined
+def key_of(lanes: int, occupied: int, search: Any) -> int:
+    """The exact key (uint64) of a board before a gift, its lowest four bits 0."""
+    tables = _symmetries(search)
+    least, minimal = canonical(lanes, occupied, -1, tables)
+    return board_key(least, minimal, tables) << uint64(PROOF_BITS)
+
+
+@inlined
+def bucket_of(key: int, table: int, shift: int) -> Any:
+    """The [BUCKET] words among which a key may be."""
+    index = (key * SPREADER) >> shift
+    return numba.carray(array_pointer(table + index * uint64(8 * BUCKET)), BUCKET, np.uint64)
+
+
+@inlined
+def fetch(key: int, pieces: int, search: Any) -> None:
+    """Have what is known of a board of so many ``pieces`` brought near: it is going to be recalled."""
+    if pieces <= search.base_pieces:
+        prefetch(search.base + ((key * SPREADER) >> search.base_shift) * uint64(8 * BUCKET))
+    else:
+        prefetch(search.table + ((key * SPREADER) >> search.shift) * uint64(8 * BUCKET))
+
+
+@inlined
+def proven(key: int, table: int, shift: int) -> int:
+    """The proof bits of a key, 0 if it is not in the table."""
+    bucket = bucket_of(key, table, shift)
+    for i in range(BUCKET):
+        proof = bucket[i] ^ key
+        if proof < uint64(1 << PROOF_BITS):
+            return int64(proof)
+    return 0
+
+
+@inlined
+def answer_of(proof: int, question: int) -> int:
+    """What proof bits say to a question: 1 yes, 0 no, -1 nothing. Who cannot draw cannot win, who can win can draw."""
+    if question == WIN:
+        if proof & 1:
+            return (proof >> 1) & 1
+        return 0 if (proof & 12) == 4 else -1
+    if proof & 4:
+        return (proof >> 3) & 1
+    return 1 if (proof & 3) == 3 else -1
+
+
+@inlined
+def proven_in_base(key: int, search: Any) -> int:
+    """The proof bits of a key in the base, 0 if it is not there: what found its bucket full is in a later one."""
+    buckets = int64(1) << (64 - int64(search.base_shift))
+    index = int64((key * SPREADER) >> search.base_shift)
+    while True:
+        bucket = numba.carray(array_pointer(search.base + uint64(8 * BUCKET * index)), BUCKET, np.uint64)
+        for i in range(BUCKET):
+            proof = bucket[i] ^ key
+            if proof < uint64(1 << PROOF_BITS):
+                return int64(proof)
+            if bucket[i] == uint64(0):
+                return 0
+        index = (index + 1) & (buckets - 1)
+
+
+@inlined
+def recall(key: int, pieces: int, question: int, search: Any) -> int:
+    """What is known of a board of so many ``pieces``: 1 yes, 0 no, -1 nothing."""
+    if pieces <= search.base_pieces:
+        return answer_of(proven_in_base(key, search), question)
+    return answer_of(proven(key, search.table, search.shift), question)
+
+
+@inlined
+def remember(key: int, question: int, answer: int, search: Any) -> None:
+    """Note an answer, 0 or 1. Where all places are taken another board is forgotten."""
+    bucket = bucket_of(key, search.table, search.shift)
+    note = uint64((1 + 2 * answer) << (2 * question))
+    place = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET - 1))
+    for i in range(BUCKET):
+        word = bucket[i]
+        if (word ^ key) < uint64(1 << PROOF_BITS):
+            bucket[i] = word | note
+            return
+        if word == uint64(0):
+            place = i
+    bucket[place] = key | note
+
+
+def words(megabytes: float) -> NDArray[np.uint64]:
+    """An empty table: the largest power of two of words that fit, at least 1,024; its buckets never span cache lines.
+
+    Raises ``FailureError`` when there is not so much memory.
+    """
+    bits = max(10, int(megabytes * (1 << 20) / 8).bit_length() - 1)
+    try:
+        memory = np.zeros((1 << bits) + LINE_BYTES // 8, np.uint64)
+    except MemoryError as error:
+        raise FailureError(f"a table of {megabytes} MB does not fit into memory: take a smaller one") from error
+    skip = -memory.ctypes.data % LINE_BYTES // 8
+    return memory[skip : skip + (1 << bits)]
+
+
+def shift_of(table: NDArray[np.uint64]) -> int:
+    """What a hash is shifted by to number a table's buckets."""
+    return 64 - (len(table) // BUCKET).bit_length() + 1
+
+
+def record(rules: Rules, words_of: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
+    """A ``SEARCH`` record [1] over arrays that the caller keeps alive, by field; ``base`` may be missing."""
+    tables, search = symmetries(rules), np.zeros(1, SEARCH)
+    search["permutations"], search["base_pieces"] = len(tables.cells), -1
+    for name in _OF_SYMMETRIES:
+        search[name] = getattr(tables, name).ctypes.data
+    for name, array in words_of.items():
+        search[name] = array.ctypes.data
+    for name in ("table", "distances", "base"):
+        if name in words_of:
+            search["shift" if name == "table" else f"{name}_shift"] = shift_of(words_of[name])
+    return search

@@ -1,0 +1,133 @@
+"""`qarena bench --solver`: milliseconds a position beside a compiled yardstick, threads, and the whole game."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from quarto.errors import FailureError
+from quarto.notation import has_line
+from quarto.position import ALL_PIECES, Position, from_plies
+from quarto.rules import CLASSIC
+from quarto.solver.solver import Solver
+from runners.solve import Solvers, prove
+
+POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each
+ROUNDS = 2
+MEGABYTES = 128.0
+PROOF_MEGABYTES = 256.0
+
+
+def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
+    """All figures, nested as they are printed; ``quick`` solves a tenth of the positions and not the whole game.
+
+    Every number of pieces begins with an empty table, which its positions then share. Raises ``FailureError`` should
+    the yardstick come to another value. Milliseconds are those of the processor: other work does not count.
+    """
+    figures: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+        program = compiled(Path(folder))
+        for pieces, count in POSITIONS.items():
+            figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
+    figures["threads"] = _threads(positions(7, 60 if quick else 600))
+    if proof and not quick:
+        proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, based=False))
+        figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
+    return figures
+
+
+def positions(pieces: int, count: int) -> list[Position]:
+    """Random live positions of so many pieces with a safe piece in hand, the same ones every time."""
+    dice = random.Random(pieces)
+    found: list[Position] = []
+    solver = Solver(CLASSIC, 0.01)
+    while len(found) < count:
+        order, cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
+        position = from_plies(zip(order[:-1], cells, strict=True), order[-1])
+        if not has_line(position, CLASSIC) and not _wins_at_once(solver, position):
+            found.append(position)
+    return found
+
+
+def _wins_at_once(solver: Solver, position: Position) -> bool:
+    """Whether some cell finishes a line, by the rule itself."""
+    for cell in range(16):
+        if position.occupied >> cell & 1:
+            continue
+        lanes = position.lanes
+        for attribute in range(4):
+            lanes |= (position.hand >> attribute & 1) << (16 * attribute + cell)
+        after = Position(lanes, position.occupied | 1 << cell, ALL_PIECES, -1, cell)
+        if has_line(after, solver.rules):
+            return True
+    return False
+
+
+def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float]:
+    asked = positions(pieces, count)
+    seconds = yardstick = float("inf")
+    for _ in range(ROUNDS):  # in turns, the best counts: noise only ever adds
+        solver, started = Solver(CLASSIC, MEGABYTES), time.thread_time()
+        values = [solver.value(position) for position in asked]
+        seconds = min(seconds, time.thread_time() - started)
+        if program:
+            theirs, theirs_took = run_yardstick(program, asked)
+            yardstick = min(yardstick, theirs_took)
+            if theirs != values:
+                raise FailureError(f"the yardstick finds other values of positions with {pieces} pieces")
+    figures = {"positions": count, "milliseconds": 1000 * seconds / count}
+    if program:
+        figures |= {"yardstick_milliseconds": 1000 * yardstick / count, "ratio_to_yardstick": seconds / yardstick}
+    return figures
+
+
+def _threads(asked: Sequence[Position]) -> dict[str, float]:
+    """Positions a second on one thread and on two that share a table."""
+    speeds = {}
+    for threads in (1, 2):
+        shared = Solver(CLASSIC, MEGABYTES)
+        forks = [shared.fork() for _ in range(threads)]
+        started = time.perf_counter()
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(_solve_all, forks, [asked[i::threads] for i in range(threads)]):
+                pass
+        speeds[threads] = len(asked) / (time.perf_counter() - started)
+    return {
+        "one_thread_positions_per_second": speeds[1],
+        "two_threads_positions_per_second": speeds[2],
+        "speedup": speeds[2] / speeds[1],
+    }
+
+
+def _solve_all(solver: Solver, asked: Sequence[Position]) -> None:
+    for position in asked:
+        solver.value(position)
+
+
+def compiled(folder: Path) -> Path | None:
+    """The C++ program beside this file, compiled; None where there is no ``c++``."""
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        return None
+    program = folder / "yardstick_solver"
+    with as_file(files("runners") / "yardstick_solver.cpp") as source:
+        flags = ["-std=c++17", "-O3", "-march=native", "-o", str(program), str(source)]
+        subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
+    return program
+
+
+def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], float]:
+    """The values that the yardstick finds, and the processor's seconds it takes for all."""
+    lines = "".join(f"{each.lanes} {each.occupied} {each.available} {each.hand}\n" for each in asked)
+    command = [str(program), str(MEGABYTES)]
+    output = subprocess.run(command, input=lines, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    rows = [line.split() for line in output.splitlines()]
+    return [int(value) for value, _ in rows], sum(float(seconds) for _, seconds in rows)

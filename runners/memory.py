@@ -1,0 +1,52 @@
+"""How much memory there is for a table, asked before a search that would fill it begins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from quarto.errors import RequestError
+
+MEBIBYTE = 1 << 20
+DISTANCES_SHARE = 1.25  # a solver keeps a quarter of its table's size for distances
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def available_megabytes() -> float:
+    """What this process can still take without swapping, in MiB: what Linux says, or less in a container; else all."""
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
+    return min(megabytes for megabytes in (installed, _of_machine(), _of_group()) if megabytes is not None)
+
+
+def check_tables(megabytes: float, tables: int = 1) -> None:
+    """Raise ``RequestError`` unless so many solvers' tables fit into memory; it names the largest size that does."""
+    if not 0 < megabytes < float("inf"):
+        raise RequestError(f"--megabytes {megabytes:g} is not a size: write a number above 0, such as 128")
+    available = available_megabytes()
+    needed = megabytes * DISTANCES_SHARE * tables
+    if needed > available:
+        most = int(available / DISTANCES_SHARE / tables)
+        fits = f"at most --megabytes {1 << (most.bit_length() - 1)} fits" if most else "free some"
+        raise RequestError(
+            f"--megabytes {megabytes:g} takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {fits}"
+        )
+
+
+def _of_machine() -> float | None:
+    try:
+        lines = _MEMINFO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(sizes[0]) / 1024 if sizes else None
+
+
+def _of_group() -> float | None:
+    """What the container's limit leaves (control groups, version 2)."""
+    try:
+        limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return None
+    return None if limit == "max" else max(0, int(limit) - int(used)) / MEBIBYTE

@@ -1,0 +1,115 @@
+"""`qarena annotate` and `qarena mistakes`: judging decisions, and showing what was given up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from analytics import open_archive
+from analytics.annotating import Done, Settings, annotate_runs, chosen_runs
+from analytics.archive import Archive
+from analytics.decisions import first_pieces, missing
+from analytics.mistakes import Hard, Record, hardest, records
+from quarto.errors import RequestError
+from runners import display
+from runners.config import available_cores
+from runners.memory import check_tables
+from runners.solve import VALUE_NAMES
+
+
+def annotate(
+    root: Path, wanted: Sequence[str], choices: bool, from_pieces: int | None, threads: int | None, megabytes: float
+) -> None:
+    """Judge what is not judged yet and say what that came to. Raises ``RequestError`` for a run that is not there."""
+    check_tables(megabytes)
+    archive = Archive.open(root)
+    runs = chosen_runs(archive, wanted)
+    settings = Settings(choices, from_pieces, threads or available_cores(), megabytes)
+    started = time.perf_counter()
+    with _bar(_games_left(archive, runs, settings)) as look:
+        done = annotate_runs(archive, runs, settings, look)
+    display.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
+
+
+def _games_left(archive: Archive, runs: Sequence[str], settings: Settings) -> int:
+    games = 0
+    for run_id in runs:
+        record = archive.run(run_id)
+        if record is not None:
+            first = first_pieces(record.rules) if settings.from_pieces is None else settings.from_pieces
+            games += sum(commit.games.rows for commit in missing(archive, run_id, settings.choices, first))
+    return games
+
+
+def _sentence(done: Done, seconds: float, root: Path) -> str:
+    if not done.shards:
+        return f"Nothing to judge: all decisions in {root} are."
+    speed = done.decisions / seconds
+    return (
+        f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, {speed:,.0f} a second; "
+        "ask for them in the view decisions, or with 'qarena mistakes'"
+    )
+
+
+def show_mistakes(root: Path, wanted: Sequence[str], positions: int, charts: Sequence[Path]) -> None:
+    """Print what each agent gives up and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
+    runs = chosen_runs(Archive.open(root), wanted)
+    with open_archive(root) as archive:
+        totals, by_ply = records(archive, runs, by_ply=False), records(archive, runs, by_ply=True)
+        if not totals:
+            raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
+        hard = hardest(archive, runs, positions) if positions else []
+    if charts:
+        from runners.mistakes_chart import write_charts
+
+        write_charts(by_ply, charts)
+    display.show([display.tabulated(_columns(totals, by_ply=False), "What is given up, in half-points a decision")])
+    display.show([display.tabulated(_columns(by_ply, by_ply=True), "By ply")])
+    if hard:
+        display.show([display.tabulated(_hard_columns(hard), "Hardest positions, up to symmetry")])
+    elif positions:
+        display.say("for the hardest positions count choices: qarena annotate --choices")
+
+
+def _columns(found: Sequence[Record], by_ply: bool) -> list[display.Column]:
+    columns = [
+        display.Column("agent", [each.agent for each in found], right=False),
+        display.Column("kind", [each.kind for each in found], right=False),
+    ]
+    if by_ply:
+        columns.append(display.Column("ply", [str(each.ply) for each in found]))
+    return [
+        *columns,
+        display.Column("decisions", [f"{each.decisions:,}" for each in found]),
+        display.Column("mean regret", [f"{each.regret.mean:.4f}" for each in found]),
+        display.Column("95 % interval", [f"{each.regret.low:.4f}–{each.regret.high:.4f}" for each in found]),  # noqa: RUF001
+        display.Column("blunders, %", [display.percent(each.blunders.mean) for each in found]),
+        display.Column("95 % interval", [display.interval(each.blunders) for each in found]),
+    ]
+
+
+def _hard_columns(found: Sequence[Hard]) -> list[display.Column]:
+    return [
+        display.Column("position", [each.text for each in found], right=False),
+        display.Column("decision", [each.kind for each in found], right=False),
+        display.Column("value", [VALUE_NAMES[each.value] for each in found], right=False),
+        display.Column("saving", [f"{each.saving} of {each.choices}" for each in found]),
+        display.Column("missed", [f"{each.missed:,}" for each in found]),
+    ]
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    console = Console(stderr=True)
+    if not (console.is_terminal and total):
+        yield lambda _games: None
+        return
+    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("judging", total=total)
+        yield lambda games: bar.advance(task, games)

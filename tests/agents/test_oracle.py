@@ -1,0 +1,236 @@
+"""oracle plays perfectly: no result is below the value of the position it was in, and it wins soonest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.base import Agent, KernelAgent
+from agents.lift import lift
+from agents.oracle import Oracle
+from agents.random import Random
+from quarto.batch import Batch, Games
+from quarto.errors import RequestError
+from quarto.position import Position, from_plies
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, NONE, Rules
+from quarto.solver.solver import Solver
+from runners.config import agent_named, load_agent, names
+from runners.engine import Engine, Order
+from tests import naive
+from tests.naive import PRESETS
+from tests.naive_solver import Solved, solve_position, turns_of
+from tests.positions import asked
+from tests.quarto.solver.test_solver import live_positions
+
+LATE = 9  # plies of an opening from which a game takes a millisecond
+
+
+def results(games: Games, first: Sequence[int]) -> list[int]:
+    """1, 0 or -1 for the given seat of each game."""
+    return [0 if winner < 0 else 1 if winner == seat else -1 for winner, seat in zip(games.winner, first, strict=True)]
+
+
+def play(rules: Rules, agents: Sequence[Agent], plies: int, pairs: int, seed: int = 1) -> tuple[Games, list[int]]:
+    """Games of two agents from random openings, and the value of each opening for seat 0."""
+    games = Engine(rules, agents, ["a", "b"], [(0, 1)], seed, plies).play_block(Order(0, 0, pairs)).block.games
+    solver, values = Solver(rules, 16.0), []
+    acts = (plies + rules.mover_chooses) % 2
+    for game in range(2 * pairs):
+        opening = [(int(games.pieces[ply, game]), int(games.cells[ply, game])) for ply in range(plies)]
+        value = solver.value(from_plies(opening))
+        values.append(value if acts == 0 else -value)
+    return games, values
+
+
+@pytest.mark.parametrize("ties", ["distance", "trap"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_against_itself_a_game_ends_as_its_openings_value_says(name: str, ties: str) -> None:
+    if PRESETS[name].mover_chooses and ties == "trap":
+        ties = "distance"
+    plies = 7 if PRESETS[name].mover_chooses else LATE  # there, later openings are all won
+    games, values = play(PRESETS[name], (Oracle(ties), Oracle(ties)), plies, 150)
+    assert results(games, [0] * 300) == values
+    assert len(set(values)) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_ten_thousand_games_against_itself_end_as_their_openings_values_say(name: str) -> None:
+    games, values = play(PRESETS[name], (Oracle(), Oracle()), 7, 5000)
+    assert results(games, [0] * 10000) == values
+
+
+OPPONENTS = [name for name in names("agent") if name != "oracle"]
+
+
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str) -> None:
+    check_no_loss(opponent, 11, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_no_agent_takes_anything_from_it_in_many_long_games(opponent: str) -> None:
+    check_no_loss(opponent, 6, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_no_agent_beats_it_from_the_empty_board(opponent: str) -> None:
+    if "opponent" in getattr(load_agent(opponent).build(), "choosers", ("opponent",)):
+        oracle = load_agent("oracle").build()  # with the tablebase, where there is one
+        games = Engine(CLASSIC, (oracle, load_agent(opponent).build()), ["a", "b"], [(0, 1)], 2).play_block(
+            Order(0, 0, 10)
+        )
+        assert min(results(games.block.games, [0, 1] * 10)) >= 0  # the game is a draw
+
+
+def check_no_loss(opponent: str, plies: int, pairs: int) -> None:
+    agent = load_agent(opponent).build()
+    rules = CLASSIC if "opponent" in getattr(agent, "choosers", ("opponent",)) else PRESETS["own_piece"]
+    games, values = play(rules, (Oracle(), agent), plies, pairs)
+    for game, (of_seat_0, value) in enumerate(zip(results(games, [0] * 2 * pairs), values, strict=True)):
+        seat = game % 2  # the oracle has seat 0 in game 0 of each pair
+        assert of_seat_0 >= value if seat == 0 else of_seat_0 <= value, game
+
+
+def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:
+    """What it answers with so many seeds; a cell or gift that is ignored as NONE."""
+    player = lift(agent, rules, "it")
+    found = player.play(
+        Batch.of([position] * seeds), Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
+    )
+    gift_only = position.hand == NONE and not rules.mover_chooses
+    answers = set(turns_of(position, rules))
+    return [
+        (cell, NONE) if (cell, NONE) in answers else (cell, gift)
+        for cell, gift in zip([NONE] * seeds if gift_only else found.cells.tolist(), found.gifts.tolist(), strict=True)
+    ]
+
+
+def best_turns(position: Position, rules: Rules) -> set[tuple[int, int]]:
+    """Every turn that keeps the value and wins soonest or loses latest."""
+    value, distance = solve_position(position, rules)
+    return {turn for turn, solved in turns_of(position, rules).items() if solved == Solved(value, distance)}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_it_wins_soonest_and_loses_latest(name: str) -> None:
+    rules = PRESETS[name]
+    for pieces, count in ((15, 20), (14, 30), (12, 12), (11, 4)):
+        for position in live_positions(rules, pieces, count, 3):
+            assert set(turns(Oracle(), rules, position, 3)) <= best_turns(position, rules), position
+
+
+@pytest.mark.parametrize("name", ["classic", "own_piece"])
+def test_what_is_tied_is_drawn_among_all_of_it(name: str) -> None:
+    rules = PRESETS[name]
+    for position in live_positions(rules, 13, 6, 4):
+        assert set(turns(Oracle(), rules, position, 400)) == best_turns(position, rules), position
+
+
+def saving(position: Position, turn: tuple[int, int]) -> int:
+    """How many of the opponent's turns keep what they have after a turn that leaves a game to be played."""
+    cell, gift = turn
+    lanes, occupied = position.lanes, position.occupied
+    if cell != NONE:
+        placed = from_plies([(position.hand, cell)])
+        lanes, occupied = lanes | placed.lanes, occupied | placed.occupied
+    after = Position(lanes, occupied, position.available & ~(1 << gift), gift, NONE)
+    replies = turns_of(after, CLASSIC).values()
+    return sum(reply.value == max(each.value for each in replies) for reply in replies)
+
+
+def test_a_trap_leaves_the_opponent_the_fewest_saving_replies() -> None:
+    choosy = 0
+    for position in [each for pieces in (13, 12, 11) for each in live_positions(CLASSIC, pieces, 25, 5)]:
+        value = solve_position(position, CLASSIC).value
+        if value > 0:
+            continue
+        kept = {
+            turn: saving(position, turn)
+            for turn, solved in turns_of(position, CLASSIC).items()
+            if solved.value == value
+        }
+        if any(gift == NONE for _, gift in kept):
+            continue
+        for turn in turns(Oracle("trap"), CLASSIC, position, 3):
+            assert kept[turn] == min(kept.values()), position
+        choosy += len(set(kept.values())) > 1
+    assert choosy > 10
+
+
+def test_the_first_gift_takes_no_search() -> None:
+    gifts = {gift for _, gift in turns_of_empty(Oracle(), 200)}
+    assert gifts == set(range(16))
+
+
+def turns_of_empty(agent: Agent, seeds: int) -> list[tuple[int, int]]:
+    rng = Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
+    found = lift(agent, CLASSIC, "it").play(Batch.of([from_plies([])] * seeds), rng)
+    return list(zip(found.cells.tolist(), found.gifts.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("rules", "horizon"), [(CLASSIC, 12), (PRESETS["own_piece"], 12), (PRESETS["square"], None)])
+def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | None) -> None:
+    agent, below = Oracle(horizon=horizon, below=Random()), Random()
+    first = 4 if horizon is None else horizon
+    few = [each for each in asked(rules, 20) if each.occupied.bit_count() < first]
+    for position in few:
+        rng = Streams(np.array([naive.mix(7)], np.uint64))
+        both = [lift(each, rules, "it").play(Batch.of([position]), rng) for each in (agent, below)]
+        assert [each.tolist() for each in both[0]] == [each.tolist() for each in both[1]]
+    assert len(few) > 50
+    for position in live_positions(rules, 13, 10, 6):
+        assert set(turns(agent, rules, position, 2)) <= best_turns(position, rules)
+
+
+def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
+    named = agent_named('oracle(horizon=9,below="mcts(iterations=20)")')
+    assert named.label == "oracle(below=mcts(iterations=20),horizon=9)"
+    assert named.params["below"]["params"]["iterations"] == 20
+    agent = named.build()
+    assert isinstance(agent, Oracle)
+    assert type(agent.below).__name__ == "Mcts"
+    assert load_agent("oracle").label == "oracle"
+    with pytest.raises(RequestError, match=r"^agent 'nobody' does not exist"):
+        agent_named("oracle(below=nobody)")
+
+
+def test_whole_games_with_a_horizon_do_not_depend_on_threads_or_blocks() -> None:
+    def games(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+        engine = Engine(CLASSIC, [Oracle(horizon=9), Random()], ["a", "b"], [(0, 1)], 5)
+        found: list[list[int]] = []
+        for played in sorted(
+            engine.play([Order(0, *each) for each in pairs], 2), key=lambda each: each.block.first_pair
+        ):
+            found += played.block.games.cells.T.tolist()
+        return found
+
+    assert games([(0, 10), (10, 10), (20, 10)]) == games([(0, 30)])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"ties": "luck"}, "ties='luck' is not one of distance, trap"),
+        ({"horizon": 17}, "horizon=17 is not a whole number from 0 to 16"),
+        ({"horizon": True}, "horizon=True is not a whole number from 0 to 16"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Oracle(**parameters)
+
+
+def test_traps_need_an_opponent_who_is_given_pieces() -> None:
+    with pytest.raises(ValueError, match=r"^ties=trap has no meaning where the mover chooses the piece"):
+        Oracle("trap").knowledge(PRESETS["own_piece"])
+
+
+def test_agents_always_play_themselves_unless_they_say_so() -> None:
+    assert KernelAgent().early(CLASSIC) is None

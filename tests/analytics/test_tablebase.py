@@ -1,0 +1,328 @@
+"""Tablebases: built by any number of threads, stopped and killed, read back, used, and held against the rules."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from analytics import tablebase_build
+from analytics.tablebase import (
+    SHIPPED,
+    Table,
+    Tablebase,
+    base_for,
+    home,
+    largest_for,
+    name_of,
+    open_tablebase,
+    read,
+    tablebases,
+    write,
+)
+from analytics.tablebase_build import Job, Progress, build, check, needed_megabytes
+from analytics.tablebase_verify import verify
+from quarto.errors import FailureError, RequestError
+from quarto.perft import perft
+from quarto.position import EMPTY
+from quarto.rules import NONE, Rules, spread
+from quarto.solver.base import base_of
+from quarto.solver.boards import boards_of_keys
+from quarto.solver.solver import Solver
+from quarto.symmetry import canonical_forms, symmetries
+from tests.naive import PRESETS
+
+QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # solved in no time
+CODE = {"version": "1", "fingerprint": "2"}
+Children = dict[tuple[int, int], int | None]  # by piece and cell: the value of the board, None if it has a line
+SHIPS = sorted(SHIPPED.glob("*.parquet"))
+
+
+class Watched:
+    """Counts what a job tells, and may stop it."""
+
+    def __init__(self, stop_after: int = 1 << 30) -> None:
+        self.stop, self.stop_after = Event(), stop_after
+        self.boards = self.solved = self.advanced = 0
+
+    def start(self, boards: int, solved: int) -> None:
+        self.boards, self.solved = boards, solved
+
+    def advance(self, boards: int) -> None:
+        self.advanced += boards
+        if self.advanced >= self.stop_after:
+            self.stop.set()
+            self.stop.wait()
+
+    def build(self, job: Job) -> Tablebase | None:
+        return build(job, CODE, self.stop, Progress(self.start, self.advance))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees what a user has built, and chunks are small enough that there are many."""
+    monkeypatch.setenv("QARENA_TABLEBASE", str(tmp_path / "home"))
+    monkeypatch.setattr(tablebase_build, "CHUNK_BOARDS", 16)
+    return tmp_path / "home"
+
+
+def job(folder: Path, threads: int = 1, pieces: int = 3, rules: Rules = QUICK) -> Job:
+    return Job(rules, pieces, folder, threads, 1.0)
+
+
+def built(folder: Path, threads: int = 1, pieces: int = 3) -> Tablebase:
+    found = Watched().build(job(folder, threads, pieces))
+    assert found is not None
+    return found
+
+
+def of_layers(tablebase: Tablebase) -> list[Table]:
+    table, ends = read(tablebase), list(accumulate(tablebase.card.boards))
+    parts = [slice(end - count, end) for end, count in zip(ends, tablebase.card.boards, strict=True)]
+    return [Table(table.keys[part], table.pieces[part], table.values[part]) for part in parts]
+
+
+# Building.
+
+
+def test_one_thread_and_two_write_the_same_bytes(tmp_path: Path) -> None:
+    one, two = built(tmp_path / "one"), built(tmp_path / "two", threads=2)
+    assert one.path.read_bytes() == two.path.read_bytes()
+    assert one.card.boards == [1, 1, 20, 157] == [layer.canonical_live_boards for layer in perft(QUICK, 3)]
+    assert sorted(path.name for path in one.path.parent.iterdir()) == ["quick-3.json", "quick-3.parquet"]
+
+
+def test_a_job_that_was_stopped_goes_on_with_what_it_had_solved(tmp_path: Path) -> None:
+    stopped, resumed = Watched(stop_after=100), Watched()
+    assert stopped.build(job(tmp_path / "a")) is None
+    assert stopped.advanced < stopped.boards == 157
+    found = resumed.build(job(tmp_path / "a"))
+    assert resumed.solved > 0
+    assert resumed.solved + resumed.advanced == 157
+    assert found is not None
+    assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
+
+
+KILLED = """
+import os, signal, sys, threading
+from pathlib import Path
+from analytics import tablebase_build
+from tests.analytics.test_tablebase import Watched, job
+tablebase_build.CHUNK_BOARDS = 16
+watched = Watched()
+def advance(boards):
+    watched.advanced += boards
+    if watched.advanced > 64:
+        os.kill(os.getpid(), signal.SIGKILL)
+watched.advance = advance
+watched.build(job(Path(sys.argv[1])))
+"""
+
+
+def test_a_job_that_was_killed_goes_on_with_what_it_had_solved(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a")], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    resumed = Watched()
+    found = resumed.build(job(tmp_path / "a"))
+    assert resumed.solved == 64
+    assert found is not None
+    assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
+
+
+def test_a_chunk_that_is_damaged_is_solved_again(tmp_path: Path) -> None:
+    Watched(stop_after=100).build(job(tmp_path / "a"))
+    chunks = sorted(job(tmp_path / "a").chunks.glob("*.chunk"))
+    content = bytearray(chunks[0].read_bytes())
+    content[-1] ^= 1
+    chunks[0].write_bytes(content)
+    chunks[1].write_bytes(chunks[1].read_bytes()[:-1])
+    resumed = Watched()
+    found = resumed.build(job(tmp_path / "a"))
+    assert resumed.solved == 16 * (len(chunks) - 2)
+    assert found is not None
+    assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
+
+
+def test_only_one_process_builds_a_tablebase(tmp_path: Path) -> None:
+    chunks = job(tmp_path).chunks
+    chunks.mkdir()
+    with tablebase_build._alone(chunks), pytest.raises(RequestError, match=r"another process builds in .*quick-3"):
+        Watched().build(job(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pieces": 0}, "pieces=0 is not among 1 to 7"),
+        ({"pieces": 17}, "pieces=17 is not among 1 to 7"),
+        ({"threads": 0}, "threads=0 is not a number of threads"),
+        ({"megabytes": 0.0}, "megabytes=0.0 is not a size"),
+        ({"megabytes": float("nan")}, "megabytes=nan is not a size"),
+        ({"megabytes": 1e6}, "of 1,000 MB of free memory: the largest that fits is --megabytes 512"),
+        ({"pieces": 7}, "of 1,000 MB of free memory: ask for fewer pieces"),
+    ],
+)
+def test_a_job_that_cannot_be_done_is_refused(tmp_path: Path, change: dict[str, float], message: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        check(job(tmp_path)._replace(**change), 1000.0)  # type: ignore[arg-type]
+    assert message in str(refused.value)
+    check(job(tmp_path)._replace(megabytes=512.0), 1000.0)
+    assert needed_megabytes(job(tmp_path)._replace(megabytes=512.0)) < 1000.0
+
+
+# Files.
+
+
+def test_a_damaged_tablebase_is_not_read(tmp_path: Path) -> None:
+    found = built(tmp_path)
+    content = bytearray(found.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    found.path.write_bytes(content)
+    with pytest.raises(FailureError, match=r"quick-3\.parquet is damaged"):
+        read(found)
+    assert [str(found.path) in line for line in verify(found, 0, 1.0)] == [True]
+    found.path.unlink()
+    with pytest.raises(FailureError, match=r"cannot read .*quick-3\.parquet"):
+        read(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": "other"}, {"boards": [1, 1, 20]}, {"won": [1, 1, 20, 157]}, {"sha256": "0"}, {"rules": {"name": 1}}],
+)
+def test_a_damaged_card_is_not_believed(tmp_path: Path, change: dict[str, object]) -> None:
+    card = built(tmp_path).path.with_suffix(".json")
+    card.write_text(json.dumps(json.loads(card.read_text()) | change | {"rules": {"squares": 3}} if change else {}))
+    with pytest.raises(FailureError, match=r"quick-3\.json is damaged"):
+        list(tablebases([tmp_path]))
+
+
+def test_the_largest_one_is_used_and_the_users_own_first(own_home: Path) -> None:
+    assert largest_for(QUICK) is None
+    assert base_for(QUICK) is None
+    built(own_home, pieces=2)
+    largest = built(own_home, pieces=3)
+    assert home() == own_home
+    assert largest_for(replace(QUICK, name="of another name")) == largest
+    assert largest_for(replace(QUICK, chooser="opponent", squares="plain")) is None
+    base, lesser = base_for(QUICK), base_for(QUICK, 1)
+    assert base is not None
+    assert lesser is not None
+    assert (base.pieces, int(np.count_nonzero(base.words))) == (3, sum(largest.card.boards))
+    assert (lesser.pieces, int(np.count_nonzero(lesser.words))) == (1, 2)
+
+
+def test_a_name_never_leaves_the_folder() -> None:
+    assert name_of(replace(QUICK, name="../a b(c=1)"), 3) == "___a_b_c_1_-3"
+
+
+def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tmp_path: Path) -> None:
+    found = built(tmp_path)
+    assert list(verify(found, 157, 1.0)) == []
+    layers = [(layer.keys, layer.values.copy()) for layer in of_layers(found)]
+    how = {"created": found.card.created, "seconds": 1.0, "code": CODE}
+
+    layers[2][1][5] *= -1
+    assert "1 boards of 2 pieces do not have the value" in next(verify(write(found.path, QUICK, layers, how), 0, 1.0))
+    layers[2][1][5] *= -1
+    layers[3][1][7] *= -1
+    assert "has value" in list(verify(write(found.path, QUICK, layers, how), 157, 1.0))[-1]
+    layers[3][1][7] *= -1
+    layers[3][0][7] += np.uint64(1)
+    assert "are not the 157 that play reaches" in next(verify(write(found.path, QUICK, layers, how), 0, 1.0))
+    layers[3][0][7] -= np.uint64(1)
+    swapped = asdict(write(found.path, QUICK, layers, how).card)
+    swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
+    found.path.with_suffix(".json").write_text(json.dumps(swapped))
+    assert "not what its card says" in next(verify(open_tablebase(found.path), 0, 1.0))
+
+
+# Values.
+
+
+def children_values(above: Table, layer: Table, rules: Rules) -> list[Children]:
+    """What is reached from each board of ``layer``."""
+    forms = dict(zip(zip(*boards_of_keys(above.keys, rules), strict=True), above.values.tolist(), strict=True))
+    found = []
+    for lanes, occupied in zip(*boards_of_keys(layer.keys, rules), strict=True):
+        cells = [cell for cell in range(16) if int(occupied) >> cell & 1]
+        used = {sum((int(lanes) >> 16 * a + cell & 1) << a for a in range(4)) for cell in cells}
+        plies = [(piece, cell) for piece in set(range(16)) - used for cell in set(range(16)) - set(cells)]
+        children = np.array([int(lanes) | int(spread(piece)) << cell for piece, cell in plies], np.uint64)
+        masks = np.array([int(occupied) | 1 << cell for _, cell in plies], np.uint16)
+        canonical = canonical_forms(children, masks, np.full(len(plies), NONE, np.int8), symmetries(rules))
+        found.append({ply: forms.get(form) for ply, form in zip(plies, zip(*canonical, strict=True), strict=True)})
+    return found
+
+
+def value_of(children: Children, rules: Rules) -> int:
+    """By the rules alone: a line wins, and else who placed gives next, or the opponent moves."""
+    sign = -1 if rules.mover_chooses else 1
+    for_mover = {ply: 1 if value is None else sign * value for ply, value in children.items()}
+    if rules.mover_chooses:
+        return max(for_mover.values())
+    return max(-max(value for (piece, _), value in for_mover.items() if piece == gift) for gift, _ in for_mover)
+
+
+def assert_consistent(layers: Sequence[Table], rules: Rules) -> None:
+    for layer, above in pairwise(layers):
+        values = [value_of(children, rules) for children in children_values(above, layer, rules)]
+        assert values == layer.values.tolist()
+
+
+def test_every_value_follows_from_those_that_turns_lead_to(tmp_path: Path) -> None:
+    assert_consistent(of_layers(built(tmp_path)), QUICK)
+
+
+@pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
+def test_what_ships_is_whole_and_every_value_up_to_four_pieces_follows_from_the_others(path: Path) -> None:
+    found = open_tablebase(path)
+    layers = of_layers(found)[:6]
+    assert found.card.boards == [layer.canonical_live_boards for layer in perft(found.rules, found.card.pieces)]
+    if path.stem.startswith("classic"):
+        assert [1, 2, 40, 454, 10346, 214800, 3835041][: len(found.card.boards)] == found.card.boards
+    assert_consistent(layers, found.rules)
+
+
+def test_what_ships_is_small() -> None:
+    assert {path.stem.rpartition("-")[0] for path in SHIPS} >= {"torus_square", "own_piece", "classic"}
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 10_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
+def test_a_sample_of_what_ships_has_the_same_values_solved_anew(path: Path) -> None:
+    assert list(verify(open_tablebase(path), 10, 64.0)) == []
+
+
+@pytest.mark.slow
+def test_under_torus_square_the_first_placer_wins_at_placement_13() -> None:
+    """As the published solver of that variant found."""
+    rules = PRESETS["torus_square"]
+    solver = Solver(rules, 512.0, base_for(rules))
+    assert solver.value(EMPTY) == -1
+    assert solver.distance(EMPTY, -1) == 13
+
+
+def test_a_search_with_a_base_finds_what_one_without_it_finds(tmp_path: Path) -> None:
+    layers = of_layers(built(tmp_path, pieces=4))
+    plain = Solver(QUICK, 1.0)
+    for most in range(1, 5):
+        keys, values = (
+            np.concatenate([getattr(each, name) for each in layers[: most + 1]]) for name in ("keys", "values")
+        )
+        solver = Solver(QUICK, 1.0, base_of(keys, values, most))
+        for layer in layers[:4]:
+            boards = boards_of_keys(layer.keys, QUICK)
+            found: NDArray[np.int8] = solver.fork().values(*boards)
+            assert found.tolist() == layer.values.tolist() == plain.values(*boards).tolist()

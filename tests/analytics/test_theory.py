@@ -1,0 +1,58 @@
+"""What tablebases show, counted another way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from analytics.tablebase import SHIPPED, open_tablebase
+from analytics.tablebase_build import Job, Progress, build
+from analytics.theory import Finding, finding, report
+from quarto.notation import has_line, parse_position
+from quarto.perft import perft
+from quarto.rules import Rules
+from quarto.solver.solver import Solver
+from tests.naive_quarto import ORACLES
+
+QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")
+
+
+@pytest.fixture(scope="module")
+def classic() -> Finding:
+    (path,) = SHIPPED.glob("classic-[0-9].parquet")
+    return finding(open_tablebase(path))
+
+
+def test_boards_and_positions_are_as_many_as_there_are(classic: Finding) -> None:
+    live = ORACLES["boards_with_k_pieces_and_no_completed_line"]
+    for pieces, boards in enumerate(classic.boards):
+        assert sum(boards.every) == live[pieces]
+    for pieces, positions in enumerate(classic.positions):
+        assert sum(positions.every) == live[pieces] * (16 - pieces)
+        if pieces < 4:  # beyond that the known numbers count boards with a line too
+            assert sum(positions.canonical) == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][pieces]
+
+
+def test_the_first_turns_are_all_there_are(classic: Finding) -> None:
+    assert sum(times for _, times, _ in classic.turns) == 16 * 15
+    assert len({example for example, _, _ in classic.turns}) == len(classic.turns) == 8
+
+
+def test_examples_have_the_value_that_is_said_of_them(tmp_path: Path) -> None:
+    silent = Progress(lambda _boards, _solved: None, lambda _boards: None)
+    built = build(Job(QUICK, 4, tmp_path, 1, 1.0), {}, Event(), silent)
+    assert built is not None
+    found, solver = finding(built), Solver(QUICK, 1.0)
+    assert [sum(each.canonical) for each in found.boards] == [each.canonical_live_boards for each in perft(QUICK, 4)]
+    assert found.positions == []
+    assert set(found.examples) == {"board won", "board drawn", "board lost"}
+    for kind, example in found.examples.items():
+        position, _ = parse_position(example)
+        assert not has_line(position, QUICK)
+        assert {1: "board won", 0: "board drawn", -1: "board lost"}[solver.value(position)] == kind
+    assert sum(times for _, times, _ in found.turns) == 256
+    text = report([built])
+    assert "## quick" in text
+    assert "| 3 | 157 | 157 | 0 | 0 | " in text

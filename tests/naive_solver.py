@@ -1,0 +1,65 @@
+"""The slow, obvious solver: plays every game there is from a position on, remembering nothing but whole positions."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from quarto.position import Position, board
+from quarto.rules import Rules
+from tests.naive import NONE, has_line
+
+
+class Solved(NamedTuple):
+    value: int  # for the player to act
+    distance: int  # placements until the end
+
+
+Turn = tuple[int, int]  # cell, gift
+
+
+def turns(cells: tuple[int, ...], hand: int, rules: Rules) -> dict[Turn, Solved]:
+    """Every turn of the player to act and what it comes to for them."""
+    left = [piece for piece in range(16) if piece not in cells and piece != hand]
+    if hand == NONE and not rules.mover_chooses:
+        return {(NONE, gift): opposite(solve(cells, gift, rules), 0) for gift in left}
+    found = {}
+    for piece in left if hand == NONE else [hand]:
+        for cell in [cell for cell in range(16) if cells[cell] == NONE]:
+            after = (*cells[:cell], piece, *cells[cell + 1 :])
+            rest = [other for other in left if other != piece]
+            own = piece if rules.mover_chooses else NONE
+            if has_line(list(after), rules):
+                found[cell, own] = Solved(1, 1)
+            elif not rest:
+                found[cell, own] = Solved(0, 1)
+            elif rules.mover_chooses:
+                found[cell, piece] = opposite(solve(after, NONE, rules), 1)
+            else:
+                for gift in rest:
+                    found[cell, gift] = opposite(solve(after, gift, rules), 1)
+    return found
+
+
+def opposite(solved: Solved, placements: int) -> Solved:
+    """What a position is worth to the player who left it to the opponent, so many placements earlier."""
+    return Solved(-solved.value, solved.distance + placements)
+
+
+@cache
+def solve(cells: tuple[int, ...], hand: int, rules: Rules) -> Solved:
+    """The value of a live position; who wins hurries, who loses delays."""
+    found = turns(cells, hand, rules).values()
+    if not found:
+        return Solved(0, 0)
+    value = max(each.value for each in found)
+    distances = [each.distance for each in found if each.value == value]
+    return Solved(value, max(distances) if value < 0 else min(distances))
+
+
+def solve_position(position: Position, rules: Rules) -> Solved:
+    return solve(tuple(board(position)), position.hand, rules)
+
+
+def turns_of(position: Position, rules: Rules) -> dict[Turn, Solved]:
+    return turns(tuple(board(position)), position.hand, rules)

@@ -1,0 +1,121 @@
+"""Perfect play, held against playing out every game."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from quarto.position import EMPTY, Position, board, from_plies
+from quarto.rules import CLASSIC, NONE, Rules
+from quarto.solver.solver import Solver
+from quarto.symmetry import symmetries
+from tests.naive import PRESETS, has_line
+from tests.naive_solver import solve_position, turns_of
+
+MEGABYTES = 4.0
+
+
+def live_positions(rules: Rules, pieces: int, count: int, seed: int) -> list[Position]:
+    """Random positions without a line, with a hand where there is one, every fourth one before the gift."""
+    dice = random.Random(f"{seed} {pieces}")
+    found: list[Position] = []
+    while len(found) < count:
+        order, cells = dice.sample(range(16), 16), dice.sample(range(16), pieces)
+        plies = list(zip(order, cells, strict=False))
+        if not has_line(board(from_plies(plies)), rules):
+            before_gift = rules.mover_chooses or pieces == 16 or len(found) % 4 == 0
+            found.append(from_plies(plies, NONE if before_gift else order[pieces]))
+    return found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: str) -> None:
+    rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)
+    for pieces, count in ((16, 2), (15, 40), (14, 60), (13, 60), (12, 60), (11, 30), (10, 8)):
+        for position in live_positions(rules, pieces, count, 1):
+            expected = solve_position(position, rules)
+            found = solver.solve(position)
+            assert (found.value, found.distance) == expected, position
+            assert {(turn.cell, turn.gift): (turn.value, turn.distance) for turn in found.turns} == turns_of(
+                position, rules
+            ), position
+            assert solver.solve(position, turns=False, distance=False) == (expected.value, None, ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_thousands_of_values_are_those_of_playing_every_game_out(name: str) -> None:
+    rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)
+    for pieces, count in ((14, 1000), (13, 1000), (12, 500), (11, 200), (10, 60), (9, 12)):
+        for position in live_positions(rules, pieces, count, 2):
+            found = solver.solve(position, turns=False)
+            assert (found.value, found.distance) == solve_position(position, rules), position
+
+
+def images(position: Position, rules: Rules, dice: random.Random) -> Position:
+    """The position under a random symmetry of cells and pieces."""
+    cells = symmetries(rules).cells
+    permutation, order, constant = cells[dice.randrange(len(cells))], dice.sample(range(4), 4), dice.randrange(16)
+
+    def moved(piece: int) -> int:
+        return sum(((piece ^ constant) >> a & 1) << order[a] for a in range(4))
+
+    on_board = [(moved(piece), int(permutation[cell])) for cell, piece in enumerate(board(position)) if piece != NONE]
+    return from_plies(on_board, NONE if position.hand == NONE else moved(position.hand))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_symmetry_changes_neither_value_nor_distance(name: str) -> None:
+    rules, dice = PRESETS[name], random.Random(3)
+    for position in live_positions(rules, 9, 20, 4) + live_positions(rules, 8, 5, 4):
+        fresh = Solver(rules, MEGABYTES)  # nothing may come from the other position's proof
+        expected = Solver(rules, MEGABYTES).solve(position, turns=False)
+        assert fresh.solve(images(position, rules, dice), turns=False) == expected
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_neither_the_size_of_the_table_nor_what_is_in_it_changes_a_value(name: str) -> None:
+    rules = PRESETS[name]
+    positions = live_positions(rules, 9, 30, 5) + live_positions(rules, 8, 20, 5) + live_positions(rules, 7, 3, 5)
+    tiny, warm = Solver(rules, 0.001), Solver(rules, MEGABYTES)
+    for position in positions:
+        expected = Solver(rules, MEGABYTES).solve(position, turns=False)
+        assert tiny.solve(position, turns=False) == warm.solve(position, turns=False) == expected
+    assert warm.solve(positions[0], turns=False) == Solver(rules, MEGABYTES).solve(positions[0], turns=False)
+
+
+def test_threads_that_share_a_table_find_the_same_values() -> None:
+    positions = live_positions(CLASSIC, 8, 60, 6) + live_positions(CLASSIC, 7, 30, 6)
+    one = Solver(CLASSIC, MEGABYTES)
+    expected = [one.value(position) for position in positions]
+    shared, local = Solver(CLASSIC, 0.1), threading.local()  # small: its places are fought over
+
+    def value(position: Position) -> int:
+        if not hasattr(local, "solver"):
+            local.solver = shared.fork()
+        found: int = local.solver.value(position)
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(value, positions)) == expected
+        assert list(pool.map(value, positions[::-1])) == expected[::-1]
+
+
+def test_a_search_that_is_told_to_stop_ends() -> None:
+    solver = Solver(CLASSIC, MEGABYTES)
+    timer = threading.Timer(0.2, solver.stop)
+    timer.start()
+    solver.value(EMPTY)  # half a minute if nobody stopped it
+    timer.join()
+    assert solver.stopped
+    assert 0 < solver.nodes < 10**8
+
+
+@pytest.mark.slow
+def test_the_classic_game_is_a_draw() -> None:
+    solver = Solver(CLASSIC)
+    assert solver.value(EMPTY) == 0
+    assert solver.distance(EMPTY, 0) == 16

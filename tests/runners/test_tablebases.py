@@ -1,0 +1,84 @@
+"""``qarena tablebase`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import QARENA
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees what a user has built."""
+    monkeypatch.setenv("QARENA_TABLEBASE", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+BUILD = ("tablebase", "build", "--rules", "torus_square", "--megabytes", "8", "--pieces")
+
+
+def test_build_show_and_verify(qarena: Qarena, own_home: Path) -> None:
+    found = qarena(*BUILD, "3")
+    assert found.code == 0
+    assert "torus_square, boards of up to 3 pieces: " in found.err
+    assert f"{own_home / 'torus_square-3.parquet'}: 179 boards, " in found.out
+    card = json.loads((own_home / "torus_square-3.json").read_text())
+    assert (card["won"], card["drawn"], card["lost"]) == ([0, 1, 0, 146], [0, 0, 0, 4], [1, 0, 20, 7])
+    shown = qarena("tablebase", "show", "--rules", "torus_square")
+    assert (shown.code, shown.err) == (0, "")
+    assert str(own_home / "torus_square-3.parquet") in shown.out
+    assert "│      3 │    157 │ 146 │     4 │    7 │" in shown.out
+    checked = qarena("tablebase", "verify", str(own_home / "torus_square-3.parquet"), "--sample", "1")
+    assert (checked.code, checked.err) == (0, "")
+    assert "179 boards, no problem(s)" in checked.out
+    (own_home / "torus_square-3.parquet").write_bytes(b"PAR1")
+    checked = qarena("tablebase", "verify", str(own_home / "torus_square-3.parquet"))
+    assert checked.code == 1
+    assert "torus_square-3.parquet is damaged (4 bytes which are not the" in checked.err
+
+
+def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:
+    building = subprocess.Popen([QARENA, *BUILD, "4"], stderr=subprocess.PIPE, text=True)
+    while not list(own_home.glob("*.building/lock")):
+        time.sleep(0.05)
+        assert building.poll() is None
+    os.kill(building.pid, signal.SIGINT)
+    _, said = building.communicate(timeout=60)
+    assert building.returncode == 130
+    again = f"tablebase build --pieces 4 --rules torus_square --directory {own_home} --megabytes 8 --threads "
+    assert again in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "--pieces", "0"], "pieces=0 is not among 1 to 7"),
+        (["build", "--pieces", "17"], "pieces=17 is not among 1 to 7"),
+        (["build", "--pieces", "2", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
+        (["build", "--pieces", "2", "--megabytes", "1e9"], "of free memory: the largest that fits is --megabytes"),
+        (["verify", "nowhere/classic-3.parquet"], "there is no tablebase nowhere/classic-3.parquet"),
+        (["verify", "--sample", "-1"], "sample=-1"),
+        (["show", "--rules", "clasic"], "rules 'clasic' does not exist"),
+    ],
+)
+def test_a_wrong_request_changes_nothing(qarena: Qarena, own_home: Path, arguments: list[str], message: str) -> None:
+    found = qarena("tablebase", *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert message in found.err
+    assert len(found.err.splitlines()) == 1
+    assert not own_home.exists()
+
+
+def test_the_page_of_theory_is_what_the_shipped_tablebases_say(qarena: Qarena) -> None:
+    page = Path(__file__).parent.parent.parent / "docs/theory.md"
+    found = qarena("tablebase", "show", "--theory")
+    assert (found.code, found.err) == (0, "")
+    assert found.out == page.read_text(encoding="utf-8")
