@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import math
 import shlex
 import sys
 import traceback
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
-from runners import tablebases
+from runners import archives, policy_commands, tablebases
+from runners.options import ARCHIVE, ROOT, ArchiveOption, Overrides, TrainingOverrides, agent_options, rules_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,8 +37,6 @@ FLAGS_WITH_VALUES = (
 )
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
-ARCHIVE = Path("data/archive")
-ROOT = Path(__file__).resolve().parent.parent  # of the project, or of where it is installed
 
 app = typer.Typer(
     name="qarena",
@@ -48,11 +46,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-archive_app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
-policy_app = typer.Typer(help="List and show learned policies.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(archive_app, name="archive")
+app.add_typer(archives.app, name="archive")
+app.add_typer(policy_commands.app, name="policy")
 app.add_typer(tablebases.app, name="tablebase")
-app.add_typer(policy_app, name="policy")
 
 
 def _say_version(wanted: bool) -> None:
@@ -77,61 +73,6 @@ class Format(StrEnum):
     csv = "csv"
     json = "json"
     parquet = "parquet"
-
-
-ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
-
-
-def options_of(group: str, incomplete: str = "") -> list[str]:
-    """The project's own options of a configuration group that begin so."""
-    names = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def agent_options(incomplete: str) -> list[str]:
-    """What the name of an agent may be completed to."""
-    return options_of("agent", incomplete)
-
-
-def rules_options(incomplete: str) -> list[str]:
-    """What the name of rules may be completed to."""
-    return options_of("rules", incomplete)
-
-
-RUN_KEYS = (
-    *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents", "schedule"),
-    "archive.root",
-)
-TRAIN_KEYS = ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root")
-
-
-def overrides(incomplete: str) -> list[str]:
-    """What an override may begin with or, after ``group=``, the options of the project's own groups."""
-    return _completed(incomplete, ("agent", "rules", "experiment"), RUN_KEYS)
-
-
-def training_overrides(incomplete: str) -> list[str]:
-    """The same for a training."""
-    return _completed(incomplete, ("trainer", "rules"), TRAIN_KEYS)
-
-
-def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
-    key, equals, value = incomplete.partition("=")
-    group = key.lstrip("+").split("@")[0]
-    if equals and group in groups:
-        return [f"{key}={option}" for option in options_of(group, value)]
-    return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
-
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=overrides),
-]
-
-TrainingOverrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=training_overrides),
-]
 
 
 @app.command(
@@ -201,83 +142,6 @@ def sql(
     with open_archive(archive) as opened:
         frame = opened.sql(text)
     write(frame, format.value if format else None, output)
-
-
-@archive_app.command("ls")
-def archive_ls(archive: ArchiveOption = ARCHIVE) -> None:
-    """List the runs."""
-    from analytics import open_archive
-    from runners.tables import RUNS, write
-
-    with open_archive(archive) as opened:
-        write(opened.sql(RUNS))
-
-
-@archive_app.command("verify")
-def archive_verify(archive: ArchiveOption = ARCHIVE) -> None:
-    """Check everything committed: checksums, counts, every game replayed against the rules."""
-    from analytics.archive import Archive
-    from analytics.verify import verify
-
-    found = verify(Archive.open(archive))
-    for problem in found.problems:
-        typer.echo(str(problem), err=True)
-    counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
-    counts += f", {found.decisions:,} decisions" if found.decisions else ""
-    counts += f", {found.policies} policies" if found.policies else ""
-    typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
-    raise typer.Exit(1 if found.problems else 0)
-
-
-@archive_app.command("gc")
-def archive_gc(
-    archive: ArchiveOption = ARCHIVE,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed, but for foreign files.")] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also files younger than an hour: only while nobody writes to the archive.")
-    ] = False,
-) -> None:
-    """List, and with --remove delete, what no commit names: leftovers of killed or interrupted writers."""
-    from analytics import leftovers
-    from analytics.archive import Archive
-
-    least_age = -math.inf if everything else leftovers.GRACE_SECONDS  # clocks differ: a file may be from the future
-    found = leftovers.leftovers(Archive.open(archive))
-    removed = leftovers.remove(found, least_age) if remove else []
-    for leftover in found:
-        fate = "foreign" if not leftover.ours else "young" if leftover.age_seconds < least_age else "leftover"
-        typer.echo(f"{'removed' if leftover in removed else fate}  {leftover.bytes:,} bytes  {leftover.path}")
-    able = sum(leftover.ours and leftover.age_seconds >= least_age for leftover in found)
-    typer.echo(
-        f"{len(removed)} of {len(found)} files removed"
-        if remove
-        else f"{len(found)} files, {able} to remove with --remove"
-    )
-
-
-@policy_app.command("ls")
-def policy_ls(archive: ArchiveOption = ARCHIVE) -> None:
-    """List the policies."""
-    from analytics import policies
-    from analytics.archive import Archive
-    from runners.tables import write
-
-    write(policies.listing(Archive.open(archive)))
-
-
-@policy_app.command("show")
-def policy_show(
-    policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE
-) -> None:
-    """Show a policy: what it is, how it was learned, from which games."""
-    from analytics import policies
-    from analytics.archive import Archive
-    from runners.policies import description
-    from runners.tables import properties_table
-
-    opened = Archive.open(archive)
-    card = policies.find(opened, policy)
-    _print(properties_table(description(card, policies.folder_of(opened, card.policy_id)), f"policy {card.name}"))
 
 
 @app.command()

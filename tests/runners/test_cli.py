@@ -19,7 +19,7 @@ import pytest
 
 from analytics.archive import Archive
 from quarto.errors import FailureError, RequestError
-from runners import cli
+from runners import options
 from runners.cli import flags_first
 from runners.display import QUESTIONS
 from tests.runners.conftest import Qarena
@@ -112,13 +112,13 @@ def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_pat
     ],
 )
 def test_overrides_are_completed(typed: str, expected: Sequence[str]) -> None:
-    assert cli.overrides(typed) == expected
+    assert options.overrides(typed) == expected
 
 
 def test_agents_and_rules_are_completed() -> None:
-    assert cli.agent_options("rule") == ["rule_based"]
-    assert cli.rules_options("tor") == ["torus", "torus_square"]
-    assert cli.rules_options("") == ["classic", "own_piece", "square", "torus", "torus_square"]
+    assert options.agent_options("rule") == ["rule_based"]
+    assert options.rules_options("tor") == ["torus", "torus_square"]
+    assert options.rules_options("") == ["classic", "own_piece", "square", "torus", "torus_square"]
 
 
 def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from analytics import open_archive, policies
 from analytics.archive import Archive
 from analytics.verify import verify
 from quarto.errors import RequestError
-from runners import cli
+from runners import options
 from runners.config import names, settings_of
 from runners.training import application
 from runners.training.config import check
@@ -278,7 +278,7 @@ def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(
     ],
 )
 def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
-    assert cli.training_overrides(typed) == expected
+    assert options.training_overrides(typed) == expected
 
 
 def test_the_default_trainer_is_the_one_that_errors_think_of() -> None:

@@ -1,0 +1,64 @@
+"""``qarena archive``: what is in an archive, whether it is sound, and what was left behind."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from runners.options import ARCHIVE, ArchiveOption
+
+app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("ls")
+def ls(archive: ArchiveOption = ARCHIVE) -> None:
+    """List the runs."""
+    from analytics import open_archive
+    from runners.tables import RUNS, write
+
+    with open_archive(archive) as opened:
+        write(opened.sql(RUNS))
+
+
+@app.command("verify")
+def verify(archive: ArchiveOption = ARCHIVE) -> None:
+    """Check everything committed: checksums, counts, every game replayed against the rules."""
+    from analytics.archive import Archive
+    from analytics.verify import verify as check
+
+    found = check(Archive.open(archive))
+    for problem in found.problems:
+        typer.echo(str(problem), err=True)
+    counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    counts += f", {found.decisions:,} decisions" if found.decisions else ""
+    counts += f", {found.policies} policies" if found.policies else ""
+    typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
+    raise typer.Exit(1 if found.problems else 0)
+
+
+@app.command("gc")
+def gc(
+    archive: ArchiveOption = ARCHIVE,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed, but for foreign files.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also files younger than an hour: only while nobody writes to the archive.")
+    ] = False,
+) -> None:
+    """List, and with --remove delete, what no commit names: leftovers of killed or interrupted writers."""
+    from analytics import leftovers
+    from analytics.archive import Archive
+
+    least_age = -math.inf if everything else leftovers.GRACE_SECONDS  # clocks differ: a file may be from the future
+    found = leftovers.leftovers(Archive.open(archive))
+    removed = leftovers.remove(found, least_age) if remove else []
+    for leftover in found:
+        fate = "foreign" if not leftover.ours else "young" if leftover.age_seconds < least_age else "leftover"
+        typer.echo(f"{'removed' if leftover in removed else fate}  {leftover.bytes:,} bytes  {leftover.path}")
+    able = sum(leftover.ours and leftover.age_seconds >= least_age for leftover in found)
+    typer.echo(
+        f"{len(removed)} of {len(found)} files removed"
+        if remove
+        else f"{len(found)} files, {able} to remove with --remove"
+    )
