@@ -13,7 +13,7 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 # Two or more cores share the tests, a file at a time: what a file's tests prepare together is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: install run test test-all lint debian bench lock clean
+.PHONY: install run test test-all lint debian warm bench lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -21,10 +21,12 @@ install: $(VENV)/installed
 run: install
 	$(BIN)/qarena run experiment=round_robin
 
-test: lint debian
+test: debian
+	@$(MAKE) --no-print-directory -j2 lint warm
 	$(PYTEST) -m "not slow" --durations=5 --durations-min=2
 
-test-all: lint debian
+test-all: debian
+	@$(MAKE) --no-print-directory -j2 lint warm
 	$(PYTEST)
 
 lint: $(VENV)/installed-dev
@@ -38,6 +40,10 @@ debian:
 	@command -v tmux >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& { apt-get install -qq -y tmux || { apt-get update -qq && apt-get install -qq -y tmux; }; } >/dev/null; } \
 		|| echo "tmux is not installed: the tests that play at a terminal will be skipped (apt install tmux)"
+
+# Compiles every kernel, one core for a minute when the cache is empty: while another one checks the code.
+warm: install
+	@$(BIN)/qarena warm > /dev/null
 
 bench: install
 	$(BIN)/qarena bench
