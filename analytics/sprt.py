@@ -1,0 +1,168 @@
+"""A sequential test of strength over pairs of games: is the first agent stronger than the second, and by how much.
+
+Pairs, not games, are the unit (the pentanomial model): the two games of a pair share their opening, so they are not
+independent. Strength is normalised Elo, the mean score over its standard deviation a game, times 800 / ln 10: how many
+games a difference takes to be seen depends on that alone, not on how many games are drawn. Methods: M. Van den Bergh,
+"Comments on normalized Elo" (2020) and "A practical introduction to the GSPRT" (2021), as used for chess engines; the
+bounds of the log-likelihood ratio are A. Wald's, "Sequential tests of statistical hypotheses" (1945).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from analytics.statistics import CONFIDENCE, Estimate, quantile
+from quarto.errors import RequestError
+
+PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: LL, LD, DD or WL, WD, WW
+EVEN = 0.5
+ELO_SCALE = 800 / math.log(10)  # normalised Elo for one standard deviation a game
+GAMES_A_PAIR = 2
+PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome is taken to be impossible
+ROUNDS, PRECISION = 100, 1e-12
+
+Counts = Sequence[float]  # of pairs, by PAIR_SCORES
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """What is tested: strength at most ``elo0`` against at least ``elo1``, in normalised Elo.
+
+    ``alpha`` is how often elo1 may be accepted although elo0 holds, ``beta`` how often the other way round. Raises
+    ``RequestError`` unless elo0 < elo1 and both errors are above 0 and together below 1.
+    """
+
+    elo0: float = 0.0
+    elo1: float = 10.0
+    alpha: float = 0.05
+    beta: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.elo0) and math.isfinite(self.elo1) and self.elo0 < self.elo1):
+            raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: elo0 must be the smaller one")
+        if not (self.alpha > 0 and self.beta > 0 and self.alpha + self.beta < 1):
+            raise RequestError(
+                f"alpha={self.alpha:g} and beta={self.beta:g}: both must be above 0 and their sum below 1"
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The log-likelihood ratios at which elo0 and elo1 are accepted."""
+        return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What counts of pairs say about the first agent."""
+
+    pairs: int
+    normalised_elo: Estimate
+    elo: Estimate  # logistic
+    superiority: float  # probability that it is the stronger one, given the counts
+
+
+def checked_counts(counts: Counts) -> tuple[int, ...]:
+    """Five counts of pairs. Raises ``RequestError`` for anything else."""
+    if len(counts) != len(PAIR_SCORES) or any(count < 0 or count != int(count) for count in counts):
+        text = ",".join(f"{count:g}" for count in counts)
+        raise RequestError(f"counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW")
+    return tuple(int(count) for count in counts)
+
+
+def log_likelihood_ratio(counts: Counts, hypotheses: Hypotheses) -> float:
+    """Of elo1 over elo0, each with the most likely distribution that has just this strength; 0 without pairs."""
+    if not sum(counts):
+        return 0.0
+    shares, pairs = _shares(counts)
+    zero, one = (
+        _most_likely(shares, elo / ELO_SCALE * math.sqrt(GAMES_A_PAIR)) for elo in (hypotheses.elo0, hypotheses.elo1)
+    )
+    return pairs * sum(p * math.log(b / a) for p, a, b in zip(shares, zero, one, strict=True))
+
+
+def decision(counts: Counts, hypotheses: Hypotheses) -> str | None:
+    """``elo0`` or ``elo1`` once the ratio has reached a bound, else None: more pairs are needed."""
+    ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
+    return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
+
+
+def strength(counts: Counts, confidence: float = CONFIDENCE) -> Strength:
+    """Estimates with their intervals, as if the number of pairs had been fixed beforehand.
+
+    Raises ``RequestError`` without pairs.
+    """
+    if not sum(counts):
+        raise RequestError("counts 0,0,0,0,0: without pairs nothing can be said about strength")
+    shares, pairs = _shares(counts)
+    mean, variance = _moments(shares)
+    error = math.sqrt(variance / pairs)
+    deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, were the games of a pair independent
+    reach = quantile(confidence) * error
+    scores = (mean, mean - reach, mean + reach)
+    return Strength(
+        int(sum(counts)),
+        Estimate(*((score - EVEN) / deviation * ELO_SCALE for score in scores)),
+        Estimate(*map(_logistic_elo, scores)),
+        NormalDist().cdf((mean - EVEN) / error),
+    )
+
+
+def _shares(counts: Counts) -> tuple[list[float], float]:
+    """Shares of the five outcomes, none of them 0, and the number of pairs that they are shares of."""
+    smoothed = [count or PSEUDO_COUNT for count in counts]
+    return [count / sum(smoothed) for count in smoothed], sum(smoothed)
+
+
+def _moments(shares: Sequence[float]) -> tuple[float, float]:
+    mean = sum(p * score for p, score in zip(shares, PAIR_SCORES, strict=True))
+    return mean, sum(p * (score - mean) ** 2 for p, score in zip(shares, PAIR_SCORES, strict=True))
+
+
+def _most_likely(shares: Sequence[float], strength_a_pair: float) -> list[float]:
+    """The distribution closest to ``shares`` whose mean lies so many of its standard deviations above one half.
+
+    The condition is not linear in the distribution. It is replaced by the linear one that touches it at the last
+    distribution found, until nothing changes: Van den Bergh's iteration.
+    """
+    found = [1 / len(shares)] * len(shares)
+    for _ in range(ROUNDS):
+        mean, variance = _moments(found)
+        deviation = math.sqrt(variance)
+        slopes = [
+            score - EVEN - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2
+            for score in PAIR_SCORES
+        ]
+        multiplier = _multiplier(shares, slopes)
+        before, found = found, [p / (1 + multiplier * slope) for p, slope in zip(shares, slopes, strict=True)]
+        if max(abs(a - b) for a, b in zip(before, found, strict=True)) < PRECISION:
+            break
+    return found
+
+
+def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
+    """Lagrange's multiplier x with sum p s / (1 + x s) = 0, between the poles next to 0; the sum falls with x."""
+
+    def excess(x: float) -> float:
+        return sum(p * slope / (1 + x * slope) for p, slope in zip(shares, slopes, strict=True))
+
+    return _root(excess, -1 / max(slopes), -1 / min(slopes))
+
+
+def _root(falling: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls between two poles is 0, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _logistic_elo(score: float) -> float:
+    """The difference in Elo at which the logistic curve expects ``score``; infinite at or beyond 0 and 1."""
+    if score <= 0 or score >= 1:
+        return math.copysign(math.inf, score - EVEN)
+    return -400 * math.log10(1 / score - 1)
