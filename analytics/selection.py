@@ -1,0 +1,131 @@
+"""Which games a question is about: those that a condition in SQL chooses, as arrays, one shard at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.judging import scatter
+from analytics.records import Commit, RunRecord
+from analytics.schema import GAME_BITS, TABLES
+from analytics.tables import read_table
+from quarto.batch import Games
+from quarto.errors import FailureError, RequestError
+
+EVERYTHING = "true"
+
+
+class ChosenGames(NamedTuple):
+    """Games of one shard, ``G`` of them, ascending by id."""
+
+    game_id: NDArray[np.int64]  # [G]
+    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
+    games: Games
+
+    @property
+    def pairing(self) -> NDArray[np.int64]:
+        """[G] index into the run's pairings."""
+        return self.game_id >> GAME_BITS
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The games that a condition chooses: how many of each run, oldest run first."""
+
+    opened: OpenArchive
+    where: str  # a condition on the view ``games``
+    runs: tuple[RunRecord, ...]
+    counts: tuple[int, ...]  # of each run, none of them 0
+
+    @property
+    def games(self) -> int:
+        """How many games there are."""
+        return sum(self.counts)
+
+    def shards(self) -> Iterator[tuple[RunRecord, ChosenGames]]:
+        """The games, shard after shard, each with the record of its run; shards without any are left out.
+
+        One shard is in memory at a time. Raises ``FailureError`` for a file that is damaged.
+        """
+        for record, count in zip(self.runs, self.counts, strict=True):
+            commits = self.opened.archive.commits(record.run_id)
+            wanted = None
+            if count != sum(commit.games.rows for commit in commits):
+                wanted = self._game_ids(record.run_id)
+            for commit in commits:
+                if wanted is None or _may_hold(commit, wanted):
+                    chosen = _read(self.opened.archive, record.run_id, commit, wanted)
+                    if len(chosen.game_id):
+                        yield record, chosen
+
+    def _game_ids(self, run_id: str) -> NDArray[np.int64]:
+        """The chosen games of one run, ascending."""
+        text = f"SELECT game_id FROM games WHERE run_id = '{run_id}' AND (\n{self.where}\n)"  # noqa: S608  (a condition by design)
+        found: NDArray[np.int64] = np.sort(self.opened.sql(text)["game_id"].to_numpy())
+        return found
+
+
+def select(opened: OpenArchive, where: str | None = None) -> Selection:
+    """The games that ``where`` chooses, a condition in DuckDB's SQL on the columns of the view ``games``; None: all.
+
+    It may ask the other views: ``run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')``. Raises ``RequestError``
+    for one that is not a condition, or that no game meets; ``FailureError`` for what is damaged.
+    """
+    condition = EVERYTHING if where is None else where
+    text = f"SELECT run_id, count(*) AS games FROM games WHERE (\n{condition}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
+    try:
+        counts = dict(opened.sql(text).rows())
+    except RequestError as error:
+        raise RequestError(f"where={condition!r} is no condition on games: {error}") from error
+    if not counts:
+        meets = "has no games" if where is None else f"has no game with where={condition!r}"
+        raise RequestError(
+            f"archive {opened.archive.root} {meets}: ask 'qarena sql \"FROM games LIMIT 5\"' what there is"
+        )
+    runs = tuple(record for record in opened.archive.runs() if record.run_id in counts)
+    lost = sorted(set(counts) - {record.run_id for record in runs})
+    if lost:
+        raise FailureError(f"run {lost[0]} has games and no record: restore its record, or leave it out of the choice")
+    return Selection(opened, condition, runs, tuple(counts[record.run_id] for record in runs))
+
+
+def _may_hold(commit: Commit, wanted: NDArray[np.int64]) -> bool:
+    """Whether a shard's slices have room for any of these ids."""
+    for part in commit.slices:
+        first, end = (np.int64(part.pairing) << GAME_BITS) + 2 * np.array([part.first_pair, part.end_pair])
+        if np.searchsorted(wanted, first) < np.searchsorted(wanted, end):
+            return True
+    return False
+
+
+def _read(archive: Archive, run_id: str, commit: Commit, wanted: NDArray[np.int64] | None) -> ChosenGames:
+    """The games of a shard, or those of them whose ids are in ``wanted`` (ascending)."""
+    tables = {}
+    for table, schema in TABLES.items():
+        stored = getattr(commit, table)
+        path = archive.file(table, run_id, stored)
+        try:
+            tables[table] = read_table(path, stored, schema)
+        except ValueError as error:
+            raise FailureError(f"{path} {error}: see 'qarena archive verify'") from error
+    frame, rows = tables["games"], tables["plies"]
+    game_id, plies = frame["game_id"].to_numpy(), np.array(frame["plies"])
+    games = Games.zeros(len(plies))
+    for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
+        scatter(np.array(rows[column]), plies, matrix)
+    games.plies[:], games.winner[:] = plies, frame["winner"].to_numpy()
+    games.ending[:] = frame["ending"].to_physical().to_numpy()
+    chosen = ChosenGames(game_id, frame["opening"].to_numpy(), games)
+    if wanted is None:
+        return chosen
+    keep = np.isin(game_id, wanted, assume_unique=True)
+    parts = Games(
+        games.pieces[:, keep], games.cells[:, keep], games.plies[keep], games.winner[keep], games.ending[keep]
+    )
+    return ChosenGames(game_id[keep], chosen.opening[keep], parts)
