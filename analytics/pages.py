@@ -35,7 +35,9 @@ tbody th { border-bottom: 1px solid var(--rule); font-weight: 400; }
 tbody tr:hover { background: var(--row); }
 .chip { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .45em; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr)); gap: 1.2rem 1.5rem;
-  margin: 1rem 0; }
+  align-items: end; margin: 1rem 0; }
+.beside { display: flex; flex-wrap: wrap; gap: 0 3rem; align-items: center; }
+.beside > .panels { flex: 0 1 19rem; }
 figure { margin: 0; min-width: 0; }
 figcaption { font-size: 13px; font-weight: 600; margin-bottom: .25rem; overflow-wrap: anywhere; }
 figcaption small { display: block; font-weight: 400; }

@@ -51,9 +51,9 @@ def _summary(of: Subject) -> Html:
     shares = [f"{100 * count / total.games:.1f} %" for count in (*wins, total.draws)]
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     words = (
-        f"{total.games:,} games between {_counted(len(of.games_of), 'agent')} in {_counted(len(records), 'run')}, begun "
-        f"{begun}, under {', '.join(rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 {shares[1]}; "
-        f"{shares[2]} were drawn. A game took {total.plies / total.games:.2f} plies on average."
+        f"{total.games:,} games between {_counted(len(of.games_of), 'agent')} in {_counted(len(records), 'run')}, "
+        f"begun {begun}, under {', '.join(rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won "
+        f"{shares[1]}, and {shares[2]} were drawn. A game took {total.plies / total.games:.2f} plies on average."
     )
     parts = [element("p", words)]
     if of.selection.where != EVERYTHING:

@@ -14,6 +14,7 @@ from analytics.pages import Html, Tinted, details, element, figure, joined, note
 from analytics.plots import Panel
 from quarto.notation import format_cell, format_piece
 
+MINUS = "\N{MINUS SIGN}"
 MOST_RUNS = 50  # rows of the table of runs
 
 
@@ -61,6 +62,7 @@ def crosstable(of: Subject) -> Section:
         return Section("Crosstable", Html(""), "nobody met anybody else")
     order = table_of.agents
     scores = {(row["agent"], row["opponent"]): row for row in strength.crosstable_frame(of).iter_rows(named=True)}
+    forfeits = any(standing.forfeits for standing in table_of.standings)
     rows: list[list[str | Tinted]] = []
     for place, standing in enumerate(table_of.standings, 1):
         counts = [percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)]
@@ -73,7 +75,7 @@ def crosstable(of: Subject) -> Section:
                 *(_score(scores.get((standing.agent, other))) for other in order),
                 f"{standing.games:,}",
                 *counts,
-                f"{standing.forfeits:,}",
+                *([f"{standing.forfeits:,}"] if forfeits else []),
             ]
         )
     headings = [
@@ -85,7 +87,7 @@ def crosstable(of: Subject) -> Section:
         "won",
         "drawn",
         "lost",
-        "forfeits",
+        *(["forfeits"] if forfeits else []),
     ]
     unit = "pairs, whose games share an opening" if of.by_pairs else "games"
     words = (
@@ -109,7 +111,7 @@ def ratings(of: Subject) -> Section:
     rows = [
         [
             named(of, row["agent"]),
-            f"{row['elo']:+.1f}" if row["bounded"] else "no bound",
+            _signed(row["elo"]) if row["bounded"] else "no bound",
             between(row["low"], row["high"], _signed) if row["bounded"] else "",
             f"{row['games']:,}",
             "" if row["above_next"] is None else percent(row["above_next"]),
@@ -121,17 +123,23 @@ def ratings(of: Subject) -> Section:
     words = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if several else 'the agents'} is 0, intervals are from resampled pairs. Seat 0, which gives "
-        f"first, is worth {fit.seat.mean:+.1f} Elo ({between(fit.seat.low, fit.seat.high, _signed)})."
+        f"first, is worth {_signed(fit.seat.mean)} Elo ({between(fit.seat.low, fit.seat.high, _signed)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
     picture = drawn(of, "ratings", [strength.ratings_panel(frame, of)])
     return Section(
-        "Ratings", joined([note(words, apart if several else ""), picture, table("Ratings", headings, rows)])
+        "Ratings",
+        joined(
+            [
+                note(words, apart if several else ""),
+                element("div", picture, table("Ratings", headings, rows), class_="beside"),
+            ]
+        ),
     )
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.1f}"
+def _signed(value: float, digits: int = 1) -> str:
+    return f"{value:+.{digits}f}".replace("-", MINUS)
 
 
 def game_lengths(of: Subject) -> Section:
@@ -141,11 +149,11 @@ def game_lengths(of: Subject) -> Section:
         return Section("Game lengths", Html(""), "all games were forfeited")
     known = frame.filter(pl.col("random").is_not_null())
     words = (
-        "How many plies an agent's games take: bars are shares of its games, with 95 % intervals; the darkest part it "
-        "won, the paler part it lost, the palest was drawn. "
+        "How many plies an agent's games take: bars are shares of its games, with 95 % intervals; the full part of a "
+        "bar was won, the paler part lost, the palest drawn. "
     )
     unknown = sorted(set(frame["rules"]) - set(known["rules"]))
-    marks = "Dark marks are exact random play, counted, not played. " if len(known) else ""
+    marks = "Strokes across are exact random play, counted, not played. " if len(known) else ""
     without = f"Exact random play is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
     forfeits = of.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
@@ -168,12 +176,11 @@ def game_lengths(of: Subject) -> Section:
 
 
 def _mean_length(rows: pl.DataFrame) -> str:
-    games = rows["games"].sum()
-    mean = (rows["plies"] * rows["games"]).sum() / games
-    text = f"{games:,} games, {mean:.2f} plies on average"
+    games, plies = (int(rows.select(each).item()) for each in (pl.col("games").sum(), pl.col("games").dot("plies")))
+    text = f"{games:,} games, {plies / games:.2f} plies on average"
     if rows["random"].null_count():
         return text
-    return f"{text}; random play {(rows['plies'] * rows['random']).sum():.2f}"
+    return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
 def first_placements(of: Subject) -> Section:
@@ -188,9 +195,9 @@ def first_placements(of: Subject) -> Section:
 def first_gifts(of: Subject) -> Section:
     """Which pieces are given first."""
     words = (
-        "Which pieces are given first, in percent, and the mean outcome for who gave. A piece is a hexadecimal digit: "
-        "8 high, 4 coloured, 2 solid, 1 square: high pieces are in the lower half, square ones in every other column. By "
-        "symmetry no first gift is better than another: what differs is how agents answer it."
+        "Which pieces are given first, in percent, and the mean outcome for who gave. A piece is a hexadecimal digit, "
+        "8 high, 4 coloured, 2 solid, 1 square: high pieces are in the lower half, square ones in every other column. "
+        "By symmetry no first gift is better than another: what differs is how agents answer it."
     )
     return _openings(of, openings.GIFTS, "Openings: first gifts", words)
 
@@ -211,8 +218,8 @@ def _openings(of: Subject, kind: openings.Kind, title: str, words: str) -> Secti
             shape(row[kind.column]),
             f"{row['games']:,}",
             percent(row["share"], 2),
-            f"{row['mean_outcome']:+.3f}",
-            between(row["low"], row["high"], lambda value: f"{value:+.3f}"),
+            _signed(row["mean_outcome"], 3),
+            between(row["low"], row["high"], lambda value: _signed(value, 3)),
         ]
         for row in frame.iter_rows(named=True)
     ]
@@ -248,8 +255,8 @@ def mistakes(of: Subject) -> Section:
     by_ply = regret.mistakes_frame(of, by_ply=True)
     words = (
         "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
-        "to 2; a blunder gives up something. The pictures show blunders by ply: solid lines with dots are gifts, dashed "
-        "lines with squares placements, bands 95 % intervals."
+        "to 2; a blunder gives up something. The pictures show blunders by ply: solid lines with dots are gifts, "
+        "dashed lines with squares placements, bands 95 % intervals."
     )
     pictures = drawn(of, "mistakes", regret.mistakes_panels(by_ply, of))
     everywhere = table("What is given up", ["agent", "decision", *_REGRET], _regret_rows(of, totals), left=(1,))

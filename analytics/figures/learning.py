@@ -51,7 +51,7 @@ def learning_frame(found: list[Curve]) -> pl.DataFrame:
         names = ["win_rate"] if by_games else [name for name, kind in rows.schema.items() if kind == pl.Float64]
         long = rows.select(*names, step=step).unpivot(index="step", variable_name="series", value_name="value")
         named = long.with_columns(policy=pl.lit(card.name), policy_id=pl.lit(card.policy_id))
-        parts.append(named.select(*CURVES).cast(CURVES))
+        parts.append(named.select(pl.col(name).cast(kind) for name, kind in CURVES.items()))
     return pl.concat(parts)
 
 

@@ -18,7 +18,7 @@ from quarto.rules import CELLS, SIDE, Rules
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
-TITLE = "How long games are: bars are shares of games, marks exact random play"
+TITLE = "How long games are: bars are shares of games, strokes exact random play"
 
 
 def lengths_frame(of: Subject) -> pl.DataFrame:
@@ -120,7 +120,7 @@ def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
     reach = base.mark_rule(color=plots.FAINT).encode(y="low:Q", y2="high:Q")
     layers = stacked + reach
     if rows["random"].null_count() == 0:
-        layers += base.mark_tick(color=plots.INK, thickness=2, size=BAR + 4).encode(y="random:Q")
+        layers += base.mark_tick(color=plots.INK, thickness=2, size=BAR + 4, opacity=1).encode(y="random:Q")
     return layers.properties(width=plots.PANEL_WIDTH, height=plots.PANEL_HEIGHT)
 
 
