@@ -74,7 +74,9 @@ def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
 
 def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(RequestError, match=r"need the extra plots \(altair is missing\): pip install 'quarto-arena") as no:
+    with pytest.raises(
+        RequestError, match=r"need the extra plots \(altair is missing\): pip install 'quarto-arena"
+    ) as no:
         learning_curve(by_games(5), "a", ["b"])
     assert no.value.exit_code == 2
     assert not can_draw()
