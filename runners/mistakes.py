@@ -22,7 +22,7 @@ from quarto.errors import RequestError
 from runners import display
 from runners.config import available_cores
 from runners.memory import check_tables
-from runners.report import write_file
+from runners.report import check_place, write_file
 from runners.solve import VALUE_NAMES
 
 
@@ -62,15 +62,18 @@ def _sentence(done: Done, seconds: float, root: Path) -> str:
 
 def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
     """Print what each agent gives up and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
-    if html or svg:
+    charts = [path for path in (html, svg) if path]
+    if charts:
         plots.altair()  # before anything is read
+    for path in charts:
+        check_place(path)
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
         totals, by_ply = (records(archive, among(runs), by_ply=each) for each in (False, True))
         if not totals:
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
         hard = hardest(archive, runs, positions) if positions else []
-        if html or svg:
+        if charts:
             _write(subject(archive, among(runs)), html, svg)
     display.show([display.tabulated(_columns(totals, by_ply=False), "What is given up, in half-points a decision")])
     display.show([display.tabulated(_columns(by_ply, by_ply=True), "By ply")])

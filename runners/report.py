@@ -20,7 +20,8 @@ def write_report(root: Path, where: str | None, wanted: Sequence[str], output: P
     Raises ``RequestError`` for a run that is not there, for a condition that is none or that no game meets, and without
     the extra ``plots``; ``FailureError`` when the file cannot be written.
     """
-    plots.altair()  # before anything is read
+    plots.altair()  # this and the next before anything is read
+    check_place(output)
     condition = where
     if wanted:
         runs = among(chosen_runs(Archive.open(root), wanted))
@@ -30,6 +31,13 @@ def write_report(root: Path, where: str | None, wanted: Sequence[str], output: P
     content = page.encode()
     write_file(output, content)
     display.out().print(f"{output}: {len(content):,} bytes, to be opened in any browser.", markup=False, soft_wrap=True)
+
+
+def check_place(path: Path) -> None:
+    """Raises ``FailureError`` for a file that cannot be written as far as can be seen now."""
+    reason = "it is a folder" if path.is_dir() else None if path.parent.is_dir() else "its folder is not there"
+    if reason:
+        raise FailureError(f"cannot write {path}: {reason}; name a file in a folder that exists")
 
 
 def write_file(path: Path, content: bytes) -> None:

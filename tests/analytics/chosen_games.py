@@ -79,7 +79,8 @@ def write_archive(root: Path, runs: Sequence[Played] = RUNS) -> Archive:
 
 def rows_of(runs: Sequence[Played], keep: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
     """The games that ``keep`` wants and their plies."""
-    games, plies = [], []
+    games: list[Row] = []
+    plies: list[Row] = []
     for played in runs:
         blocks = [block for shard in played.shards for block in shard]
         found, moves = naive_rows(blocks, played.pairings)

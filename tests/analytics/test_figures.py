@@ -35,6 +35,7 @@ from tests.analytics.naive_games import random_block, record, spec_of
 from tests.naive_quarto import ORACLES
 
 Keep = Callable[[Row], bool]
+Figure = Callable[[OpenArchive, str | None], plots.Picture]
 each_choice = pytest.mark.parametrize(("where", "keep"), CHOICES, ids=["all", "agent", "run", "part"])
 
 
@@ -70,10 +71,10 @@ def naive_tallies(games: list[Row]) -> dict[tuple[str, int], Counter[tuple[objec
 
 def counted(tally: Tally) -> Counter[tuple[object, ...]]:
     """A tally in the same form."""
-    both = {(a, b): tally.pairs[a][b] for a, b in product(range(3), repeat=2)}
-    alone = {(result, None): tally.singles[0][result] for result in range(3)}
-    other = {(None, result): tally.singles[1][result] for result in range(3)}
-    return +Counter({**both, **alone, **other})
+    both: dict[tuple[object, ...], int] = {(a, b): tally.pairs[a][b] for a, b in product(range(3), repeat=2)}
+    alone: dict[tuple[object, ...], int] = {(result, None): tally.singles[0][result] for result in range(3)}
+    other: dict[tuple[object, ...], int] = {(None, result): tally.singles[1][result] for result in range(3)}
+    return +Counter(both | alone | other)
 
 
 @each_choice
@@ -277,7 +278,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
         assert learning.curves(subject(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
 
 
-FIGURES = {
+FIGURES: dict[Figure, tuple[str, str]] = {
     figures.crosstable: ("random", "rule_based"),
     figures.ratings: ("random", "Elo"),
     figures.openings_board: ("a1", "mean outcome"),
@@ -298,9 +299,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
-def test_each_figure_is_a_chart_that_says_what_it_shows(
-    full: OpenArchive, figure: Callable[[OpenArchive, str], plots.Picture]
-) -> None:
+def test_each_figure_is_a_chart_that_says_what_it_shows(full: OpenArchive, figure: Figure) -> None:
     chart = figure(full, f"run_id = '{RUNS[0].record.run_id}'")
     picture = plots.svg(chart)  # which has Altair check it first
     for said in FIGURES[figure]:
@@ -317,9 +316,7 @@ def test_each_figure_is_a_chart_that_says_what_it_shows(
         (figures.mistakes, "run 'qarena annotate' first"),
     ],
 )
-def test_a_figure_of_nothing_says_why_there_is_none(
-    opened: OpenArchive, figure: Callable[[OpenArchive, str], plots.Picture], complaint: str
-) -> None:
+def test_a_figure_of_nothing_says_why_there_is_none(opened: OpenArchive, figure: Figure, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
         figure(opened, "agent_0 = agent_1")
 
@@ -333,7 +330,7 @@ def test_a_figure_of_nothing_says_why_there_is_none(
     ],
 )
 def test_games_without_a_first_ply_or_an_end_are_no_figure(
-    opened: OpenArchive, figure: Callable[[OpenArchive, str], plots.Picture], where: str, complaint: str
+    opened: OpenArchive, figure: Figure, where: str, complaint: str
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
         figure(opened, where)
