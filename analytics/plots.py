@@ -18,6 +18,7 @@ MODULES = ("altair", "vl_convert")  # what the extra brings
 
 WIDTH, HEIGHT = 640, 320  # pixels of a picture that stands alone
 PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of one among others: with its axes it is as wide as a telephone
+COLUMNS = 2  # of panels in one picture
 FEW, MOST = 40, 200  # points up to which each is marked, and which a line has at most: more would hide it
 INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#0072b2"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
@@ -69,11 +70,11 @@ def altair() -> Any:
     return modules[0]
 
 
-def beside(panels: Sequence[Panel], title: str, columns: int = 2) -> Picture:
-    """All panels of a figure as one picture, each under its title."""
+def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
+    """All panels of a figure as one picture, each under its title; ``how`` they are to be read."""
     alt = altair()
     titled = [panel.picture.properties(title=alt.TitleParams(panel.title, fontSize=12, offset=8)) for panel in panels]
-    return styled(alt.concat(*titled, columns=columns, spacing=28), title)
+    return styled(alt.concat(*titled, columns=COLUMNS, spacing=28), title, [how])
 
 
 def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:

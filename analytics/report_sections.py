@@ -255,8 +255,7 @@ def mistakes(of: Subject) -> Section:
     by_ply = regret.mistakes_frame(of, by_ply=True)
     words = (
         "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
-        "to 2; a blunder gives up something. The pictures show blunders by ply: solid lines with dots are gifts, "
-        "dashed lines with squares placements, bands 95 % intervals."
+        f"to 2; a blunder gives up something. The pictures show blunders by ply. {regret.HOW}"
     )
     pictures = drawn(of, "mistakes", regret.mistakes_panels(by_ply, of))
     everywhere = table("What is given up", ["agent", "decision", *_REGRET], _regret_rows(of, totals), left=(1,))

@@ -87,8 +87,9 @@ def _write(of: Subject, html: Path | None, svg: Path | None) -> None:
     """Blunders by agent and ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
     frame = regret.mistakes_frame(of, by_ply=True)
     if html:
-        heading, panels = pages.element("h1", regret.TITLE), regret.mistakes_panels(frame, of)
-        write_file(html, pages.document(regret.TITLE, pages.joined([heading, drawn(of, "mistakes", panels)])).encode())
+        heading, how = pages.element("h1", regret.TITLE), pages.note(regret.HOW)
+        panels = drawn(of, "mistakes", regret.mistakes_panels(frame, of))
+        write_file(html, pages.document(regret.TITLE, pages.joined([heading, how, panels])).encode())
     if svg:
         write_file(svg, plots.svg(regret.mistakes_picture(frame, of)).encode())
 

@@ -82,4 +82,4 @@ def learning_curve(opened: OpenArchive, where: str | None = None) -> Picture:
     found = curves(subject(opened, where))
     if not found:
         raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
-    return plots.beside(learning_panels(found), "How policies were learned")
+    return plots.beside(learning_panels(found), "How policies were learned", "Each over its whole training.")

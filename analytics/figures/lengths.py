@@ -18,7 +18,8 @@ from quarto.rules import CELLS, SIDE, Rules
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
-TITLE = "How long games are: bars are shares of games, strokes exact random play"
+TITLE = "How long games are"
+HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Strokes are exact random play."
 
 
 def lengths_frame(of: Subject) -> pl.DataFrame:
@@ -134,4 +135,4 @@ def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
     frame = lengths_frame(of)
     if frame.is_empty():
         raise RequestError("all games chosen were forfeited: their lengths say nothing")
-    return plots.beside(lengths_panels(frame, of), TITLE)
+    return plots.beside(lengths_panels(frame, of), TITLE, HOW)

@@ -25,6 +25,9 @@ OFTEN = 0.25  # the share from which on a tile has the full colour, unless one h
 EVERYBODY = ""  # stands for all agents together
 
 
+HOW = "All agents together by ply, then the first ply of each agent. Outcomes are those of who chose."
+
+
 class Kind(NamedTuple):
     """What is chosen: cells or pieces."""
 
@@ -150,7 +153,7 @@ def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> P
     frame = openings_frame(subject(opened, where), kind)
     if frame.is_empty():
         raise RequestError(f"the first {PLIES} plies of all games chosen were imposed: they say nothing of agents")
-    return plots.beside(openings_panels(frame, kind), title)
+    return plots.beside(openings_panels(frame, kind), title, HOW)
 
 
 def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:

@@ -16,7 +16,8 @@ from analytics.plots import Panel, Picture
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 
-TITLE = "Blunders by ply: solid lines are gifts, dashed ones placements"
+TITLE = "Blunders by ply"
+HOW = "Solid lines with dots are gifts, dashed lines with squares placements, bands 95 % intervals."
 KINDS = ("gift", "placement")
 HEADROOM = 1.25  # how far over the largest share the panels reach; what intervals reach beyond that is cut
 
@@ -74,7 +75,7 @@ def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:
 
 def mistakes_picture(frame: pl.DataFrame, of: Subject) -> Picture:
     """All panels as one picture."""
-    return plots.beside(mistakes_panels(frame, of), TITLE)
+    return plots.beside(mistakes_panels(frame, of), TITLE, HOW)
 
 
 def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from analytics import open_archive
 from analytics.figures import strength
+from analytics.figures.lengths import lengths_frame
+from analytics.figures.subject import subject
 from analytics.ratings import rate
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
 
 ONE = RUNS[0].record.run_id
 ANOTHER = RUNS[2].record.run_id
@@ -96,6 +100,25 @@ def test_a_file_that_cannot_be_written_is_a_failure(
         found = qarena("report", *only, "--output", path)
         assert (found.code, found.out) == (1, "")
         assert found.err == f"error: cannot write {path}: {reason}\n"
+
+
+def games_at_random(root: Path, games: int) -> float:
+    """The sum of squares by which the lengths of random games differ from exact random play: chi square of 12."""
+    play(root, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
+    with open_archive(root) as opened:
+        rows = lengths_frame(subject(opened)).filter(agent="random")
+    assert rows["games"].sum() == games
+    chances: list[tuple[int, float]] = rows.select("games", "random").rows()
+    return sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)
+
+
+def test_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
+    assert games_at_random(tmp_path / "random", 20_000) < 40  # one in 14,000 would be larger
+
+
+@pytest.mark.slow
+def test_ten_million_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
+    assert games_at_random(tmp_path / "random", 10**7) < 40
 
 
 def test_mistakes_are_drawn_as_a_page_and_as_a_picture(qarena: Qarena, root: Path, tmp_path: Path) -> None:
