@@ -71,11 +71,11 @@ def mistakes(
     archive: ArchiveOption = ARCHIVE,
     positions: Annotated[int, typer.Option("--positions", min=0, help="How many of the hardest positions.")] = 10,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write a chart to this file (needs the extra plots).")
+        Path | None, typer.Option("--html", help="Write charts to this page (needs the extra plots).")
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
 ) -> None:
     """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
     from runners.mistakes import show_mistakes
 
-    show_mistakes(archive, runs or [], positions, [path for path in (html, svg) if path])
+    show_mistakes(archive, runs or [], positions, html, svg)
