@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
-from runners import archives, policy_commands, tablebases
+from runners import archives, policy_commands, strength_commands, tablebases
 from runners.options import ARCHIVE, ROOT, ArchiveOption, Overrides, TrainingOverrides, agent_options, rules_options
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ app = typer.Typer(
 app.add_typer(archives.app, name="archive")
 app.add_typer(policy_commands.app, name="policy")
 app.add_typer(tablebases.app, name="tablebase")
+strength_commands.register(app)
 
 
 def _say_version(wanted: bool) -> None:
