@@ -129,7 +129,8 @@ def _likelihood(
     utilities -= utilities.max(axis=1, keepdims=True)
     weights = np.exp(utilities)
     total = weights.sum(axis=1, keepdims=True)
-    return float((counts * (utilities - np.log(total))).sum()), weights / total
+    shares: NDArray[np.float64] = weights / total
+    return float((counts * (utilities - np.log(total))).sum()), shares
 
 
 def _step(
@@ -137,11 +138,11 @@ def _step(
 ) -> NDArray[np.float64]:
     """Newton's: the slope of the logarithm of the likelihood over its curvature."""
     size, games = len(pins), counts.sum(axis=1, keepdims=True)
-    mean: NDArray[np.float64] = shares @ SHARES
+    mean = shares @ SHARES
     slopes = counts @ SHARES - games * mean
     curvatures = games * (shares @ PRODUCTS - (mean[:, :, None] * mean[:, None, :]).reshape(-1, 16))
     cells = (places[:, :, None] * size + places[:, None, :]).ravel()
-    slope = np.bincount(places.ravel(), slopes.ravel(), size)
-    information = np.bincount(cells, curvatures.ravel(), size * size).reshape(size, size)
+    slope: NDArray[np.float64] = np.bincount(places.ravel(), slopes.ravel(), size)
+    information: NDArray[np.float64] = np.bincount(cells, curvatures.ravel(), size * size).reshape(size, size)
     step: NDArray[np.float64] = np.linalg.solve(information + pins, slope)
     return step

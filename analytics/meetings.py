@@ -88,7 +88,7 @@ def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
     return apart
 
 
-def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:  # noqa: B008  (frozen)
+def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
     """The meetings in the games chosen. Without a condition no game is read, whatever their number.
 
     With one, a pair of which only one game was chosen counts as a game that comes alone. Raises ``RequestError`` when

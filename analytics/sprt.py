@@ -118,8 +118,8 @@ def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
     """
     seats = np.array([[0, 1]])
     games = winner.reshape(-1, 2)
-    points = np.where(games < 0, 1, np.where(games == seats, 2, 0)).sum(axis=1)
-    return points.astype(np.int8)
+    points: NDArray[np.int8] = np.where(games < 0, 1, np.where(games == seats, 2, 0)).sum(axis=1).astype(np.int8)
+    return points
 
 
 class Trial:

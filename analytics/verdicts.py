@@ -44,7 +44,7 @@ def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a test has come to. Raises ``ValueError`` (or ``KeyError``, ``TypeError``) for a value that makes no sense."""
+    """What a test has come to. Raises ``ValueError`` (``KeyError``, ``TypeError``) for a value that makes no sense."""
 
     verdict_id: str
     run_id: str
@@ -191,15 +191,16 @@ def problems(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
 
 
 def _problems(archive: Archive, record: RunRecord, path: Path) -> Iterator[Problem]:
+    if not record.swapped:
+        yield Problem(path, "the run has no pairs: its seats are fixed")
+        return
     try:
         verdict = read(path)
         again = trial(archive, record.run_id, verdict.hypotheses, verdict.most_pairs)
     except FailureError as error:
         yield Problem(path, str(error))
         return
-    if not record.swapped:
-        yield Problem(path, "the run has no pairs: its seats are fixed")
-    elif not again.ended:
+    if not again.ended:
         yield Problem(
             path, f"of the {verdict.pairs} pairs that it follows from, only the first {again.pairs} are there"
         )

@@ -102,7 +102,7 @@ VIEWS["verdicts"] = {
 
 INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_JOB = "INSERT INTO sweeps VALUES (?, ?, MAP(?::VARCHAR[], ?::VARCHAR[]), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_VERDICT = f"INSERT INTO verdicts VALUES ({', '.join('?' * len(VIEWS['verdicts']))})"
+INSERT_VERDICT = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 # The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB works it
 # out once a file, and does not open those that a condition on run_id leaves out.
@@ -172,7 +172,7 @@ def _view(view: str, values: Mapping[str, str], rest: str) -> str:
 
 
 def table(view: str) -> str:
-    """The statement that creates ``runs`` or ``sweeps`` as an empty table."""
+    """The statement that creates ``runs``, ``sweeps`` or ``verdicts`` as an empty table."""
     return f"CREATE TABLE {view} ({', '.join(f'{name} {kind}' for name, kind in VIEWS[view].items())})"
 
 

@@ -194,10 +194,8 @@ def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) ->
     ]
 
 
-def around(estimate: Estimate) -> str:
+def around(estimate: Estimate, digits: int = 4) -> str:
     """A value and half the width of its interval."""
-    if not math.isfinite(estimate.mean):
-        return "∞" if estimate.mean > 0 else "-∞"
+    mean = round(estimate.mean, digits) + 0.0  # no minus in front of nothing
     reach = (estimate.high - estimate.low) / 2
-    mean = round(estimate.mean, 4) + 0.0  # no minus in front of nothing
-    return f"{mean:.4f} ± {reach:.4f}" if math.isfinite(reach) else f"{mean:.4f} ± ∞"
+    return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))
