@@ -142,7 +142,6 @@ def _step(
     slopes = counts @ SHARES - games * mean
     curvatures = games * (shares @ PRODUCTS - (mean[:, :, None] * mean[:, None, :]).reshape(-1, 16))
     cells = (places[:, :, None] * size + places[:, None, :]).ravel()
-    slope: NDArray[np.float64] = np.bincount(places.ravel(), slopes.ravel(), size)
-    information: NDArray[np.float64] = np.bincount(cells, curvatures.ravel(), size * size).reshape(size, size)
-    step: NDArray[np.float64] = np.linalg.solve(information + pins, slope)
-    return step
+    slope = np.bincount(places.ravel(), slopes.ravel(), size).astype(np.float64)
+    information = np.bincount(cells, curvatures.ravel(), size * size).astype(np.float64).reshape(size, size)
+    return np.linalg.solve(information + pins, slope).astype(np.float64)
