@@ -120,7 +120,7 @@ def rate(
     games = pairs.games(pairs.cells)
     field = _Field(_groups(len(agents), games), _played(len(agents), games), agents.index(anchor) if anchor else None)
     fitted, dice = fit(len(agents), games), np.random.default_rng(seed)
-    again = [fit(len(agents), pairs.games(pairs.redrawn(dice))) for _ in range(samples)]
+    again = [fit(len(agents), pairs.games(pairs.redrawn(dice)), fitted) for _ in range(samples)]
     elos, drawn = field.elos(fitted), [field.elos(each) for each in again]
     order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), field.groups))
     found = []
@@ -159,7 +159,7 @@ class _Pairs:
         return _Pairs(np.concatenate([first, second]), np.concatenate([second, first]), cells)
 
     def games(self, cells: NDArray[np.int64]) -> SeatGames:
-        counts = cells @ _GAMES_OF_CELL
+        counts = np.einsum("mc,cg->mg", cells, _GAMES_OF_CELL)
         return SeatGames(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
     def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:

@@ -369,6 +369,7 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_kill_lose_nothing_that_matters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qarena: Qarena
 ) -> None:
