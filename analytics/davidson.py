@@ -146,7 +146,9 @@ def _step(
     # einsum and not @: products with so few columns only wake the threads of a linear algebra library.
     mean = np.einsum("mo,op->mp", shares, SHARES)
     slopes = np.einsum("mo,op->mp", counts - games * shares, SHARES)
-    curvatures = games * (np.einsum("mo,op->mp", shares, PRODUCTS) - np.einsum("mp,mq->mpq", mean, mean).reshape(-1, 16))
+    curvatures = games * (
+        np.einsum("mo,op->mp", shares, PRODUCTS) - np.einsum("mp,mq->mpq", mean, mean).reshape(-1, 16)
+    )
     cells = (places[:, :, None] * size + places[:, None, :]).ravel()
     slope = np.bincount(places.ravel(), slopes.ravel(), size).astype(np.float64)
     information = np.bincount(cells, curvatures.ravel(), size * size).astype(np.float64).reshape(size, size)
@@ -154,9 +156,9 @@ def _step(
 
 
 def _solved(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x with ``matrix`` x = ``right``, for a positive definite matrix.
+    """The x with ``matrix`` x = ``right``, for a positive definite matrix.
 
-    By Cholesky's factors: LAPACK's general solver wakes threads that take forty times as long to agree as to work.
+    By Cholesky's factors: LAPACK's general solver wakes threads, which cost forty times the work on a busy machine.
     """
     factor, found = np.linalg.cholesky(matrix), right.astype(np.float64)
     for i in range(len(found)):

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +38,7 @@ SAME = 1e-6  # ratios that differ by less differ by rounding
 
 def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
     """Twelve hex digits: the same for the same test of the same run."""
-    tested = {**asdict(hypotheses), "most_pairs": most_pairs}
+    tested = {**{name: float(value) for name, value in asdict(hypotheses).items()}, "most_pairs": most_pairs}
     text = json.dumps(tested, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -106,12 +107,18 @@ def path_of(archive: Archive, run_id: str, verdict_id: str) -> Path:
 
 
 def save(archive: Archive, verdict: Verdict) -> None:
-    """Store a verdict in one step, unless it is there already. Raises ``FailureError`` when it cannot be written."""
+    """Store a verdict in one step, unless the same is there. Raises ``FailureError`` when it cannot be written."""
     path = path_of(archive, verdict.run_id, verdict.verdict_id)
+    with suppress(FailureError):  # one that is damaged or absent is written anew: it follows from the games
+        if _said(read(path)) == _said(verdict):
+            return
     with explained("write", path):
-        if not path.exists():
-            make_folder(path.parent)
-            replace(path, to_json(verdict.as_mapping()))
+        make_folder(path.parent)
+        replace(path, to_json(verdict.as_mapping()))
+
+
+def _said(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
+    return verdict.accepted, verdict.counts
 
 
 def read(path: Path) -> Verdict:

@@ -92,10 +92,21 @@ def test_a_verdict_is_stored_as_it_is_and_once(archive: Archive) -> None:
     assert json.loads(path.read_text())["hypotheses"] == {"elo0": 0, "elo1": 50, "alpha": 0.05, "beta": 0.05}
 
 
+@pytest.mark.parametrize("content", ["{", '{"accepted": "elo0"}'])
+def test_a_damaged_verdict_is_found_again_and_written_anew(archive: Archive, content: str) -> None:
+    verdict = decided(archive)
+    verdicts.save(archive, verdict)
+    path = verdicts.path_of(archive, RUN.run_id, verdict.verdict_id)
+    path.write_text(content)
+    verdicts.save(archive, verdict)
+    assert verdicts.read(path) == verdict
+
+
 def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
     verdicts.save(archive, decided(archive))
     verdicts.save(archive, decided(archive, most=199))
     assert len(verdicts.files(archive)) == 2
+    assert verdicts.verdict_id_of(TESTED, 200) == verdicts.verdict_id_of(Hypotheses(0.0, 50.0), 200)
     assert verdicts.verdict_id_of(TESTED, 200) != verdicts.verdict_id_of(Hypotheses(0, 51), 200)
 
 
