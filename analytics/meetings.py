@@ -16,7 +16,7 @@ from analytics.records import RunRecord
 from analytics.results import PairingResult, results
 from analytics.selection import select
 from analytics.tally import Tally
-from quarto.errors import RequestError, nearest
+from quarto.errors import FailureError, RequestError, nearest
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
         if opened.archive.run(run_id) is None:
             known = opened.archive.recorded()
             raise RequestError(f"run {run_id!r} is not in archive {opened.archive.root}{nearest(run_id, known)}")
-    records = [*opened.archive.runs()] if choice.where is None else [*select(opened, choice.where).runs]
+    records = _all(opened) if choice.where is None else select(opened, choice.where).runs
     chosen = [record for record in records if not choice.runs or record.run_id in choice.runs]
     chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
@@ -139,6 +139,15 @@ def _ask(opened: OpenArchive, question: str, condition: str) -> pl.DataFrame:
     return opened.sql(
         f"WITH games AS (SELECT * FROM games WHERE (\n{condition}\n)) FROM (\n{query(question)}\n)"  # noqa: S608
     )
+
+
+def _all(opened: OpenArchive) -> Sequence[RunRecord]:
+    """Every run. Raises ``FailureError``, as ``select`` does, for games without a record."""
+    lost = sorted(set(opened.archive.run_ids()) - set(opened.archive.recorded()))
+    for run_id in lost:
+        if commit_files(opened.archive.folder("commits", run_id)):
+            raise FailureError(f"run {run_id} has games and no record: restore its record")
+    return opened.archive.runs()
 
 
 def _has_games(opened: OpenArchive, record: RunRecord) -> bool:

@@ -104,8 +104,9 @@ def rate(
 ) -> Ratings:
     """Fit all meetings together; intervals from ``samples`` bootstrap samples of pairs.
 
-    Ratings are those over ``anchor``, which has ``anchor_elo``; in a group without it the mean of those that are
-    bounded is ``anchor_elo``. An agent's games against itself say nothing about strength and are left out. Raises
+    Without samples there are no intervals. Ratings are those over ``anchor``, which has ``anchor_elo``; in a group
+    without it the mean of those that are bounded is ``anchor_elo``. An agent's games against itself say nothing about
+    strength and are left out. Raises
     ``RequestError`` for an anchor that did not play, and when nobody met anybody else.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
@@ -132,7 +133,7 @@ def rate(
         tuple(found),
         _estimate(fitted.seat * ELO, [each.seat * ELO for each in again], confidence),
         _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again], confidence),
-        _superiority(drawn or [elos], field.groups)[np.ix_(order, order)],
+        _superiority(drawn, field.groups)[np.ix_(order, order)],
     )
 
 
@@ -215,20 +216,23 @@ def _played(agents: int, games: SeatGames) -> NDArray[np.int64]:
 
 
 def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[A, A] the share of samples in which row is above column; who is level, or cannot be told, is half above."""
+    """[A, A] the share of samples in which row is above column; who is level, or cannot be told, is half above.
+
+    NaN across groups, and without samples.
+    """
     points = np.zeros((len(groups), len(groups)))
     for elos in drawn:
         points += 0.5 + ((elos[:, None] > elos).astype(np.float64) - (elos[:, None] < elos)) / 2
     points[groups[:, None] != groups] = np.nan
-    return points / len(drawn)
+    return points / len(drawn) if drawn else np.full_like(points, np.nan)
 
 
 def _estimate(value: float, samples: Sequence[float], confidence: float) -> Estimate:
-    """A value and the interval of its samples; those which say nothing (NaN) are left out."""
+    """A value and the interval of its samples; those which say nothing (NaN) are left out. Without any it is NaN."""
     known = np.array([sample for sample in samples if not math.isnan(sample)])
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
     # Nothing is interpolated: between two samples one may be infinite.
-    low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (value, value)
+    low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (math.nan,) * 2
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
 
 

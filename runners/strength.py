@@ -76,6 +76,8 @@ def _elo(value: float) -> str:
 def _elo_interval(estimate: Estimate) -> str:
     if not math.isfinite(estimate.mean):
         return "no bound"
+    if math.isnan(estimate.low):
+        return "not sampled"
     return f"{_elo(estimate.low)} to {_elo(estimate.high)}"
 
 
@@ -86,7 +88,8 @@ def _sure(share: float, itself: bool) -> str:
 def _common(found: Ratings) -> str:
     if math.isnan(found.seat.mean):
         return "The games say nothing about what seat 0 is worth: nobody who took a point gave one."
-    draws = f"of games between equals {percent(found.draws.mean)} % are drawn ({interval(found.draws)})"
+    sampled = "not sampled" if math.isnan(found.draws.low) else interval(found.draws)
+    draws = f"of games between equals {percent(found.draws.mean)} % are drawn ({sampled})"
     return f"Seat 0 is worth {_elo(found.seat.mean)} Elo ({_elo_interval(found.seat)}); {draws}."
 
 

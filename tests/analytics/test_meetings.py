@@ -14,9 +14,9 @@ from analytics.database import OpenArchive
 from analytics.meetings import Choice, Meetings, by_seats, meetings, of_commits, of_games
 from analytics.records import RunRecord
 from analytics.tally import Tally
-from quarto.errors import RequestError
+from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import PAIRINGS, Pairings, random_block, record, single_games, spec_of
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of
 
 SQUARE = Rules("square", squares="plain")
 TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, named the other way round
@@ -189,6 +189,13 @@ def test_games_against_oneself_are_noted(several: Archive) -> None:
 def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice, complaint: str) -> None:
     with open_archive(several.root) as opened, pytest.raises(RequestError, match=complaint):
         meetings(opened, choice)
+
+
+@pytest.mark.parametrize("where", [None, "true"])
+def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
+    (several.root / "runs" / f"{RUN_ID}.json").unlink()
+    with open_archive(several.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
+        meetings(opened, Choice(where))
 
 
 def test_a_run_without_games_and_an_archive_without_games_have_no_meetings(tmp_path: Path) -> None:

@@ -271,21 +271,14 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
     ("typed", "complaint"),
     [
         (("elo0=5", "elo1=5"), "elo0=5 and elo1=5: elo0 must be the smaller one"),
-        (("elo0=nan",), "elo0=nan"),
         (("alpha=0.7", "beta=0.4"), "their sum below 1"),
         (("games=1",), "games=1 is out of range: it must be at least 2"),
-        (("games=some",), "games=some: 'some' is not a whole number"),
         (("elo=3",), "key 'elo' does not exist; did you mean 'elo1'?"),
         (("seats=fixed",), "key 'seats' does not exist"),
-        (("+seats=fixed",), "key 'seats' does not exist"),
         (("~elo0",), "~elo0 takes away what every run needs"),
-        (("agent@a=nobody",), "agent 'nobody' does not exist"),
         (("a.faithfull=true",), "did you mean 'a.faithful'"),
-        (("threads=0",), "threads=0 is out of range"),
-        (("agent@a=own_piece_alpha_beta",), "does not play rules 'classic'"),
         (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
         (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),
-        (("--counts", "1,2,3,4,-5"), "five whole numbers are needed"),
         (("--counts", "0,0,0,0,0"), "without pairs nothing can be said"),
         (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot go with --counts"),
         (("--counts", "1,2,3,4,5", "elo1=much"), "elo1: 'much' is not a number"),
@@ -320,11 +313,10 @@ def test_a_sweep_of_tests_has_a_row_for_each(qarena: Qarena) -> None:
     assert qarena("sql", "--format", "csv", "SELECT count(*) FROM verdicts").out.endswith("\n2\n")
 
 
-def test_help_and_the_configuration_cost_no_games(qarena: Qarena, tmp_path: Path) -> None:
+def test_help_says_what_can_be_set_and_costs_no_games(qarena: Qarena, tmp_path: Path) -> None:
     shown = qarena("sprt", "--help")
     assert (shown.code, shown.err) == (0, "")
     assert "Exit code: 0 decided, 3 undecided" in shown.out
-    assert "elo1: 10.0" in qarena("sprt", "elo0=-5", "--cfg", "job").out
     assert list(tmp_path.iterdir()) == []
 
 

@@ -62,6 +62,13 @@ def test_ratings_in_every_format_are_those_of_the_function(qarena: Qarena, form:
     assert read[form](f"ratings.{form}").to_dicts() == expected.to_dicts()
 
 
+def test_ratings_without_samples_have_no_intervals(qarena: Qarena) -> None:
+    found = qarena("rate", *CLASSIC, "--samples", "0")
+    assert (found.code, found.err) == (0, "")
+    assert {row[3] for row in lines_of(found.out)} == {"not sampled"}
+    assert "(not sampled); of games between equals 0.76 % are drawn (not sampled)." in found.out
+
+
 def test_the_same_command_prints_the_same(qarena: Qarena) -> None:
     first = qarena("rate", *CLASSIC, "--format", "json")
     assert first == qarena("rate", *CLASSIC, "--format", "json", "--where", "true")
