@@ -114,16 +114,14 @@ def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> list[Pairin
 
 def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> list[PairingResult]:
     """The same from the games of these runs that ``where`` chooses."""
-    among = ", ".join(f"'{record.run_id}'" for record in records)
-    condition = f"(\n{where}\n) AND run_id IN ({among})"
     rows: dict[tuple[str, int], list[list[int]]] = {}
-    for run_id, pairing, zero, one, pairs in _ask(opened, "pair_results", condition).iter_rows():
+    for run_id, pairing, zero, one, pairs in _ask(opened, "pair_results", where, records).iter_rows():
         cells = rows.setdefault((run_id, pairing), [[0, 0, 0] for _ in range(5)])
         row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
         cells[row][column] += pairs
     found: dict[tuple[str, int], PairingResult] = {}
     by_pairs = {record.run_id: record.swapped and record.spec["opening_plies"] > 0 for record in records}
-    for pairing in _ask(opened, "pairings", condition).to_dicts():
+    for pairing in _ask(opened, "pairings", where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
         forfeits = {kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors")}
@@ -134,11 +132,12 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> l
     return [found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))]
 
 
-def _ask(opened: OpenArchive, question: str, condition: str) -> pl.DataFrame:
-    """A named question about the games that a condition chooses."""
-    return opened.sql(
-        f"WITH games AS (SELECT * FROM games WHERE (\n{condition}\n)) FROM (\n{query(question)}\n)"  # noqa: S608
-    )
+def _ask(opened: OpenArchive, question: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
+    """A named question about the games of some runs that a condition chooses."""
+    among = ", ".join(f"'{record.run_id}'" for record in records)
+    # The runs are outside of the condition, whatever brackets that may close.
+    chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE run_id IN ({among})"  # noqa: S608  (by design)
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query(question)}\n)")  # noqa: S608  (the same)
 
 
 def _all(opened: OpenArchive) -> Sequence[RunRecord]:

@@ -106,8 +106,9 @@ def rate(
 
     Without samples there are no intervals. Ratings are those over ``anchor``, which has ``anchor_elo``; in a group
     without it the mean of those that are bounded is ``anchor_elo``. An agent's games against itself say nothing about
-    strength and are left out. Raises
-    ``RequestError`` for an anchor that did not play, and when nobody met anybody else.
+    strength and are left out.
+
+    Raises ``RequestError`` for an anchor that did not play, and when nobody met anybody else.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-
-from rich.table import Table
+from dataclasses import fields
 
 from analytics.meetings import Meetings, by_seats
 from analytics.ratings import Rating, Ratings
@@ -53,16 +52,15 @@ def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: 
         for k, other in enumerate(rows)
     ]
     display.show(
-        [_tabulated(places + elos + sure, f"{title}; > how sure it is above, in %")],
-        [_tabulated(places + elos, title), _tabulated(places + sure, "How sure it is above the other, in %")],
+        [display.tabulated(places + elos + sure, f"{title}; > how sure it is above, in %")],
+        [
+            display.tabulated(places + elos, title),
+            display.tabulated(places + sure, "How sure it is above the other, in %"),
+        ],
     )
     out = display.out()
     for line in [_common(found), *_unsaid(found)]:
         out.print(line, markup=False, soft_wrap=True)
-
-
-def _tabulated(columns: Sequence[Column], title: str) -> Table:
-    return display.tabulated(columns, title)
 
 
 def _elo(value: float) -> str:
@@ -149,7 +147,7 @@ def _columns(found: Sequence[PairingResult]) -> list[Column]:
 
 # Tests of strength.
 
-HYPOTHESES = ("elo0", "elo1", "alpha", "beta")
+HYPOTHESES = tuple(each.name for each in fields(Hypotheses))
 
 
 def show_counts(text: str, settings: Sequence[str]) -> None:
@@ -161,7 +159,9 @@ def show_counts(text: str, settings: Sequence[str]) -> None:
             f"--counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW"
         ) from None
     hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
-    lines(counts, hypotheses, strength(counts))
+    out = display.out()
+    for line in described(counts, hypotheses, strength(counts)):
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _hypothesis(setting: str) -> tuple[str, float]:
@@ -174,15 +174,8 @@ def _hypothesis(setting: str) -> tuple[str, float]:
         raise RequestError(f"{key}: {value!r} is not a number") from None
 
 
-def lines(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> None:
-    """Print the counts, the ratio with its bounds, and the estimates."""
-    out = display.out()
-    for line in described(counts, hypotheses, found):
-        out.print(line, markup=False, soft_wrap=True)
-
-
 def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
-    """The same as lines of text."""
+    """Counts, the ratio with its bounds, and estimates, as lines of text."""
     ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
     accepted = decision(counts, hypotheses)
     verdict = f"{accepted} is accepted" if accepted else "undecided"

@@ -12,8 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from analytics.sprt import Hypotheses
 from runners.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
 
-HYPOTHESES = tuple(each.name for each in fields(Hypotheses))
-
 
 @dataclass
 class SprtConfig:
@@ -54,7 +52,7 @@ def trial_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Seq
     """Check a composed configuration; raises ``RequestError`` as ``runners.config.request_of`` does."""
     complete(cfg, SprtConfig)
     within("games", cfg.games, 2, float("inf"))
-    hypotheses = Hypotheses(**{name: cfg[name] for name in HYPOTHESES})
+    hypotheses = Hypotheses(**{each.name: cfg[each.name] for each in fields(Hypotheses)})
     shared = [each.name for each in fields(RunConfig) if each.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))

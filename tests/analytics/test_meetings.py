@@ -191,6 +191,12 @@ def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice
         meetings(opened, choice)
 
 
+def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:
+    run = several.runs()[0].run_id
+    with open_archive(several.root) as opened:
+        assert meetings(opened, Choice("false) OR (true", (run,))) == meetings(opened, Choice(runs=(run,)))
+
+
 @pytest.mark.parametrize("where", [None, "true"])
 def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
     (several.root / "runs" / f"{RUN_ID}.json").unlink()
