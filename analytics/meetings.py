@@ -137,7 +137,7 @@ def _ask(opened: OpenArchive, question: str, where: str, records: Iterable[RunRe
     among = ", ".join(f"'{record.run_id}'" for record in records)
     # The runs are outside of the condition, whatever brackets that may close.
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE run_id IN ({among})"  # noqa: S608  (by design)
-    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query(question)}\n)")  # noqa: S608  (the same)
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query(question)}\n)")
 
 
 def _all(opened: OpenArchive) -> Sequence[RunRecord]:
