@@ -16,7 +16,7 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
-from analytics import views
+from analytics import verdicts, views
 from analytics.answers import ask, explained
 from analytics.archive import Archive
 from analytics.decisions import annotations_of, pairing_rows
@@ -29,6 +29,7 @@ MEMORY = "70%"  # of the machine's; a larger question spills to the temporary fo
 _ROWS: dict[str, tuple[Callable[[Archive], list[list[Any]]], str]] = {
     "runs": (views.run_rows, views.INSERT_RUN),
     "sweeps": (views.sweep_rows, views.INSERT_JOB),
+    "verdicts": (verdicts.rows, views.INSERT_VERDICT),
 }
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
@@ -85,7 +86,7 @@ class OpenArchive:
 
     Views ``games`` and ``plies`` are the tables of ``data/README.md`` with ``run_id`` in front and small integers
     widened to 32 bits; ``runs`` has a row a run, ``sweeps`` a row a pairing of a sweep's job, ``decisions`` a row a
-    decision of the games that were annotated.
+    decision of the games that were annotated, ``verdicts`` a row a test of strength.
     """
 
     def __init__(self, root: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics import policies
+from analytics import policies, verdicts
 from analytics.archive import MARKER, Archive
 from analytics.decisions import decision_files
 from analytics.durable import TEMPORARY, explained
@@ -17,7 +17,7 @@ from analytics.schema import TABLES
 
 GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
 
-FOLDERS = (*TABLES, "decisions", "commits", "annotations", "runs", "sweeps", policies.FOLDER)
+FOLDERS = (*TABLES, "decisions", "commits", "annotations", "runs", "sweeps", policies.FOLDER, verdicts.FOLDER)
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -76,12 +76,14 @@ def remove(found: Sequence[Leftover], older_than_seconds: float = GRACE_SECONDS)
 
 
 def _is_record(root: Path, path: Path) -> bool:
-    """Whether a file is a run, a commit, an annotation or a job of a sweep by its place and name."""
+    """Whether a file is a run, a commit, an annotation, a verdict or a job of a sweep by its place and name."""
     match path.relative_to(root).parts:
         case ("runs", name):
             return name.endswith(".json") and bool(RUN_ID.fullmatch(name[:-5]))
         case ("commits" | "annotations", folder, name):
             return _is_run_folder(folder) and bool(COMMIT.fullmatch(name))
+        case (verdicts.FOLDER, folder, name):
+            return _is_run_folder(folder) and name.endswith(".json") and bool(verdicts.VERDICT_ID.fullmatch(name[:-5]))
         case ("sweeps", _, name):
             return name.endswith(".json") and name[:-5].isdecimal()
     return False

@@ -10,9 +10,12 @@ bounds of the log-likelihood ratio are A. Wald's, "Sequential tests of statistic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
 
 from analytics.statistics import CONFIDENCE, Estimate, quantile
 from quarto.errors import RequestError
@@ -23,6 +26,8 @@ ELO_SCALE = 800 / math.log(10)  # normalised Elo for one standard deviation a ga
 GAMES_A_PAIR = 2
 PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome is taken to be impossible
 ROUNDS, PRECISION = 100, 1e-12
+LOOK = 32  # pairs between two looks at the ratio or, where that is more,
+SHARE_OF_LOOK = 32  # one in so many of those that were seen already: a longer test looks less often
 
 Counts = Sequence[float]  # of pairs, by PAIR_SCORES
 
@@ -85,8 +90,75 @@ def log_likelihood_ratio(counts: Counts, hypotheses: Hypotheses) -> float:
 
 def decision(counts: Counts, hypotheses: Hypotheses) -> str | None:
     """``elo0`` or ``elo1`` once the ratio has reached a bound, else None: more pairs are needed."""
-    ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
+    return accepted(log_likelihood_ratio(counts, hypotheses), hypotheses)
+
+
+def accepted(ratio: float, hypotheses: Hypotheses) -> str | None:
+    """The same by the ratio itself."""
+    lower, upper = hypotheses.bounds
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
+
+
+def looks(most: int) -> Iterator[int]:
+    """After how many pairs a test of at most so many looks at the ratio: 32, 64, ... 1024, 1056, ... and at the end.
+
+    They are fixed beforehand, so what is decided after which pair depends on the games alone, not on who played them in
+    blocks of what size. Looking seldom makes no error more likely: the ratio is past a bound by the more.
+    """
+    pairs = 0
+    while pairs < most:
+        pairs = min(most, pairs + max(LOOK, pairs // SHARE_OF_LOOK))
+        yield pairs
+
+
+def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
+    """[P] indices into ``PAIR_SCORES`` from the winning seats (-1: none) of both games of consecutive pairs, [2 P].
+
+    The first agent holds seat 0 in the first game of each pair, seat 1 in the second one.
+    """
+    seats = np.array([[0, 1]])
+    games = winner.reshape(-1, 2)
+    points: NDArray[np.int8] = np.where(games < 0, 1, np.where(games == seats, 2, 0)).sum(axis=1).astype(np.int8)
+    return points
+
+
+class Trial:
+    """A test as its pairs come in, in the order of their numbers; whatever comes after its end is not looked at."""
+
+    def __init__(self, hypotheses: Hypotheses, most: int) -> None:
+        self.hypotheses = hypotheses
+        self.most = most
+        self.counts = (0, 0, 0, 0, 0)  # of the pairs seen
+        self.accepted: str | None = None  # elo0 or elo1
+        self.ratio = 0.0  # at the last look
+        self._looks = looks(most)
+        self.horizon = next(self._looks)  # pairs there will be at the next look or, at the end, there are
+
+    @property
+    def pairs(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is decided, or there are no more pairs to be had."""
+        return self.accepted is not None or self.pairs == self.most
+
+    def take(self, outcomes: NDArray[np.int8]) -> None:
+        """The outcomes of the next pairs, as ``pair_outcomes`` has them."""
+        while len(outcomes) and not self.ended:
+            room = self.horizon - self.pairs
+            seen, outcomes = outcomes[:room], outcomes[room:]
+            more = np.bincount(seen, minlength=len(PAIR_SCORES)).tolist()
+            ll, ld, dd, wd, ww = (a + b for a, b in zip(self.counts, more, strict=True))
+            self.counts = ll, ld, dd, wd, ww
+            if self.pairs == self.horizon:
+                self._look()
+
+    def _look(self) -> None:
+        self.ratio = log_likelihood_ratio(self.counts, self.hypotheses)
+        self.accepted = accepted(self.ratio, self.hypotheses)
+        if not self.ended:
+            self.horizon = next(self._looks)
 
 
 def strength(counts: Counts, confidence: float = CONFIDENCE) -> Strength:

@@ -48,23 +48,26 @@ def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[
 def design_effect(tally: Tally) -> float:
     """How many times larger the variance of the win rate is than if all games were independent.
 
-    The two games of a pair share an opening, so the pair is the unit: the sample variance of the first agent's win rate
-    within a pair, over p (1 - p) / 2, which it would be for two independent games. Above 1 when openings decide games,
-    below 1 when swapping the seats evens things out. L. Kish, "Survey Sampling" (1965), section 5.4.
+    The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone: the variance of
+    wins over games, a ratio over units of one or two games, over p (1 - p) / n, which it would be for n independent
+    games. Above 1 when openings decide games, below 1 when swapping the seats evens things out. L. Kish, "Survey
+    Sampling" (1965), sections 5.4 and 6.3.
 
-    1 for fewer than two pairs, and when all pairs have the same number of wins, as those of two deterministic agents
-    without random openings: the sample then says nothing about its variance, and the games are reported as they are.
+    1 for fewer than two units, and when they do not differ, as the pairs of two deterministic agents without random
+    openings: the sample then says nothing about its variance, and the games are reported as they are.
     """
-    wins = [0, 0, 0]  # pairs by how many of the two games the first agent won
-    for in_game_0, row in enumerate(tally.pairs):
-        for in_game_1, count in enumerate(row):
-            wins[(in_game_0 == WIN) + (in_game_1 == WIN)] += count
-    pairs = sum(wins)
-    rate = tally.wins / tally.games if pairs else 0.0
-    if pairs < 2 or max(wins) == pairs:
+    units: dict[tuple[int, int], int] = {}  # by games and wins
+    for cells, games in ((tally.pairs, 2), (tally.singles, 1)):
+        for i, row in enumerate(cells):
+            for result, count in enumerate(row):
+                wins = (result == WIN) + (games == 2 and i == WIN)
+                units[games, wins] = units.get((games, wins), 0) + count
+    number = sum(units.values())
+    rate = tally.wins / tally.games if number else 0.0
+    spread = sum(count * (wins - games * rate) ** 2 for (games, wins), count in units.items())
+    if number < 2 or spread == 0:
         return 1.0
-    variance = sum(count * (k / 2 - rate) ** 2 for k, count in enumerate(wins)) / (pairs - 1)
-    return variance / (rate * (1 - rate) / 2)
+    return number / (number - 1) * spread / (tally.games * rate * (1 - rate))
 
 
 def effective_games(tally: Tally) -> float:
@@ -97,5 +100,18 @@ def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimat
 
 
 def score(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estimate:
-    """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games."""
-    return mean_score(tally.pentanomial if by_pairs else tally.trinomial, confidence)
+    """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
+
+    By pairs, a game that comes alone is a unit too: the mean is then a ratio over units of one or two games, and its
+    variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3).
+    """
+    if not by_pairs:
+        return mean_score(tally.trinomial, confidence)
+    if not any(map(sum, tally.singles)):
+        return mean_score(tally.pentanomial, confidence)
+    alone = [a + b for a, b in zip(*tally.singles, strict=True)]
+    mean = mean_score(tally.trinomial).mean
+    spread = sum(count * (i / 2 - 2 * mean) ** 2 for i, count in enumerate(tally.pentanomial))
+    spread += sum(count * (i / 2 - mean) ** 2 for i, count in enumerate(alone))
+    reach = quantile(confidence) * math.sqrt(spread) / tally.games
+    return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))

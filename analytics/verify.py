@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics import policies
+from analytics import policies, verdicts
 from analytics.archive import Archive, commit_files, load, sweep_job
 from analytics.problems import Problem, read_checked
 from analytics.ranges import Range, merged, overlaps
@@ -41,6 +41,7 @@ class Verification:
     plies: int = 0
     decisions: int = 0
     policies: int = 0
+    verdicts: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -89,7 +90,13 @@ def verify(archive: Archive) -> Verification:
             decisions, problems = verify_decisions(archive, record)
             found.decisions += decisions
             found.problems += problems
+            tests, problems = verdicts.problems(archive, record)
+            found.verdicts += tests
+            found.problems += problems
     found.problems += _sweeps(archive)
+    for path in verdicts.files(archive):
+        if path.parent.name.removeprefix("run=") not in archive.recorded():
+            found.problems.append(Problem(path, "its run has no record"))
     for policy_id in policies.policy_ids(archive):
         found.policies += 1
         found.problems += [Problem(path, what) for path, what in policies.problems(archive, policy_id)]

@@ -77,8 +77,32 @@ VIEWS["decisions"] = {
     "saving": "INTEGER",  # NULL: not counted
 }
 
+VIEWS["verdicts"] = {
+    "run_id": "VARCHAR",
+    "verdict_id": "VARCHAR",
+    "created": "TIMESTAMP",
+    "elo0": "DOUBLE",
+    "elo1": "DOUBLE",
+    "alpha": "DOUBLE",
+    "beta": "DOUBLE",
+    "most_pairs": "BIGINT",
+    "accepted": "VARCHAR",  # NULL: undecided
+    "pairs": "BIGINT",
+    "ll": "BIGINT",
+    "ld": "BIGINT",
+    "dd": "BIGINT",
+    "wd": "BIGINT",
+    "ww": "BIGINT",
+    "ratio": "DOUBLE",
+    "normalised_elo": "DOUBLE",
+    "normalised_elo_low": "DOUBLE",
+    "normalised_elo_high": "DOUBLE",
+    "command": "VARCHAR",
+}
+
 INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_JOB = "INSERT INTO sweeps VALUES (?, ?, MAP(?::VARCHAR[], ?::VARCHAR[]), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_VERDICT = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 # The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB works it
 # out once a file, and does not open those that a condition on run_id leaves out.
@@ -148,7 +172,7 @@ def _view(view: str, values: Mapping[str, str], rest: str) -> str:
 
 
 def table(view: str) -> str:
-    """The statement that creates ``runs`` or ``sweeps`` as an empty table."""
+    """The statement that creates ``runs``, ``sweeps`` or ``verdicts`` as an empty table."""
     return f"CREATE TABLE {view} ({', '.join(f'{name} {kind}' for name, kind in VIEWS[view].items())})"
 
 

@@ -34,6 +34,7 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
     counts += f", {found.decisions:,} decisions" if found.decisions else ""
     counts += f", {found.policies} policies" if found.policies else ""
+    counts += f", {found.verdicts} verdicts" if found.verdicts else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
 

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
-from runners import archives, bench_commands, policy_commands, report_commands, solver_commands, tablebases
+from runners import (
+    archives,
+    bench_commands,
+    policy_commands,
+    report_commands,
+    solver_commands,
+    strength_commands,
+    tablebases,
+)
 from runners.options import ARCHIVE, ROOT, ArchiveOption, Overrides, TrainingOverrides, agent_options, rules_options
 
 if TYPE_CHECKING:
@@ -232,7 +240,7 @@ def warm() -> None:
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
-for topic in (solver_commands, report_commands, bench_commands):
+for topic in (strength_commands, solver_commands, report_commands, bench_commands):
     topic.register(app)
 
 

@@ -146,7 +146,7 @@ def show_outcome(outcome: Outcome) -> None:
         say(f"run {outcome.run_id} has no games yet")
         return
     if len(outcome.results) > 1:
-        _show_crosstable(crosstable(outcome.results))
+        show_crosstable(crosstable(outcome.results))
     _show_pairings(outcome.results)
     console = out()
     console.print(_what_it_took(outcome), markup=False, soft_wrap=True)
@@ -182,7 +182,7 @@ def interval(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.2f}–{100 * estimate.high:.2f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
-def _show_crosstable(table: Crosstable) -> None:
+def show_crosstable(table: Crosstable) -> None:
     """Agents by score; in the matrix, the row's mean score in percent against the column."""
     standings = table.standings
     agents = [

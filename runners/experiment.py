@@ -157,6 +157,13 @@ def prepare(request: Request) -> Experiment:
     if request.other_code == "new":
         request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
     experiment = Experiment(request, engine, Archive.open(request.root, create=True), code)
+    refuse_other_code(experiment)
+    return experiment
+
+
+def refuse_other_code(experiment: Experiment) -> None:
+    """Raises ``RequestError`` if games are missing in a run that other code has begun, unless that was asked for."""
+    request, code = experiment.request, experiment.code
     known = experiment.archive.run(experiment.run_id)
     other = known is not None and known.code.get("fingerprint") != code["fingerprint"]
     if known and other and request.other_code == "refuse" and experiment.games_left(request.games):
@@ -165,7 +172,6 @@ def prepare(request: Request) -> Experiment:
             f"run {known.run_id} was begun by other code ({theirs}; this is {ours}): archive.other_code=extend "
             "adds to it all the same, archive.other_code=new plays it anew beside it"
         )
-    return experiment
 
 
 def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:

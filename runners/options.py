@@ -35,6 +35,10 @@ RUN_KEYS = (
     "archive.root",
 )
 TRAIN_KEYS = ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root")
+SPRT_KEYS = (
+    *("agent@a", "agent@b", "rules", "elo0", "elo1", "alpha", "beta", "games", "seed", "opening_plies", "threads"),
+    "archive.root",
+)
 
 
 def overrides(incomplete: str) -> list[str]:
@@ -45,6 +49,11 @@ def overrides(incomplete: str) -> list[str]:
 def training_overrides(incomplete: str) -> list[str]:
     """The same for a training."""
     return _completed(incomplete, ("trainer", "rules"), TRAIN_KEYS)
+
+
+def sprt_overrides(incomplete: str) -> list[str]:
+    """The same for a test of strength."""
+    return _completed(incomplete, ("agent", "rules"), SPRT_KEYS)
 
 
 def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -63,4 +72,9 @@ Overrides = Annotated[
 TrainingOverrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=training_overrides),
+]
+
+SprtOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=sprt_overrides),
 ]

@@ -4,14 +4,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
+from analytics import verdicts
 from analytics.annotating import Settings, annotate_runs
 from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.records import SweepJob
 from analytics.schema import TABLES
+from analytics.sprt import Hypotheses, Trial
 from analytics.views import VIEWS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID
@@ -56,8 +59,11 @@ def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
 
 @pytest.fixture
 def swept(archive: Archive) -> Archive:
-    """The archive with one job of a sweep and late decisions, so that no view is empty."""
+    """The archive with one job of a sweep, a verdict and late decisions, so that no view is empty."""
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
+    trial = Trial(Hypotheses(), 8)
+    trial.take(np.full(8, 4, np.int8))
+    verdicts.save(archive, verdicts.Verdict.of(RUN_ID, trial, "qarena sprt"))
     annotate_runs(archive, [RUN_ID], Settings(from_pieces=12, megabytes=0.1))
     return archive
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
+import choix
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 
-from analytics.ratings import ELO, Ratings, rate
+from analytics import open_archive
+from analytics.ratings import ELO, Ratings, rate, ratings
 from analytics.tally import Tally
 from quarto.errors import RequestError
 
@@ -97,15 +101,78 @@ def test_without_draws_and_seats_it_is_bradley_terry() -> None:
     assert elos(rate(meetings, anchor="c", anchor_elo=0.0, samples=0)) == pytest.approx(expected, abs=1e-3)
 
 
+def random_meetings(seed: int, agents: int, draws: bool = True) -> dict[tuple[str, str], Tally]:
+    """Any counts, all of them above 0."""
+    dice = np.random.default_rng(seed)
+
+    def counts() -> Counts:
+        losses, drawn, wins = dice.integers(1, 60, 3).tolist()
+        return losses, drawn * draws, wins
+
+    return {pair: pairs_of(counts(), counts()) for pair in combinations("abcdefgh"[:agents], 2)}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_scipy_finds_the_same_maximum(seed: int) -> None:
+    meetings = random_meetings(seed, 5)
+    agents = sorted({agent for pair in meetings for agent in pair})
+
+    def unlikelihood(at: NDArray[np.float64]) -> float:
+        strengths = dict(zip(agents, [0.0, *at[:-2]], strict=True))
+        total = 0.0
+        for (first, second), tally in meetings.items():
+            at_zero = chances(strengths, at[-2], at[-1], first, second)
+            at_one = chances(strengths, at[-2], at[-1], second, first)[::-1]
+            total -= sum(n * math.log(p) for n, p in zip(tally.results(0), at_zero, strict=True))
+            total -= sum(n * math.log(p) for n, p in zip(tally.results(1), at_one, strict=True))
+        return total
+
+    best = minimize(unlikelihood, np.zeros(len(agents) + 1), method="BFGS", options={"gtol": 1e-4}).x
+    found = rate(meetings, anchor="a", samples=0)
+    assert elos(found) == pytest.approx(dict(zip(agents, [0.0, *best[:-2] * ELO], strict=True)), abs=0.01)
+    assert found.seat.mean == pytest.approx(best[-2] * ELO, abs=0.01)
+    assert found.draws.mean == pytest.approx(math.exp(best[-1]) / (2 + math.exp(best[-1])), abs=1e-4)
+
+
+def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> None:
+    meetings = {
+        pair: pairs_of(tally.results(0), tally.results(0)) for pair, tally in random_meetings(4, 6, draws=False).items()
+    }
+    # The likelihood is convex in the seat and even in it here, so it is nothing: each meeting is the same from both.
+    agents = sorted({agent for pair in meetings for agent in pair})
+    wins = []
+    for (first, second), tally in meetings.items():
+        numbers = agents.index(first), agents.index(second)
+        wins += [numbers] * tally.wins + [numbers[::-1]] * tally.losses
+    strengths = choix.opt_pairwise(len(agents), wins, alpha=0, method="Newton-CG", tol=1e-9)
+    found = rate(meetings, anchor="a", samples=0)
+    assert found.seat.mean == pytest.approx(0, abs=1e-6)
+    assert elos(found) == pytest.approx(dict(zip(agents, (strengths - strengths[0]) * ELO, strict=True)), abs=0.01)
+
+
+def test_ratings_of_an_archive_are_those_of_its_tallies() -> None:
+    with open_archive("data/sample") as archive:
+        found = ratings(archive, "opening = 0", rules="classic", anchor="random", anchor_elo=1000, samples=20)
+        assert found.frame()["agent"].to_list() == ["semi_random", "rule_based", "dumb", "random"]
+        assert elos(found)["random"] == 1000
+        assert (
+            found.frame()["games"].sum()
+            == 2
+            * archive.sql(
+                "SELECT count(*) FROM games JOIN runs USING (run_id) WHERE opening = 0 AND rules = 'classic'"
+            ).item()
+        )
+
+
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
-    dice, strengths, inside, trials = np.random.default_rng(5), {"a": 0.0, "b": 0.5, "c": -0.4}, 0, 60
+    dice, strengths, inside, trials = np.random.default_rng(5), {"a": 0.0, "b": 0.5, "c": -0.4}, 0, 40
     for trial in range(trials):
         meetings = {}
         for first, second in combinations(strengths, 2):
             at_zero = dice.multinomial(150, chances(strengths, 0.1, -1.0, first, second)).tolist()
             at_one = dice.multinomial(150, chances(strengths, 0.1, -1.0, second, first)).tolist()[::-1]
             meetings[first, second] = pairs_of(tuple(at_zero), tuple(at_one))
-        (rating,) = [each for each in rate(meetings, anchor="a", samples=60, seed=trial).ratings if each.agent == "b"]
+        (rating,) = [each for each in rate(meetings, anchor="a", samples=40, seed=trial).ratings if each.agent == "b"]
         inside += rating.elo.low <= 0.5 * ELO <= rating.elo.high
     assert inside / trials > 0.8
 
@@ -134,13 +201,76 @@ def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
     assert (elos(found)["x"] + elos(found)["y"]) / 2 == pytest.approx(1000)
 
 
+def test_no_superiority_is_claimed_between_groups() -> None:
+    meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0, -1, 100) | expected_meetings({"x": 0, "y": 9}, 0, -1, 90)
+    found = rate(meetings, samples=20)
+    group = np.array([rating.group for rating in found.ratings])
+    assert (np.isnan(found.superiority) == (group[:, None] != group)).all()
+    frame = found.frame()
+    assert frame["above x"].null_count() == 2
+    assert frame["agent"].to_list() == ["b", "a", "y", "x"]
+
+
 def test_who_wins_everything_has_no_bound() -> None:
     meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0, -1, 100)
+    without = elos(rate(meetings, anchor="a", samples=0))
     meetings["a", "star"] = pairs_of((50, 0, 0), (50, 0, 0))
+    meetings["b", "dud"] = pairs_of((0, 0, 50), (0, 0, 50))
     found = rate(meetings, anchor="a", samples=5)
-    assert {rating.agent for rating in found.ratings if not rating.bounded} == {"star"}
-    assert found.ratings[0].agent == "star"
-    assert math.isfinite(found.ratings[0].elo.mean)
+    assert {rating.agent for rating in found.ratings if not rating.bounded} == {"star", "dud"}
+    assert [rating.agent for rating in found.ratings] == ["star", "b", "a", "dud"]
+    assert found.ratings[0].elo == (math.inf, math.inf, math.inf)
+    assert found.ratings[3].elo == (-math.inf, -math.inf, -math.inf)
+    assert {agent: elo for agent, elo in elos(found).items() if agent in without} == without
+
+
+def test_of_two_agents_one_of_which_always_wins_only_the_order_is_known() -> None:
+    found = rate({("a", "b"): pairs_of((0, 0, 9), (0, 0, 9))}, anchor="b", samples=20)
+    assert elos(found) == {"a": math.inf, "b": 0.0}
+    assert found.superiority[0, 1] == 1
+    assert math.isnan(found.seat.mean)
+    assert math.isnan(found.draws.mean)
+    assert found.frame().select("seat", "draws").null_count().row(0) == (2, 2)
+
+
+def test_who_is_neither_above_nor_below_is_not_placed() -> None:
+    """Both won everything against c, and never met: which of them is better nobody can say."""
+    meetings = {("a", "c"): pairs_of((0, 0, 9), (0, 0, 9)), ("b", "c"): pairs_of((0, 0, 8), (0, 0, 8))}
+    found = rate(meetings, anchor="a", samples=20)
+    assert {rating.agent for rating in found.ratings if math.isnan(rating.elo.mean)} == {"b"}
+    assert elos(found)["c"] == -math.inf
+    frame = found.frame().filter(agent="a")
+    assert frame.select("above b", "above c").row(0) == (0.5, 1.0)
+
+
+def test_a_seat_that_takes_every_point_is_worth_more_than_any_number() -> None:
+    first = rate({("a", "b"): pairs_of((0, 0, 9), (9, 0, 0))}, samples=10)
+    assert first.seat == (math.inf, math.inf, math.inf)
+    assert elos(first) == pytest.approx({"a": 0, "b": 0})
+    second = rate({("a", "b"): pairs_of((9, 0, 0), (0, 0, 9))}, samples=0)
+    assert second.seat.mean == -math.inf
+
+
+def test_only_draws_and_no_draws_at_all() -> None:
+    drawn = rate({("a", "b"): pairs_of((0, 9, 0), (0, 9, 0))}, samples=10)
+    assert elos(drawn) == pytest.approx({"a": 0, "b": 0})
+    assert drawn.draws == (1.0, 1.0, 1.0)
+    decided = rate({("a", "b"): pairs_of((4, 0, 5), (3, 0, 6))}, samples=10)
+    assert decided.draws == (0.0, 0.0, 0.0)
+
+
+def test_without_samples_nothing_is_said_about_certainty() -> None:
+    found = rate({("a", "b"): pairs_of((4, 1, 5), (3, 0, 6))}, samples=0)
+    assert all(math.isnan(end) for rating in found.ratings for end in rating.elo[1:])
+    assert math.isnan(found.seat.low)
+    assert found.frame().select("low", "high", "above a").null_count().row(0) == (2, 2, 2)
+
+
+def test_samples_in_which_somebody_has_no_bound_widen_the_interval_without_end() -> None:
+    found = rate({("a", "b"): pairs_of((1, 0, 19), (0, 0, 20))}, anchor="b", samples=50)
+    (rating,) = [each for each in found.ratings if each.agent == "a"]
+    assert math.isfinite(rating.elo.mean)
+    assert rating.elo.low < rating.elo.mean < rating.elo.high == math.inf
 
 
 def test_pairs_count_as_their_two_games() -> None:
@@ -154,5 +284,7 @@ def test_requests_that_make_no_sense_are_refused() -> None:
     meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0, -1, 100)
     with pytest.raises(RequestError, match="anchor 'z' played none of the games chosen: name one of a, b"):
         rate(meetings, anchor="z")
+    with pytest.raises(RequestError, match="anchor_elo=nan and samples=200"):
+        rate(meetings, anchor_elo=math.nan)
     with pytest.raises(RequestError, match="no games between different agents"):
         rate({("a", "a"): meetings["a", "b"]})

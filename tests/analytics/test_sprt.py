@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from analytics.sprt import (
     PAIR_SCORES,
     Hypotheses,
+    Trial,
     checked_counts,
     decision,
     log_likelihood_ratio,
+    looks,
+    pair_outcomes,
     strength,
 )
 from quarto.errors import RequestError
@@ -71,18 +76,111 @@ def test_counts_that_leave_outcomes_out_have_a_ratio(counts: tuple[int, ...]) ->
     assert math.isfinite(log_likelihood_ratio(counts, Hypotheses()))
 
 
+def naive_looks(most: int) -> list[int]:
+    found, pairs = [], 0
+    while pairs < most:
+        pairs += 32 if pairs < 1024 else pairs // 32
+        found.append(min(pairs, most))
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 32, 33, 1000, 1024, 5000, 10**6])
+def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end(most: int) -> None:
+    assert list(looks(most)) == naive_looks(most)
+
+
+def test_a_pairs_outcome_is_what_its_first_agent_got_in_both_games() -> None:
+    scores, expected = {0: (2, 0), 1: (0, 2), -1: (1, 1)}, []  # by winning seat: points in seat 0, in seat 1
+    winners = [(a, b) for a in (0, 1, -1) for b in (0, 1, -1)]
+    for in_game_0, in_game_1 in winners:
+        expected.append(scores[in_game_0][0] + scores[in_game_1][1])
+    assert pair_outcomes(np.array(winners, np.int8).ravel()).tolist() == expected
+
+
+def naive_trial(outcomes: list[int], hypotheses: Hypotheses, most: int) -> tuple[str | None, int]:
+    """What is accepted, after how many pairs: counted anew at each look."""
+    for look in naive_looks(most):
+        if look > len(outcomes):
+            return None, len(outcomes)
+        found = decision([outcomes[:look].count(outcome) for outcome in range(5)], hypotheses)
+        if found:
+            return found, look
+    return None, most
+
+
+def drawn(seed: int, chances: tuple[float, ...], pairs: int) -> NDArray[np.int8]:
+    return np.random.default_rng(seed).choice(5, pairs, p=chances).astype(np.int8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("most", [50, 3000])
+def test_what_is_decided_does_not_depend_on_how_pairs_come_in(seed: int, most: int) -> None:
+    dice, hypotheses = random.Random(seed), Hypotheses(0, 40)
+    outcomes = drawn(seed, (0.1, 0.2, 0.35, 0.2, 0.15), 4000)
+    expected = naive_trial(outcomes.tolist(), hypotheses, most)
+    for longest in (1, 7, 100, 4000):
+        trial, start = Trial(hypotheses, most), 0
+        while start < len(outcomes):
+            end = start + dice.randint(1, longest)
+            trial.take(outcomes[start:end])
+            start = end
+        assert (trial.accepted, trial.pairs) == expected
+        assert trial.ended
+        assert trial.horizon == trial.pairs
+        assert trial.counts == tuple(np.bincount(outcomes[: trial.pairs], minlength=5).tolist())
+
+
+def test_a_trial_without_enough_pairs_goes_on() -> None:
+    trial = Trial(Hypotheses(0, 40), 1000)
+    trial.take(drawn(1, (0.2, 0.2, 0.2, 0.2, 0.2), 40))
+    assert (trial.pairs, trial.horizon, trial.accepted, trial.ended) == (40, 64, None, False)
+
+
+@pytest.mark.parametrize(("outcome", "accepted"), [(0, "elo0"), (1, "elo0"), (2, "elo0"), (3, "elo1"), (4, "elo1")])
+def test_pairs_that_all_go_the_same_way_come_to_an_end(outcome: int, accepted: str) -> None:
+    trial = Trial(Hypotheses(), 10**6)
+    trial.take(np.full(10**5, outcome, np.int8))
+    assert trial.accepted == accepted
+
+
+def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:
+    """How often a hypothesis is accepted that is not true; elo0 = 0, elo1 = 60, both errors at most 0.1."""
+    errors = 0
+    for seed in range(tests):
+        trial = Trial(Hypotheses(0, 60, alpha=0.1, beta=0.1), 10**5)
+        while not trial.ended:
+            trial.take(drawn(1000 * seed + trial.pairs, chances, 256))
+        errors += trial.accepted == wrong
+    return errors / tests
+
+
+EVEN_PAIRS = (0.1, 0.2, 0.4, 0.2, 0.1)
+
+
+def tilted(elo: float) -> tuple[float, ...]:
+    """``EVEN_PAIRS`` tilted exponentially until the first agent is so much stronger, in normalised Elo."""
+    low, high = 0.0, 2.0
+    for _ in range(60):
+        tilt = (low + high) / 2
+        weights = [p * math.exp(tilt * score) for p, score in zip(EVEN_PAIRS, PAIR_SCORES, strict=True)]
+        chances = tuple(weight / sum(weights) for weight in weights)
+        mean = sum(p * score for p, score in zip(chances, PAIR_SCORES, strict=True))
+        variance = sum(p * (score - mean) ** 2 for p, score in zip(chances, PAIR_SCORES, strict=True))
+        found = (mean - 0.5) / math.sqrt(2 * variance) * 800 / math.log(10)
+        low, high = (tilt, high) if found < elo else (low, tilt)
+    return chances
+
+
+@pytest.mark.parametrize(("elo", "wrong"), [(0.0, "elo1"), (60.0, "elo0")])
+def test_errors_are_as_rare_as_promised_in_sixty_tests(elo: float, wrong: str) -> None:
+    assert error_rate(tilted(elo), wrong, 60) <= 0.1 + 3 * math.sqrt(0.09 / 60)
+
+
 @pytest.mark.slow
-def test_errors_are_as_rare_as_promised() -> None:
-    dice, hypotheses, tests = random.Random(1), Hypotheses(0, 60, alpha=0.1, beta=0.1), 400
-    wrong = 0
-    for _ in range(tests):
-        counts, found = [0] * 5, None
-        while found is None:
-            for outcome in dice.choices(range(5), (0.1, 0.2, 0.4, 0.2, 0.1), k=20):
-                counts[outcome] += 1
-            found = decision(counts, hypotheses)
-        wrong += found == "elo1"
-    assert wrong / tests < 0.1 + 3 * math.sqrt(0.09 / tests)
+@pytest.mark.parametrize(("elo", "wrong"), [(0.0, "elo1"), (60.0, "elo0")])
+def test_errors_are_as_rare_as_promised(elo: float, wrong: str) -> None:
+    rate = error_rate(tilted(elo), wrong, 1500)
+    assert 0.02 < rate <= 0.1 + 2 * math.sqrt(0.09 / 1500)
 
 
 @pytest.mark.parametrize(

@@ -88,3 +88,48 @@ def test_intervals_by_pairs_cover_what_they_claim() -> None:
 
 def test_no_counts_give_no_score() -> None:
     assert mean_score([0, 0, 0]) == (0.5, 0.0, 1.0)
+
+
+def naive_ratio(units: list[list[float]], by_pairs: bool) -> tuple[float, float]:
+    """The mean over games and its variance, unit by unit: L. Kish, "Survey Sampling" (1965), section 6.3."""
+    games = [game for unit in units for game in unit]
+    mean = sum(games) / len(games)
+    clusters = units if by_pairs else [[game] for game in games]
+    return mean, sum((sum(unit) - len(unit) * mean) ** 2 for unit in clusters) / len(games) ** 2
+
+
+def random_units(seed: int, pairs: int, alone: int) -> tuple[list[list[float]], Tally]:
+    """Games of pairs, and games that come alone, as points and as a tally."""
+    dice, units, tally = random.Random(seed), [], Tally()
+    for number in range(pairs + alone):
+        opening = dice.choice((0, 0, 2))  # who has the better opening has it twice
+        results = [dice.choice((opening, dice.randrange(3))) for _ in range(2 if number < pairs else 1)]
+        units.append([result / 2 for result in results])
+        cells = [[0, 0, 0] for _ in range(5)]
+        if number < pairs:
+            cells[results[0]][results[1]] = 1
+        else:
+            cells[3 + dice.randrange(2)][results[0]] = 1
+        tally += Tally.of_mapping(
+            {"pairs": cells[:3], "singles": cells[3:], "illegal": (0, 0), "errors": (0, 0), "plies": 0}
+        )
+    return units, tally
+
+
+@pytest.mark.parametrize(("pairs", "alone"), [(40, 0), (40, 25), (1, 30), (0, 50)])
+@pytest.mark.parametrize("by_pairs", [True, False])
+def test_pairs_and_games_that_come_alone_are_units_of_one_sample(pairs: int, alone: int, by_pairs: bool) -> None:
+    units, tally = random_units(pairs + alone, pairs, alone)
+    mean, variance = naive_ratio(units, by_pairs)
+    found = score(tally, by_pairs)
+    assert found.mean == pytest.approx(mean)
+    assert (found.high - found.low) / 2 == pytest.approx(quantile() * math.sqrt(variance))
+
+
+@pytest.mark.parametrize(("pairs", "alone"), [(40, 0), (40, 25), (0, 50)])
+def test_the_design_effect_is_the_ratio_of_two_variances(pairs: int, alone: int) -> None:
+    units, tally = random_units(pairs + alone, pairs, alone)
+    rate, variance = naive_ratio([[float(game == 1) for game in unit] for unit in units], by_pairs=True)
+    number = pairs + alone
+    expected = variance * number / (number - 1) / (rate * (1 - rate) / tally.games)
+    assert design_effect(tally) == pytest.approx(expected)

@@ -1,0 +1,210 @@
+"""Who met whom in the games that a question of strength is about, and how: from commits, or from SQL over games."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from analytics.archive import commit_files
+from analytics.database import OpenArchive
+from analytics.questions import query
+from analytics.records import RunRecord
+from analytics.results import PairingResult, results
+from analytics.selection import select
+from analytics.tally import Tally
+from quarto.errors import FailureError, RequestError, nearest
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which games: all of an archive, but for what these leave out. Rules are never mixed."""
+
+    where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
+    runs: tuple[str, ...] = ()  # ids; none: all runs
+    rules: str | None = None  # the rules' name
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """Every two agents that met, each once."""
+
+    rules: str
+    results: tuple[PairingResult, ...]  # as the first agent of their oldest meeting sees it; ``pairing`` counts them
+    notes: tuple[str, ...]  # what a reader of figures about them should know
+
+    @property
+    def tallies(self) -> dict[tuple[str, str], Tally]:
+        """By first and second agent."""
+        return {(result.first, result.second): result.tally for result in self.results}
+
+    @property
+    def games(self) -> int:
+        return sum(result.games for result in self.results)
+
+    def frame(self, by_seat: bool = False) -> pl.DataFrame:
+        """A row for every two agents, or with ``by_seat`` one for each seat of the first agent.
+
+        Columns: ``first``, ``second``, ``seat``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and
+        ``win_rate`` as shares, with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
+        """
+        found = by_seats(self.results) if by_seat else [(None, result) for result in self.results]
+        rows = [
+            (
+                *(result.first, result.second, seat, result.games, result.wins, result.draws, result.losses),
+                *result.score,
+                *result.win_rate,
+                *((None, None) if by_seat else result.forfeits),
+            )
+            for seat, result in found
+        ]
+        shares = [f"{share}{end}" for share in ("score", "win_rate") for end in ("", "_low", "_high")]
+        schema = dict.fromkeys(("first", "second"), pl.String()) | {
+            **dict.fromkeys(("seat", "games", "wins", "draws", "losses"), pl.Int64()),
+            **dict.fromkeys(shares, pl.Float64()),
+            **dict.fromkeys(("first_forfeits", "second_forfeits"), pl.Int64()),
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row").drop(
+            ["first_forfeits", "second_forfeits"] if by_seat else ["seat"]
+        )
+
+
+def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
+    """Each result twice: with the games in which the first agent held seat 0, and seat 1, if there are any.
+
+    A pair has one game of each, so these are independent and the game is the unit.
+    """
+    apart = []
+    for result in found:
+        for seat in (0, 1):
+            singles = [(0, 0, 0), (0, 0, 0)]
+            singles[seat] = result.in_seat(seat)
+            if any(singles[seat]):
+                tally = Tally(singles=(singles[0], singles[1]))
+                apart.append((seat, replace(result, tally=tally, by_pairs=False)))
+    return apart
+
+
+def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
+    """The meetings in the games chosen. Without a condition no game is read, whatever their number.
+
+    With one, a pair of which only one game was chosen counts as a game that comes alone. Raises ``RequestError`` when
+    nothing is chosen, for a run that is not there, a condition that is none, and games of more than one kind of rules;
+    ``FailureError`` for what is damaged.
+    """
+    for run_id in choice.runs:
+        if opened.archive.run(run_id) is None:
+            known = opened.archive.recorded()
+            raise RequestError(f"run {run_id!r} is not in archive {opened.archive.root}{nearest(run_id, known)}")
+    records = _all(opened) if choice.where is None else select(opened, choice.where).runs
+    chosen = [record for record in records if not choice.runs or record.run_id in choice.runs]
+    chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
+    found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
+    merged = tuple(_merged(found))
+    return Meetings(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
+
+
+def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> list[PairingResult]:
+    """Every pairing of some runs that has games, from the tallies in their commits."""
+    return [result for record in records for result in results(opened.archive, record.run_id)]
+
+
+def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> list[PairingResult]:
+    """The same from the games of these runs that ``where`` chooses."""
+    rows: dict[tuple[str, int], list[list[int]]] = {}
+    for run_id, pairing, zero, one, pairs in _ask(opened, "pair_results", where, records).iter_rows():
+        cells = rows.setdefault((run_id, pairing), [[0, 0, 0] for _ in range(5)])
+        row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
+        cells[row][column] += pairs
+    found: dict[tuple[str, int], PairingResult] = {}
+    by_pairs = {record.run_id: record.swapped and record.spec["opening_plies"] > 0 for record in records}
+    for pairing in _ask(opened, "pairings", where, records).to_dicts():
+        key = pairing["run_id"], pairing["pairing"]
+        cells = rows[key]
+        forfeits = {kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors")}
+        tally = {"pairs": cells[:3], "singles": cells[3:], **forfeits, "plies": pairing["plies"]}
+        labels = pairing["first"], pairing["second"]
+        found[key] = PairingResult(key[1], *labels, Tally.of_mapping(tally), by_pairs[key[0]])
+    order = {record.run_id: i for i, record in enumerate(records)}
+    return [found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))]
+
+
+def _ask(opened: OpenArchive, question: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
+    """A named question about the games of some runs that a condition chooses."""
+    among = ", ".join(f"'{record.run_id}'" for record in records)
+    # The runs are outside of the condition, whatever brackets that may close.
+    chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE run_id IN ({among})"  # noqa: S608  (by design)
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query(question)}\n)")
+
+
+def _all(opened: OpenArchive) -> Sequence[RunRecord]:
+    """Every run. Raises ``FailureError``, as ``select`` does, for games without a record."""
+    lost = sorted(set(opened.archive.run_ids()) - set(opened.archive.recorded()))
+    for run_id in lost:
+        if commit_files(opened.archive.folder("commits", run_id)):
+            raise FailureError(f"run {run_id} has games and no record: restore its record")
+    return opened.archive.runs()
+
+
+def _has_games(opened: OpenArchive, record: RunRecord) -> bool:
+    return bool(commit_files(opened.archive.folder("commits", record.run_id)))
+
+
+def _of_one_rules(records: Sequence[RunRecord], choice: Choice, opened: OpenArchive) -> list[RunRecord]:
+    """The runs by the rules asked for. Raises ``RequestError`` unless that leaves some, all by the same rules."""
+    if not records:
+        asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
+        raise RequestError(f"archive {opened.archive.root} has no games{asked}: 'qarena archive ls' lists the runs")
+    names = dict.fromkeys(record.rules.name for record in records)
+    if choice.rules is not None and choice.rules not in names:
+        raise RequestError(f"rules {choice.rules!r}: none of the games chosen{nearest(choice.rules, names)}")
+    kept = [record for record in records if choice.rules in (None, record.rules.name)]
+    if len({record.rules for record in kept}) > 1:
+        if len(names) > 1 and choice.rules is None:
+            raise RequestError(
+                f"the games chosen are by different rules, {', '.join(names)}: strength under one says nothing about "
+                "another; choose with --rules NAME"
+            )
+        runs = ", ".join(record.run_id for record in kept)
+        raise RequestError(f"rules {kept[0].rules.name!r} are not the same in runs {runs}: choose some with --run")
+    return kept
+
+
+def _merged(found: Iterable[PairingResult]) -> list[PairingResult]:
+    """Results of the same two agents as one. Their unit is the pair as soon as it is in any of them."""
+    merged: dict[tuple[str, str], PairingResult] = {}
+    for result in found:
+        here, there = (result.first, result.second), (result.second, result.first)
+        known = merged.get(here) or merged.get(there)
+        if known is None:
+            merged[here] = replace(result, pairing=len(merged))
+            continue
+        tally = result.tally if known.first == result.first else result.tally.swapped
+        key = known.first, known.second
+        merged[key] = replace(known, tally=known.tally + tally, by_pairs=known.by_pairs or result.by_pairs)
+    return list(merged.values())
+
+
+def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list[str]:
+    """Labels that hide different agents, and games left out of ratings."""
+    agents: dict[str, dict[str, list[str]]] = {}  # runs, by what an agent is, by label
+    met = {label for result in found for label in (result.first, result.second)}
+    for record in records:
+        for agent in record.spec["agents"]:
+            described = json.dumps(_described(agent), sort_keys=True)
+            agents.setdefault(agent["label"], {}).setdefault(described, []).append(record.run_id)
+    notes = [
+        f"{label!r} is not the same agent in all of these games, as in runs {' and '.join(runs[0] for runs in kinds)}: "
+        "--run tells them apart"
+        for label, kinds in ((label, list(kinds.values())) for label, kinds in sorted(agents.items()))
+        if len(kinds) > 1 and label in met
+    ]
+    alone = sum(result.games for result in found if result.first == result.second)
+    return [*notes, *([f"{alone:,} games of agents against themselves say nothing about strength"] * bool(alone))]
+
+
+def _described(agent: Any) -> dict[str, Any]:
+    return {key: value for key, value in dict(agent).items() if key != "label"}

@@ -1,0 +1,1 @@
+"""A sequential test of strength: pairs are played until it decides."""

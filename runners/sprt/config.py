@@ -1,0 +1,59 @@
+"""The configuration of a test of strength, and how a composed one becomes a request that can be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from analytics.sprt import Hypotheses
+from runners.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
+
+
+@dataclass
+class SprtConfig:
+    """One test. ``conf/sprt.yaml`` says what each key means."""
+
+    rules: Any = None
+    a: Any = None
+    b: Any = None
+    elo0: float = 0.0
+    elo1: float = 10.0
+    alpha: float = 0.05
+    beta: float = 0.05
+    games: int = 100000
+    seed: int = 1
+    opening_plies: int = 2
+    threads: int | None = None
+    progress: bool = True
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+
+
+ConfigStore.instance().store(name="sprt_schema", node=SprtConfig)
+
+
+@dataclass(frozen=True)
+class TrialRequest:
+    """A checked configuration: whose games, at most how many, and what they are to decide."""
+
+    run: Request  # an ordinary run: what is tested does not affect its games
+    hypotheses: Hypotheses
+
+    @property
+    def most_pairs(self) -> int:
+        return self.run.games // 2
+
+
+def trial_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> TrialRequest:
+    """Check a composed configuration; raises ``RequestError`` as ``runners.config.request_of`` does."""
+    complete(cfg, SprtConfig)
+    within("games", cfg.games, 2, float("inf"))
+    hypotheses = Hypotheses(**{each.name: cfg[each.name] for each in fields(Hypotheses)})
+    shared = [each.name for each in fields(RunConfig) if each.name in cfg]
+    run = OmegaConf.create(OmegaConf.structured(RunConfig))
+    run.merge_with(OmegaConf.masked_copy(cfg, shared))
+    return TrialRequest(request_of(run, choices, overrides), hypotheses)

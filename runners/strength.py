@@ -1,0 +1,197 @@
+"""What a person sees of ratings, crosstables and tests of strength."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from analytics.meetings import Meetings, by_seats
+from analytics.ratings import Rating, Ratings
+from analytics.results import PairingResult, crosstable
+from analytics.sprt import (
+    Hypotheses,
+    Strength,
+    checked_counts,
+    decision,
+    log_likelihood_ratio,
+    strength,
+)
+from analytics.statistics import Estimate
+from quarto.errors import RequestError, nearest
+from runners import display
+from runners.display import Column, interval, percent
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Say what a reader of figures should know before them."""
+    for note in notes:
+        display.say(note)
+
+
+# Ratings.
+
+
+def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
+    """The ratings with who is surely above whom, what all have in common, and what the games do not say."""
+    where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
+    title = f"Ratings in Elo ({met.rules} rules, {met.games:,} games; {where})"
+    rows = found.ratings
+    places = [
+        Column("", [str(place) for place in range(1, len(rows) + 1)]),
+        Column("agent", [each.agent for each in rows], right=False),
+    ]
+    elos = [
+        Column("Elo", [_elo(each.elo.mean) for each in rows]),
+        Column("95 % interval", [_elo_interval(each.elo) for each in rows]),
+        Column("games", [f"{each.games:,}" for each in rows]),
+        *([Column("group", [str(each.group + 1) for each in rows])] if found.groups > 1 else []),
+    ]
+    sure = [
+        Column(f"> {other.agent}", [_sure(found.superiority[i, k], i == k) for i in range(len(rows))])
+        for k, other in enumerate(rows)
+    ]
+    display.show(
+        [display.tabulated(places + elos + sure, f"{title}; > how sure it is above, in %")],
+        [
+            display.tabulated(places + elos, title),
+            display.tabulated(places + sure, "How sure it is above the other, in %"),
+        ],
+    )
+    out = display.out()
+    for line in [_common(found), *_unsaid(found)]:
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _elo(value: float) -> str:
+    if math.isnan(value):
+        return "?"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"  # noqa: RUF001  (a minus sign)
+    return f"{value:.1f}".replace("-", "−") if round(value, 1) else "0.0"  # noqa: RUF001
+
+
+def _elo_interval(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.mean):
+        return "no bound"
+    if math.isnan(estimate.low):
+        return "not sampled"
+    return f"{_elo(estimate.low)} to {_elo(estimate.high)}"
+
+
+def _sure(share: float, itself: bool) -> str:
+    return "·" if itself or math.isnan(share) else f"{100 * share:.1f}"
+
+
+def _common(found: Ratings) -> str:
+    if math.isnan(found.seat.mean):
+        return "The games say nothing about what seat 0 is worth: nobody who took a point gave one."
+    sampled = "not sampled" if math.isnan(found.draws.low) else interval(found.draws)
+    draws = f"of games between equals {percent(found.draws.mean)} % are drawn ({sampled})"
+    return f"Seat 0 is worth {_elo(found.seat.mean)} Elo ({_elo_interval(found.seat)}); {draws}."
+
+
+def _unsaid(found: Ratings) -> list[str]:
+    """What the games leave open."""
+    lines = []
+    if found.groups > 1:
+        lines.append(
+            f"{found.groups} groups of agents never met, not even through others: compare ratings within a group only."
+        )
+    for text, agents in (
+        ("took every point from those it is above: no upper bound", _at(found.ratings, math.inf)),
+        ("took no point from those it is below: no lower bound", _at(found.ratings, -math.inf)),
+        (
+            "cannot be placed: no chain of points leads to the others",
+            [r for r in found.ratings if math.isnan(r.elo.mean)],
+        ),
+    ):
+        lines += [f"{rating.agent} {text}." for rating in agents]
+    return lines
+
+
+def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
+    return [rating for rating in rows if rating.elo.mean == value]
+
+
+# Crosstables.
+
+
+def show_meetings(met: Meetings, by_seat: bool) -> None:
+    """The crosstable of a tournament, then every two agents that met."""
+    others = [result for result in met.results if result.first != result.second]
+    if len(others) > 1 and not by_seat:
+        display.show_crosstable(crosstable(others))
+    title = f"Meetings ({met.rules} rules; the first agent's view, in %)"
+    if by_seat:
+        found = by_seats(met.results)
+        seats = Column("its seat", [str(seat) for seat, _ in found])
+        columns = _columns([result for _, result in found])
+        display.show([display.tabulated([columns[0], seats, *columns[1:]], title)])
+        return
+    columns = _columns(met.results)
+    if any(sum(result.forfeits) for result in met.results):
+        texts = [f"{result.forfeits[0]:,} : {result.forfeits[1]:,}" for result in met.results]
+        columns.append(Column("forfeits", texts))
+    display.show([display.tabulated(columns, title)])
+
+
+def _columns(found: Sequence[PairingResult]) -> list[Column]:
+    score = [
+        Column("score", [percent(result.score.mean) for result in found]),
+        Column("95 % interval", [interval(result.score) for result in found]),
+    ]
+    first, second, games, *rest = display.pairing_columns(found)
+    return [first, second, games, *score, *rest]
+
+
+# Tests of strength.
+
+HYPOTHESES = tuple(each.name for each in fields(Hypotheses))
+
+
+def show_counts(text: str, settings: Sequence[str]) -> None:
+    """What ``qarena sprt --counts`` says. Raises ``RequestError`` for anything but counts and hypotheses."""
+    try:
+        counts = checked_counts([int(count) for count in text.split(",")])
+    except ValueError:
+        raise RequestError(
+            f"--counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW"
+        ) from None
+    hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
+    out = display.out()
+    for line in described(counts, hypotheses, strength(counts)):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _hypothesis(setting: str) -> tuple[str, float]:
+    key, _, value = setting.partition("=")
+    if key not in HYPOTHESES:
+        raise RequestError(f"{setting!r} cannot go with --counts{nearest(key, HYPOTHESES)}")
+    try:
+        return key, float(value)
+    except ValueError:
+        raise RequestError(f"{key}: {value!r} is not a number") from None
+
+
+def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
+    """Counts, the ratio with its bounds, and estimates, as lines of text."""
+    ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
+    accepted = decision(counts, hypotheses)
+    verdict = f"{accepted} is accepted" if accepted else "undecided"
+    named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
+    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in HYPOTHESES)
+    return [
+        f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
+        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
+        f"nElo   {around(found.normalised_elo)}",
+        f"Elo    {around(found.elo)}",
+        f"LOS    {found.superiority:.5f}",
+    ]
+
+
+def around(estimate: Estimate, digits: int = 4) -> str:
+    """A value and half the width of its interval."""
+    mean = round(estimate.mean, digits) + 0.0  # no minus in front of nothing
+    reach = (estimate.high - estimate.low) / 2
+    return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))

@@ -1,0 +1,118 @@
+"""``qarena rate``, ``crosstable`` and ``sprt``: how strong agents are, and which of two is the stronger one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from runners.options import ARCHIVE, ArchiveOption, SprtOverrides
+
+if TYPE_CHECKING:
+    from analytics.meetings import Choice
+
+Where = Annotated[
+    str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
+]
+Runs = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Of this run; may be repeated.")]
+RulesName = Annotated[str | None, typer.Option("--rules", help="By these rules; needed if the games are by several.")]
+Format = Annotated[
+    Literal["table", "csv", "json", "parquet"] | None,
+    typer.Option("--format", help="Default: by the name of --output, else a table."),
+]
+Output = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(rate)
+    app.command()(crosstable)
+    hydra = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(context_settings=hydra, help="Play pairs until a sequential test decides which of two is stronger.")(
+        sprt
+    )
+
+
+def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    archive: ArchiveOption = ARCHIVE,
+    where: Where = None,
+    run: Runs = None,
+    rules: RulesName = None,
+    anchor: Annotated[
+        str | None, typer.Option("--anchor", metavar="AGENT", help="Ratings are over this one's.")
+    ] = None,
+    anchor_elo: Annotated[float, typer.Option("--anchor-elo", help="Its rating; without it, the mean of all.")] = 0.0,
+    samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Of the bootstrap.")] = 200,
+    format: Format = None,  # noqa: A002
+    output: Output = None,
+) -> None:
+    """Rate all agents in one fit: Elo with intervals, who is surely above whom, what the first seat is worth."""
+    from analytics import open_archive
+    from analytics.meetings import meetings
+    from analytics.ratings import rate as fit
+    from runners.strength import show_ratings, tell
+    from runners.tables import write
+
+    with open_archive(archive) as opened:
+        met = meetings(opened, _choice(where, run, rules))
+    tell(met.notes)
+    found = fit(met.tallies, anchor, anchor_elo, samples=samples)
+    if output is None and format in (None, "table"):
+        show_ratings(met, found, anchor, anchor_elo)
+    else:
+        write(found.frame(), format, output)
+
+
+def crosstable(
+    archive: ArchiveOption = ARCHIVE,
+    where: Where = None,
+    run: Runs = None,
+    rules: RulesName = None,
+    by_seat: Annotated[bool, typer.Option("--by-seat", help="Apart for each seat of the first agent.")] = False,
+    format: Format = None,  # noqa: A002
+    output: Output = None,
+) -> None:
+    """Everybody against everybody: score, wins, draws and losses with their intervals."""
+    from analytics import open_archive
+    from analytics.meetings import meetings
+    from runners.strength import show_meetings, tell
+    from runners.tables import write
+
+    with open_archive(archive) as opened:
+        met = meetings(opened, _choice(where, run, rules))
+    tell(met.notes)
+    if output is None and format in (None, "table"):
+        show_meetings(met, by_seat)
+    else:
+        write(met.frame(by_seat), format, output)
+
+
+def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> Choice:
+    from analytics.meetings import Choice
+
+    return Choice(where, tuple(runs or ()), rules)
+
+
+def sprt(
+    context: typer.Context,
+    arguments: SprtOverrides = None,
+    counts: Annotated[
+        str | None,
+        typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs."),
+    ] = None,
+) -> None:
+    """Test which of two agents is the stronger one."""
+    given = [*(arguments or []), *context.args]
+    if counts is not None:
+        from runners.strength import show_counts
+
+        show_counts(counts, given)
+        return
+    from runners.application import launch
+    from runners.cli import flags_first
+    from runners.sprt.application import SPRT
+
+    flags, rest = flags_first(given)
+    alone = [flag for flag in flags if flag not in ("--multirun", "-m")]
+    raise typer.Exit(launch(SPRT, [*alone, *rest], ["sprt", *given], multirun=alone != flags))

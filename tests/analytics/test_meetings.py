@@ -1,0 +1,213 @@
+"""Who met whom: the tallies of commits, those of SQL, and a count game by game in plain Python."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.meetings import Choice, Meetings, by_seats, meetings, of_commits, of_games
+from analytics.records import RunRecord
+from analytics.tally import Tally
+from quarto.errors import FailureError, RequestError
+from quarto.rules import CLASSIC, Rules
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of
+
+SQUARE = Rules("square", squares="plain")
+TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, named the other way round
+
+
+def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC) -> None:
+    """A run with random games of each of its pairings."""
+    archive.save_run(run)
+    for number in range(len(pairings)):
+        block = random_block(seed, number, 0, rules=rules) if run.swapped else single_games(seed, number, 0)
+        archive.commit(run.run_id, [block], pairings)
+
+
+@pytest.fixture
+def several(archive: Archive) -> Archive:
+    """The archive of ``conftest``; runs with openings and the agents turned, with fixed seats, and of self-play."""
+    add(archive, record(spec_of(seed=8, pairings=TURNED, opening_plies=2)), 2, TURNED)
+    add(archive, record(spec_of(seed=9, seats="fixed")), 3)
+    alone = [("random", "random")]
+    add(archive, record(spec_of(seed=10, pairings=alone)), 4, alone)
+    return archive
+
+
+def naive(opened: OpenArchive, where: str) -> dict[tuple[str, str], Counter[str]]:
+    """By two labels in their order: pairs by the results of both games, each as ``winner in the first one's seat``."""
+    games = opened.sql(f"SELECT run_id, pair_id, game_id, agent_0, agent_1, winner FROM games WHERE {where}").to_dicts()
+    pairs: dict[tuple[str, int], list[dict[str, object]]] = {}
+    for game in games:
+        pairs.setdefault((game["run_id"], game["pair_id"]), []).append(game)
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for both in pairs.values():
+        one, two = sorted((str(both[0]["agent_0"]), str(both[0]["agent_1"])))
+        results = []
+        for game in both:
+            itself = game["agent_0"] == game["agent_1"]
+            seat = (int(str(game["game_id"])) & 1) if itself else (0 if game["agent_0"] == one else 1)
+            result = "draw" if game["winner"] == -1 else "win" if game["winner"] == seat else "loss"
+            results.append(f"{seat} {result}")
+        found.setdefault((one, two), Counter())[", ".join(sorted(results))] += 1
+    return found
+
+
+def as_naive(met: Meetings) -> dict[tuple[str, str], Counter[str]]:
+    """A meeting's tally in those words."""
+    names, found = ("loss", "draw", "win"), {}
+    for result in met.results:
+        turned = result.first > result.second
+        tally = result.tally.swapped if turned else result.tally
+        counts: Counter[str] = Counter()
+        for a in range(3):
+            for b in range(3):
+                counts[f"0 {names[a]}, 1 {names[b]}"] += tally.pairs[a][b]
+            for seat in (0, 1):
+                counts[f"{seat} {names[a]}"] += tally.singles[seat][a]
+        found[(result.second, result.first) if turned else (result.first, result.second)] = +counts
+    return found
+
+
+def test_commits_and_sql_say_the_same_of_every_pairing(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        commits = of_commits(opened, several.runs())
+        assert commits == of_games(opened, "true", several.runs())
+    assert all(sum(result.tally.illegal[i] for result in commits) > 0 for i in (0, 1))
+    assert all(sum(result.tally.errors[i] for result in commits) > 0 for i in (0, 1))
+
+
+def test_a_condition_that_everything_meets_changes_nothing(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        assert meetings(opened) == meetings(opened, Choice("true")) == meetings(opened, Choice("winner >= -1 -- all"))
+
+
+@pytest.mark.parametrize("where", ["true", "winner <> 0", "agent_0 = 'random'", "plies % 2 = 0", "game_id % 3 = 1"])
+def test_pairs_are_those_that_a_count_game_by_game_finds(several: Archive, where: str) -> None:
+    with open_archive(several.root) as opened:
+        found = meetings(opened, Choice(where))
+        assert as_naive(found) == naive(opened, where)
+        assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
+
+
+def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        found = meetings(opened, Choice("agent_0 = 'random' AND agent_1 <> 'random'"))
+    for result in found.results:
+        assert result.tally.pairs == Tally().pairs
+        assert sum(map(sum, result.tally.singles)) == result.games > 0
+        assert result.score.low <= result.score.mean <= result.score.high < 1
+
+
+def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        (first, *_) = meetings(opened).results
+        (alone, *_) = meetings(opened, Choice(runs=(several.runs()[0].run_id,))).results
+    assert first.by_pairs != alone.by_pairs
+    assert (first.first, first.second) == (alone.first, alone.second)
+
+
+def test_seats_are_told_apart(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        met = meetings(opened)
+        apart = by_seats(met.results)
+        for seat, result in apart:
+            here, there = f"agent_{seat}", f"agent_{1 - seat}"
+            if result.first != result.second:
+                won, games = opened.sql(
+                    f"SELECT count(*) FILTER (winner = {seat}), count(*) FROM games "
+                    f"WHERE {here} = '{result.first}' AND {there} = '{result.second}'"
+                ).row(0)
+                assert (result.wins, result.games) == (won, games)
+    assert sum(result.games for _, result in apart) == met.games
+    frame = met.frame(by_seat=True)
+    assert frame["seat"].to_list() == [seat for seat, _ in apart]
+    assert frame["games"].sum() == met.games
+
+
+def test_the_frame_has_a_row_for_every_two_that_met(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        met = meetings(opened)
+    frame = met.frame()
+    assert frame.select("first", "second").rows() == [(each.first, each.second) for each in met.results]
+    assert frame["games"].sum() == frame.select("wins", "draws", "losses").sum().sum_horizontal().item() == met.games
+    assert frame["score_low"].is_between(0, frame["score"]).all()
+
+
+def test_rules_are_never_mixed_silently(several: Archive) -> None:
+    run = record(spec_of(SQUARE, seed=20))
+    add(several, run, 5, rules=SQUARE)
+    with open_archive(several.root) as opened:
+        for where in (None, "true"):
+            with pytest.raises(RequestError, match=r"by different rules, classic, square: .*--rules NAME"):
+                meetings(opened, Choice(where))
+            only = meetings(opened, Choice(where, rules="square"))
+            assert (only.rules, only.games) == ("square", 48)
+            assert meetings(opened, Choice(where, rules="classic")).rules == "classic"
+        with pytest.raises(RequestError, match="rules 'squares': none of the games chosen; did you mean 'square'"):
+            meetings(opened, Choice(rules="squares"))
+
+
+def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) -> None:
+    mine = record(spec_of(Rules("classic", squares="plain"), seed=20))
+    add(archive, mine, 5, rules=SQUARE)
+    with open_archive(archive.root) as opened:
+        with pytest.raises(RequestError, match=f"rules 'classic' are not the same in runs .*{mine.run_id}"):
+            meetings(opened, Choice(rules="classic"))
+        assert meetings(opened, Choice(runs=(mine.run_id,))).games == 48
+
+
+def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
+    spec = spec_of(seed=20)
+    spec["agents"][1]["params"] = {"depth": 9}
+    add(archive, record(spec), 5)
+    with open_archive(archive.root) as opened:
+        (note,) = meetings(opened).notes
+    assert re.match(rf"'{spec['agents'][1]['label']}' is not the same agent in all of these games, as in runs", note)
+
+
+def test_games_against_oneself_are_noted(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        assert meetings(opened).notes == ("16 games of agents against themselves say nothing about strength",)
+
+
+@pytest.mark.parametrize(
+    ("choice", "complaint"),
+    [
+        (Choice("winner ="), "where='winner =' is no condition on games"),
+        (Choice("agent_0 = 'nobody'"), "has no game with where="),
+        (Choice(runs=("abc",)), "run 'abc' is not in archive"),
+        (Choice("seats = 2"), 'Referenced column "seats" not found'),
+    ],
+)
+def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice, complaint: str) -> None:
+    with open_archive(several.root) as opened, pytest.raises(RequestError, match=complaint):
+        meetings(opened, choice)
+
+
+def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:
+    run = several.runs()[0].run_id
+    with open_archive(several.root) as opened:
+        assert meetings(opened, Choice("false) OR (true", (run,))) == meetings(opened, Choice(runs=(run,)))
+
+
+@pytest.mark.parametrize("where", [None, "true"])
+def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
+    (several.root / "runs" / f"{RUN_ID}.json").unlink()
+    with open_archive(several.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
+        meetings(opened, Choice(where))
+
+
+def test_a_run_without_games_and_an_archive_without_games_have_no_meetings(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "empty", create=True)
+    with open_archive(archive.root) as opened, pytest.raises(RequestError, match="has no games: 'qarena archive ls'"):
+        meetings(opened)
+    archive.save_run(record())
+    with open_archive(archive.root) as opened, pytest.raises(RequestError, match=f"no games of run {record().run_id}"):
+        meetings(opened, Choice(runs=(record().run_id,)))

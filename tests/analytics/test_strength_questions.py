@@ -1,0 +1,44 @@
+"""The named questions of strength, and what they answer on the sample archive, row for row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.questions import query
+from analytics.tally import Tally
+
+ANSWERS = Path(__file__).parent / "strength_answers"
+QUESTIONS = ("pair_results", "pairings", "pentanomial", "seats")
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_sample_answers_as_it_always_has(name: str) -> None:
+    with open_archive("data/sample") as opened:
+        found = opened.sql(query(name)).write_csv()
+    assert found == (ANSWERS / f"{name}.csv").read_text(encoding="utf-8")
+
+
+def test_the_answers_are_those_of_the_commits() -> None:
+    archive = Archive.open(Path("data/sample"))
+    expected = {
+        (record.run_id, pairing): tally
+        for record in archive.runs()
+        for pairing, tally in archive.tallies(record.run_id).items()
+    }
+    with open_archive("data/sample") as opened:
+        counts = {row[:2]: row[4:] for row in opened.sql(query("pentanomial")).iter_rows()}
+        games = {row[:2]: row[4:6] for row in opened.sql(query("pairings")).iter_rows()}
+        pairs = opened.sql(query("pair_results"))
+        seats = opened.sql(query("seats"))
+    assert counts == {key: tally.pentanomial for key, tally in expected.items()}
+    assert games == {key: (tally.games, tally.plies) for key, tally in expected.items()}
+    for run_id, pairing, a, b, number in pairs.iter_rows():
+        assert expected[run_id, pairing].pairs[a][b] == number
+    assert pairs["pairs"].sum() == sum(tally.pair_count for tally in expected.values())
+    drawn = sum((tally.draws for tally in expected.values()), 0)
+    assert (seats["drawn"] * seats["games"]).sum() == pytest.approx(drawn)
+    assert sum(expected.values(), Tally()).games == seats["games"].sum()

@@ -1,0 +1,403 @@
+"""Tests of strength as they are played: the same verdict from the same games, however and how often they are begun."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from analytics import open_archive, verdicts
+from analytics.archive import Archive
+from analytics.sprt import Hypotheses, Trial, decision
+from analytics.verify import verify
+from quarto.errors import RequestError
+from runners import experiment
+from runners.engine import Engine, Order, Played
+from runners.schedule import Pace
+from runners.spec import code_of
+from runners.sprt import contest as contests
+from runners.sprt.config import TrialRequest, trial_request_of
+from runners.sprt.contest import Found, arrange, carry_out
+from runners.sprt.watching import _Lines, standing
+from tests.analytics.folders import snapshot
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import QARENA, assert_same_rows, environment_with, play, rows
+
+# About a thousand pairs, in some thirty looks.
+LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125")
+# Five looks.
+SHORT = ("agent@a=semi_random", "agent@b=rule_based")
+
+
+@cache
+def composed(*overrides: str) -> TrialRequest:
+    """What ``qarena sprt`` with these overrides asks for."""
+    with initialize_config_module("conf", version_base="1.3"):
+        found = compose("sprt", overrides=[*overrides], return_hydra_config=True)
+        return trial_request_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
+
+
+def request(root: Path, *overrides: str) -> TrialRequest:
+    """The same in an archive of one's own."""
+    asked = composed(*overrides)
+    return replace(asked, run=replace(asked.run, root=root))
+
+
+def ignore(_trial: Trial) -> None:
+    """Nobody watches."""
+
+
+def carried_out(root: Path, *overrides: str) -> Found:
+    return carry_out(arrange(request(root, *overrides)), "qarena sprt", threading.Event(), ignore)
+
+
+def kept(root: Path) -> list[dict[str, Any]]:
+    """The verdicts, but for when and by which command they were found."""
+    archive = Archive.open(root)
+    found = [verdicts.read(path).as_mapping() for path in verdicts.files(archive)]
+    return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
+
+
+@pytest.fixture(scope="module")
+def long_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive that ``LONG`` leaves when nobody interrupts it, on one thread."""
+    root = tmp_path_factory.mktemp("uninterrupted") / "archive"
+    assert carried_out(root, *LONG, "threads=1").trial.accepted
+    return root
+
+
+def assert_as_uninterrupted(root: Path, expected: Path) -> None:
+    assert kept(root) == kept(expected)
+    assert_same_rows(rows(root), rows(expected))
+    found = verify(Archive.open(root))
+    assert (found.verdicts, found.problems) == (1, [])
+    with open_archive(root) as opened:
+        assert opened.sql("SELECT status, games = games_asked FROM runs").rows() == [("complete", True)]
+
+
+# What is decided.
+
+
+def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
+    (verdict,) = kept(long_one)
+    counts, points = [0] * 5, dict[int, float]()
+    with open_archive(long_one) as opened:
+        for pair_id, agent_0, winner in opened.sql("SELECT pair_id, agent_0, winner FROM games").iter_rows():
+            seat = 0 if agent_0 == "semi_random" else 1
+            points[pair_id] = points.get(pair_id, 0) + (0.5 if winner == -1 else winner == seat)
+    hypotheses, last = Hypotheses(100, 125), 0
+    for pair in range(verdict["pairs"]):
+        counts[int(2 * points[pair])] += 1
+        if sum(counts) == last + max(32, last // 32):
+            last = sum(counts)
+            assert (decision(counts, hypotheses) is None) == (last < verdict["pairs"])
+    assert last == verdict["pairs"] == len(points)
+    assert tuple(counts) == verdict["counts"]
+    assert decision(counts, hypotheses) == verdict["accepted"]
+
+
+@pytest.mark.parametrize("overrides", [("threads=2",), ("threads=3", "archive.shard_games=50"), ("threads=8",)])
+def test_threads_and_shards_change_nothing(tmp_path: Path, long_one: Path, overrides: tuple[str, ...]) -> None:
+    carried_out(tmp_path / "archive", *LONG, *overrides)
+    assert_as_uninterrupted(tmp_path / "archive", long_one)
+
+
+@pytest.mark.parametrize("most", [1, 5, 10**6])
+def test_the_size_of_blocks_changes_nothing(
+    tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(contests, "Pace", lambda: Pace(most))
+    carried_out(tmp_path / "archive", *LONG, "threads=2")
+    assert_as_uninterrupted(tmp_path / "archive", long_one)
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path, long_one: Path, every: int) -> None:
+    root, sessions = tmp_path / "archive", 0
+    while True:
+        stop, told = threading.Event(), 0
+
+        def watch(trial: Trial) -> None:
+            nonlocal told
+            told += 1
+            if told == every:
+                stop.set()  # noqa: B023  (called in this round only)
+
+        found = carry_out(arrange(request(root, *LONG, "threads=2")), "qarena sprt", stop, watch)
+        sessions += 1
+        if found.trial.ended:
+            break
+        with open_archive(root) as opened:
+            (row,) = opened.sql("SELECT status, games FROM runs").rows()
+        assert row == ("interrupted", 2 * found.trial.pairs)
+        assert kept(root) == []
+    assert sessions > 1
+    assert_as_uninterrupted(root, long_one)
+
+
+def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_path: Path, long_one: Path) -> None:
+    root = tmp_path / "archive"
+    carried_out(root, *LONG, "archive.shard_games=200", "threads=1")
+    archive = Archive.open(root)
+    (run_id,) = archive.run_ids()
+    gone = archive.commits(run_id)[1]
+    (archive.folder("commits", run_id) / "000001.json").unlink()
+    shutil.rmtree(root / "verdicts")
+    found = carried_out(root, *LONG, "threads=2")
+    assert found.played == gone.games.rows
+    assert_as_uninterrupted(root, long_one)
+
+
+def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, long_one: Path) -> None:
+    root = tmp_path / "archive"
+    outcome = play(root, *LONG[:2], "opening_plies=2", "games=4000")
+    before = snapshot(root)
+    found = carried_out(root, *LONG)
+    assert (found.played, found.contest.experiment.run_id) == (0, outcome.run_id)
+    assert kept(root) == kept(long_one)
+    assert {path: content for path, content in snapshot(root).items() if "verdicts" not in path.parts} == before
+
+
+def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
+    root = tmp_path / "archive"
+    arranged = arrange(request(root, *LONG, "threads=1"))
+    other = Archive.open(root)
+
+    def watch(trial: Trial) -> None:
+        if trial.pairs >= 64 and not other.commits(arranged.experiment.run_id):
+            faster = arrange(request(root, *LONG)).experiment.engine.play_block(Order(0, 0, 40)).block
+            other.commit(arranged.experiment.run_id, [faster], arranged.experiment.request.spec.labels)
+
+    carry_out(arranged, "qarena sprt", threading.Event(), watch)
+    assert_as_uninterrupted(root, long_one)
+
+
+def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    first = carried_out(root, *SHORT)
+    second = carried_out(root, *SHORT, "elo1=5")
+    assert len(Archive.open(root).run_ids()) == 1
+    assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
+    assert len(kept(root)) == 2
+
+
+def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks in flight when a test ends are dropped."""
+    played, original = list[Order](), Engine.play_block
+
+    def noted(engine: Engine, order: Order) -> Played:
+        played.append(order)
+        return original(engine, order)
+
+    monkeypatch.setattr(Engine, "play_block", noted)
+    found = carried_out(tmp_path / "archive", *SHORT, "threads=8")
+    assert max(order.first_pair + order.pairs for order in played) >= found.trial.pairs
+    assert rows(tmp_path / "archive")["games"].height == 2 * found.trial.pairs
+
+
+def test_games_by_other_code_are_fine_if_they_decide_and_else_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "archive"
+    carried_out(root, *SHORT)
+    monkeypatch.setattr(experiment, "code_of", lambda spec: code_of(spec) | {"fingerprint": "ab" * 8})
+    assert carried_out(root, *SHORT).played == 0
+    with pytest.raises(RequestError, match="was begun by other code"):
+        carried_out(root, *SHORT, "elo1=5")
+    assert carried_out(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
+    anew = carried_out(root, *SHORT, "archive.other_code=new")
+    assert anew.played == 2 * anew.trial.pairs
+    assert len(Archive.open(root).run_ids()) == 2
+
+
+# What a user sees.
+
+
+def test_a_test_says_how_it_stands_and_what_it_came_to(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("sprt", *SHORT)
+    assert found.code == 0
+    assert all(line.startswith("LLR ") and line.count("nElo") == 1 for line in found.err.splitlines())
+    *_, said, took = found.out.splitlines()
+    assert (
+        said == "Decided after 320 games: semi_random is above rule_based by 10 nElo or more, rather than by 0 or less."
+    )
+    assert took.startswith("320 games in ")
+    before = snapshot(tmp_path / "data")
+    again = qarena("sprt", *SHORT)
+    assert (again.code, again.err) == (0, "")
+    *same, took = again.out.splitlines()
+    assert same == found.out.splitlines()[:-1]
+    assert took.startswith("Nothing to play: run ")
+    assert snapshot(tmp_path / "data") == before
+    verified = qarena("archive", "verify")
+    assert "320 games" in verified.out
+    assert verified.out.endswith("1 verdicts: no problem(s)\n")
+
+
+def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qarena) -> None:
+    found = qarena("sprt", *SHORT, "games=99", "progress=false")
+    assert found.code == 3
+    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 it is\n"
+    assert "Undecided after 100 games, as many as were allowed: games=… allows more." in found.out
+    more = qarena("sprt", *SHORT, "progress=false")
+    assert (more.code, more.err) == (0, "")
+    assert "\n220 games in " in more.out
+    answer = qarena("sql", "--format", "csv", "SELECT accepted, pairs FROM verdicts ORDER BY pairs")
+    assert answer.out == "accepted,pairs\n,50\nelo1,160\n"
+
+
+def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -> None:
+    drawn = qarena("sprt", "agent@a=dumb", "agent@b=dumb", "opening_plies=0", "games=200")
+    assert drawn.code == 3
+    assert "All pairs went the same way" in drawn.out
+    won = qarena("sprt", "agent@a=minimax", "agent@b=dumb", "opening_plies=0", "games=2000")
+    assert won.code == 0
+    assert "minimax is above dumb by 10 nElo or more" in won.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        (("elo0=5", "elo1=5"), "elo0=5 and elo1=5: elo0 must be the smaller one"),
+        (("alpha=0.7", "beta=0.4"), "their sum below 1"),
+        (("games=1",), "games=1 is out of range: it must be at least 2"),
+        (("elo=3",), "key 'elo' does not exist; did you mean 'elo1'?"),
+        (("seats=fixed",), "key 'seats' does not exist"),
+        (("~elo0",), "~elo0 takes away what every run needs"),
+        (("a.faithfull=true",), "did you mean 'a.faithful'"),
+        (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
+        (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),
+        (("--counts", "0,0,0,0,0"), "without pairs nothing can be said"),
+        (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot go with --counts"),
+        (("--counts", "1,2,3,4,5", "elo1=much"), "elo1: 'much' is not a number"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_changes_nothing(
+    qarena: Qarena, tmp_path: Path, typed: tuple[str, ...], complaint: str
+) -> None:
+    found = qarena("sprt", *typed)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert complaint in found.err
+    assert found.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_counts_alone_come_to_the_figures_of_an_independent_implementation(qarena: Qarena) -> None:
+    first = qarena("sprt", "--counts", "379,10170,21828,10640,343", "elo0=0", "elo1=2")
+    assert (first.code, first.err) == (0, "")
+    for figure in ("LLR    2.9455, bounds -2.9444 and 2.9444", "nElo   3.0505 ± 2.3124\n", "Elo    1.5946 ± 1.2087\n"):
+        assert figure in first.out
+    second = qarena("sprt", "elo1=3", "--counts=78,2504,5251,2695,95")
+    for figure in ("LLR    2.8980", "nElo   6.9904 ± 4.6718\n", "Elo    3.6796 ± 2.4593\n", "LOS    0.99832\n"):
+        assert figure in second.out
+
+
+def test_a_sweep_of_tests_has_a_row_for_each(qarena: Qarena) -> None:
+    found = qarena("sprt", "-m", *SHORT, "elo1=10,40", "games=400", "progress=false")
+    assert found.code == 0
+    assert found.out.count("│ semi_random │ rule_based │") == 2
+    assert "elo1" in found.out
+    assert qarena("sql", "--format", "csv", "SELECT count(*) FROM verdicts").out.endswith("\n2\n")
+
+
+def test_help_says_what_can_be_set_and_costs_no_games(qarena: Qarena, tmp_path: Path) -> None:
+    shown = qarena("sprt", "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert "Exit code: 0 decided, 3 undecided" in shown.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(moments))
+    lines, trial = _Lines(), Trial(Hypotheses(), 1000)
+    said = []
+    for pairs in (16, 31, 32, 40, 50):
+        trial.counts = (0, 0, pairs, 0, 0)
+        lines.tell(trial)
+        said.append(capsys.readouterr().err.count("\n"))
+    assert said == [1, 0, 1, 1, 0]
+    assert standing(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+
+
+# Signals.
+
+PLAYER = """
+import os
+import time
+
+class Sleepy:
+    pause = float(os.environ.get("PAUSE", "0"))
+
+    def choose(self, position, rng):
+        time.sleep(self.pause)
+        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
+        unused = [piece for piece in range(16) if position.available >> piece & 1]
+        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
+"""
+SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1=60", "archive.shard_seconds=0.1")
+
+
+def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_kill_lose_nothing_that_matters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qarena: Qarena
+) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
+    (tmp_path / "own/sleepy_player.py").write_text(PLAYER)
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
+    environment = environment_with(PYTHONPATH=importable, PAUSE="0.002")
+    assert qarena(*SLOW, "archive.root=whole", "threads=1").code == 0
+
+    def commits() -> int:
+        return len([*tmp_path.glob("parts/commits/*/*.json")])
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [QARENA, *SLOW, "archive.root=parts", "threads=2"],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    with start() as process:
+        wait_for(process, lambda: commits() >= 1)
+        process.kill()
+        process.communicate(timeout=60)
+    before = commits()
+    with start() as process:
+        wait_for(process, lambda: commits() > before)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Undecided so far" in out
+    *_, resume = err.splitlines()
+    assert shlex.split(resume) == ["qarena", *SLOW, "archive.root=parts", "threads=2"]
+    assert qarena(*shlex.split(resume)[1:]).code == 0
+    assert_as_uninterrupted(tmp_path / "parts", tmp_path / "whole")

@@ -1,0 +1,202 @@
+"""``qarena rate`` and ``crosstable``: what they print, in every format, and which requests they refuse."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.meetings import Choice, meetings
+from analytics.ratings import ratings
+from analytics.results import PairingResult
+from analytics.statistics import Estimate
+from analytics.tally import Tally
+from runners.strength import around, show_meetings, show_ratings
+from tests.analytics.folders import snapshot
+from tests.analytics.naive_games import random_block, record, spec_of
+from tests.runners.conftest import Qarena
+
+SAMPLE = Path("data/sample").resolve()
+CLASSIC = ("--archive", str(SAMPLE), "--rules", "classic")
+
+
+def lines_of(table: str) -> list[list[str]]:
+    """The cells of the rows of printed tables."""
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line]
+
+
+def test_ratings_are_printed_best_first_with_what_all_have_in_common(qarena: Qarena) -> None:
+    found = qarena("rate", *CLASSIC, "--anchor", "random", "--anchor-elo", "1000")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith("Ratings in Elo (classic rules, 14,000 games; random has 1000)")
+    rows = lines_of(found.out)
+    assert [row[1] for row in rows] == ["semi_random", "rule_based", "dumb", "random"]
+    assert rows[-1][2:5] == ["1000.0", "1000.0 to 1000.0", "8,000"]
+    assert rows[0][-4:] == ["·", "100.0", "100.0", "100.0"]
+    assert re.search(
+        r"^Seat 0 is worth [\d.]+ Elo \([\d.]+ to [\d.]+\); of games between equals ", found.out, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_ratings_in_every_format_are_those_of_the_function(qarena: Qarena, form: str) -> None:
+    found = qarena("rate", *CLASSIC, "--where", "opening = 0", "--output", f"ratings.{form}", "--samples", "30")
+    assert (found.code, found.out, found.err) == (0, "", "")
+    with open_archive(SAMPLE) as opened:
+        expected = ratings(opened, "opening = 0", rules="classic", samples=30).frame()
+    read: dict[str, Callable[[str], pl.DataFrame]] = {
+        "csv": pl.read_csv,
+        "json": pl.read_json,
+        "parquet": pl.read_parquet,
+    }
+    assert read[form](f"ratings.{form}").to_dicts() == expected.to_dicts()
+
+
+def test_ratings_without_samples_have_no_intervals(qarena: Qarena) -> None:
+    found = qarena("rate", *CLASSIC, "--samples", "0")
+    assert (found.code, found.err) == (0, "")
+    assert {row[3] for row in lines_of(found.out)} == {"not sampled"}
+    assert "(not sampled); of games between equals 0.76 % are drawn (not sampled)." in found.out
+
+
+def test_the_same_command_prints_the_same(qarena: Qarena) -> None:
+    first = qarena("rate", *CLASSIC, "--format", "json")
+    assert first == qarena("rate", *CLASSIC, "--format", "json", "--where", "true")
+    assert json.loads(first.out)[0]["agent"] == "semi_random"
+
+
+def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> None:
+    found = qarena("crosstable", *CLASSIC)
+    assert (found.code, found.err) == (0, "")
+    assert "Crosstable (score in %, win 1, draw ½)" in found.out
+    assert "Meetings (classic rules; the first agent's view, in %)" in found.out
+    rows = [row for row in lines_of(found.out) if row[:2] == ["random", "semi_random"]]
+    with open_archive(SAMPLE) as opened:
+        met = meetings(opened, Choice(rules="classic"))
+    (result,) = [each for each in met.results if each.second == "semi_random" and each.first == "random"]
+    low, high = (f"{100 * end:.2f}" for end in result.score[1:])
+    assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
+
+
+def test_seats_apart(qarena: Qarena) -> None:
+    found = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "a6522eb18d99")
+    assert found.code == 0
+    assert "Crosstable" not in found.out
+    rows = lines_of(found.out)
+    assert len(rows) == 12
+    assert {row[1] for row in rows} == {"0", "1"}
+    assert {row[3] for row in rows} == {"1,000"}
+    table = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "a6522eb18d99", "--format", "csv")
+    parsed = list(csv.DictReader(io.StringIO(table.out)))
+    assert [f"{100 * float(row['score']):.2f}" for row in parsed] == [row[4] for row in rows]
+
+
+@pytest.mark.parametrize("command", ["rate", "crosstable"])
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ((), "by different rules, classic, square"),
+        (("--rules", "clasic"), "did you mean 'classic'"),
+        (("--where", "winner ="), "where='winner =' is no condition on games"),
+        (("--where", "agent_0 = 'nobody'"), "has no game with where="),
+        (("--where", "DELETE FROM games"), "is no condition on games"),
+        (("--run", "a6522eb18d9"), "did you mean 'a6522eb18d99'"),
+        (("--run", "a6522eb18d99", "--where", "run_id <> 'a6522eb18d99'"), "no games of run a6522eb18d99"),
+        (("--archive", "nowhere"), "there is no archive at nowhere"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    qarena: Qarena, tmp_path: Path, command: str, typed: tuple[str, ...], complaint: str
+) -> None:
+    found = qarena(command, "--archive", str(SAMPLE), *typed)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert complaint in found.err
+    assert found.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_ratings_are_one_line_too(qarena: Qarena) -> None:
+    nobody = qarena("rate", *CLASSIC, "--anchor", "nobody")
+    assert (nobody.code, nobody.err) == (
+        2,
+        "error: anchor 'nobody' played none of the games chosen: name one of dumb, random, rule_based, semi_random\n",
+    )
+    assert qarena("rate", *CLASSIC, "--anchor-elo", "nan").code == 2
+    alone = qarena("rate", *CLASSIC, "--output", "missing/ratings.csv")
+    assert (alone.code, alone.err) == (1, "error: cannot write missing/ratings.csv: No such file or directory\n")
+
+
+def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "mine")
+    before = snapshot(tmp_path / "mine")
+    for command in ("rate", "crosstable"):
+        assert qarena(command, "--archive", "mine", "--rules", "square", "--where", "plies > 5").code == 0
+    assert snapshot(tmp_path / "mine") == before
+
+
+def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "alone", create=True)
+    both = [("random", "random"), ("dumb", "dumb")]
+    run = record(spec_of(pairings=both))
+    archive.save_run(run)
+    archive.commit(run.run_id, [random_block(1, 0), random_block(1, 1)], both)
+    shown = qarena("crosstable", "--archive", "alone")
+    assert (shown.code, shown.err) == (0, "32 games of agents against themselves say nothing about strength\n")
+    assert [row[:2] for row in lines_of(shown.out)] == [["random", "random"], ["dumb", "dumb"]]
+    rated = qarena("rate", "--archive", "alone")
+    assert rated.code == 2
+    assert "there are no games between different agents" in rated.err
+
+
+def result(first: str, second: str, losses: int, draws: int, wins: int) -> PairingResult:
+    return PairingResult(0, first, second, Tally(singles=((losses, draws, wins), (losses, draws, wins))), False)
+
+
+def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from analytics.meetings import Meetings
+    from analytics.ratings import rate
+
+    found = (
+        *(result("a", "b", 4, 1, 5), result("star", "a", 0, 0, 9), result("dud", "b", 9, 0, 0)),
+        *(result("x", "y", 3, 0, 3), result("other", "a", 0, 0, 9)),
+    )
+    met = Meetings("classic", found, ())
+    show_ratings(met, rate(met.tallies, samples=20), None, 0)
+    text = capsys.readouterr().out
+    assert "2 groups of agents never met, not even through others: compare ratings within a group only." in text
+    assert "star took every point from those it is above: no upper bound." in text
+    assert "dud took no point from those it is below: no lower bound." in text
+    rows = {row[1]: row for row in lines_of(text)}
+    assert rows["star"][2:6] == ["∞", "no bound", "18", "1"]
+    assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
+    assert rows["x"][5] == "2"
+    assert rows["x"][6] == "·"
+    show_ratings(met, rate({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
+    assert "The games say nothing about what seat 0 is worth" in capsys.readouterr().out
+    show_meetings(Meetings("classic", found[:1], ()), by_seat=False)
+    assert "Crosstable" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(-0.00001, -1, 1), "0.0000 ± 1.0000"),
+        (Estimate(12.34567, 2.34567, 22.34567), "12.3457 ± 10.0000"),
+        (Estimate(1.0, 0.0, math.inf), "1.0000 ± ∞"),
+        (Estimate(math.inf, math.inf, math.inf), "∞"),
+        (Estimate(-math.inf, -math.inf, -math.inf), "-∞"),
+    ],
+)
+def test_a_value_and_half_its_interval(estimate: Estimate, text: str) -> None:
+    assert around(estimate) == text
