@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from analytics import open_archive, plots
-from analytics.figures import strength
+from analytics.figures import learning, strength
 from analytics.pages import Html, Tinted, element, joined, table
 from analytics.plots import AGENTS
 from analytics.ratings import rate
@@ -169,6 +169,14 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
         "Mistakes",
     ]
     assert "'qarena annotate' does that" in said[-1]
+
+
+@pytest.mark.usefixtures("quick_pictures")
+def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "MOST_POLICIES", 1)
+    page = Page(made(root, f"run_id = '{RUNS[0].record.run_id}' AND agent_0 < agent_1"))
+    assert any(text.endswith("Shown are the newest 1 of 2 policies.") for text in page.said_in("p"))
+    assert [text for text in page.said_in("figcaption") if ", ga2" in text or ", counting" in text] == ["bred, ga2"]
 
 
 @pytest.mark.usefixtures("quick_pictures")
