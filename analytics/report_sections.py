@@ -9,12 +9,13 @@ import polars as pl
 
 from analytics import plots
 from analytics.figures import learning, lengths, openings, regret, strength
-from analytics.figures.subject import MOST_AGENTS, Subject
+from analytics.figures.subject import Subject
 from analytics.pages import Html, Tinted, details, element, figure, joined, note, panels, table
 from analytics.plots import Panel
 from quarto.notation import format_cell, format_piece
 
 MOST_RUNS = 50  # rows of the table of runs
+MOST_NAMED = 4  # agents of a run
 
 
 class Section(NamedTuple):
@@ -297,7 +298,7 @@ def runs(of: Subject) -> Section:
 
 
 def _agents_of(labels: Sequence[str]) -> str:
-    return ", ".join(labels) if len(labels) <= MOST_AGENTS else f"{labels[0]} and {len(labels) - 1} others"
+    return ", ".join(labels) if len(labels) <= MOST_NAMED else f"{labels[0]} and {len(labels) - 1} others"
 
 
 SECTIONS = (crosstable, ratings, game_lengths, first_placements, first_gifts, learning_curves, mistakes, runs)
