@@ -29,9 +29,8 @@ caption { text-align: left; padding-bottom: .3rem; white-space: normal; }
 th { font-weight: 600; text-align: right; border-bottom: 1px solid var(--faint); padding: .25rem .55rem;
   vertical-align: bottom; }
 td { text-align: right; border-bottom: 1px solid var(--rule); padding: .22rem .55rem; }
-tbody th { border-bottom: 1px solid var(--rule); font-weight: 400; }
+tbody th { border-bottom: 1px solid var(--rule); font-weight: 400; vertical-align: baseline; }
 .left, tbody th { text-align: left; }
-.wraps { white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
 tbody tr:hover { background: var(--row); }
 .chip { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .45em; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr)); gap: 1.2rem 1.5rem;
@@ -50,7 +49,9 @@ summary { cursor: pointer; color: var(--link); }
   figure, tr { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
   .wide { overflow: visible; }
-  table { white-space: normal; }
+  table { font-size: 7.5pt; }
+  th, td { padding: .1rem .25rem; }
+  td.left { white-space: normal; }
   .chip, td { print-color-adjust: exact; }
 }
 """

@@ -54,6 +54,12 @@ class Panel(NamedTuple):
     agent: str | None = None  # whom it is about
 
 
+def signed(value: float, digits: int) -> str:
+    """A number with its sign, a true minus and no sign for what rounds to 0."""
+    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
+
+
 def can_draw() -> bool:
     """Whether the extra is installed."""
     return all(importlib.util.find_spec(module) is not None for module in MODULES)

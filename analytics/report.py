@@ -25,7 +25,7 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
     of = subject(opened, where)
     sections = [section(of) for section in SECTIONS]
     found = [section for section in sections if section.body]
-    heading = title if title is not None else f"Quarto: {of.selection.games:,} games"
+    heading = title or f"Quarto: {of.selection.games:,} games"
     body = joined(
         [
             element("h1", heading),

@@ -9,13 +9,13 @@ import polars as pl
 
 from analytics import plots
 from analytics.figures import learning, lengths, openings, regret, strength
-from analytics.figures.subject import MOST_AGENTS, Subject
+from analytics.figures.subject import Subject
 from analytics.pages import Html, Tinted, details, element, figure, joined, note, panels, table
 from analytics.plots import Panel
 from quarto.notation import format_cell, format_piece
 
-MINUS = "\N{MINUS SIGN}"
 MOST_RUNS = 50  # rows of the table of runs
+MOST_NAMED = 4  # agents of a run
 
 
 class Section(NamedTuple):
@@ -26,10 +26,14 @@ class Section(NamedTuple):
     missing: str = ""
 
 
+def chip(of: Subject, agent: str) -> Html:
+    """A square in an agent's colour."""
+    return element("span", class_=f"chip agent-{of.agents.index(agent)}", aria_hidden="true")
+
+
 def named(of: Subject, agent: str) -> Html:
-    """An agent's label after a square in its colour."""
-    number = of.agents.index(agent)
-    return joined([element("span", class_=f"chip agent-{number}", aria_hidden="true"), agent])
+    """An agent's label after its square."""
+    return joined([chip(of, agent), agent])
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -43,62 +47,45 @@ def between(low: float, high: float, form: Callable[[float], str]) -> str:
 
 
 def drawn(of: Subject, prefix: str, found: Sequence[Panel], notes: Sequence[str] = ()) -> Html:
-    """Panels as figures, each with its note."""
+    """Panels as figures, each with its note; ``prefix`` makes their ids differ from those of other figures."""
     figures = []
     for number, panel in enumerate(found):
-        title = Html(element("span", panel.title))
-        if panel.agent is not None:
-            square = element("span", class_=f"chip agent-{of.agents.index(panel.agent)}", aria_hidden="true")
-            title = joined([square, panel.title])
-        note = notes[number] if notes else ""
-        figures.append(figure(plots.inline(panel.picture, f"{prefix}{number}-"), title, note))
+        title = joined([chip(of, panel.agent), panel.title]) if panel.agent is not None else panel.title
+        picture = plots.inline(panel.picture, f"{prefix}{number}-")
+        figures.append(figure(picture, title, notes[number] if notes else ""))
     return panels(figures)
 
 
 def crosstable(of: Subject) -> Section:
     """Who beats whom."""
-    table_of = strength.standings(of)
-    if not table_of.standings:
+    standings = strength.standings(of).standings
+    if not standings:
         return Section("Crosstable", Html(""), "nobody met anybody else")
-    order = table_of.agents
-    scores = {(row["agent"], row["opponent"]): row for row in strength.crosstable_frame(of).iter_rows(named=True)}
-    forfeits = any(standing.forfeits for standing in table_of.standings)
-    rows: list[list[str | Tinted]] = []
-    for place, standing in enumerate(table_of.standings, 1):
-        counts = [percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)]
-        score = standing.score
-        rows.append(
-            [
-                joined([f"{place} ", named(of, standing.agent)]),
-                f"{100 * score.mean:.1f}",
-                between(score.low, score.high, lambda value: f"{100 * value:.1f}"),
-                *(_score(scores.get((standing.agent, other))) for other in order),
-                f"{standing.games:,}",
-                *counts,
-                *([f"{standing.forfeits:,}"] if forfeits else []),
-            ]
-        )
-    headings = [
-        "agent",
-        "score",
-        "95 %",
-        *map(str, range(1, len(order) + 1)),
-        "games",
-        "won",
-        "drawn",
-        "lost",
-        *(["forfeits"] if forfeits else []),
+    forfeits = ["forfeits"] if any(standing.forfeits for standing in standings) else []
+    scores = {(row["agent"], row["opponent"]): row["score"] for row in strength.crosstable_frame(of).to_dicts()}
+    rows: list[list[str | Tinted]] = [
+        [
+            joined([f"{place} ", named(of, standing.agent)]),
+            f"{100 * standing.score.mean:.1f}",
+            between(standing.score.low, standing.score.high, lambda value: f"{100 * value:.1f}"),
+            *(_score(scores.get((standing.agent, other.agent))) for other in standings),
+            f"{standing.games:,}",
+            *(percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)),
+            *([f"{standing.forfeits:,}"] if forfeits else []),
+        ]
+        for place, standing in enumerate(standings, 1)
     ]
-    unit = "pairs, whose games share an opening" if of.by_pairs else "games"
+    places = [str(place) for place in range(1, len(standings) + 1)]
+    headings = ["agent", "score", "95 %", *places, "games", "won", "drawn", "lost", *forfeits]
     words = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its place. "
-        f"Intervals are normal, over {unit}."
+        f"Intervals are normal, over {'pairs, since games of a pair share an opening' if of.by_pairs else 'games'}."
     )
     return Section("Crosstable", joined([note(words), table("Who scores how much against whom", headings, rows)]))
 
 
-def _score(row: dict[str, float] | None) -> str | Tinted:
-    return Tinted(f"{100 * row['score']:.1f}", 2 * row["score"] - 1) if row else ""
+def _score(score: float | None) -> str | Tinted:
+    return "" if score is None else Tinted(f"{100 * score:.1f}", 2 * score - 1)
 
 
 def ratings(of: Subject) -> Section:
@@ -111,8 +98,8 @@ def ratings(of: Subject) -> Section:
     rows = [
         [
             named(of, row["agent"]),
-            _signed(row["elo"]) if row["bounded"] else "no bound",
-            between(row["low"], row["high"], _signed) if row["bounded"] else "",
+            plots.signed(row["elo"], 1) if row["bounded"] else "no bound",
+            between(row["low"], row["high"], _elo) if row["bounded"] else "",
             f"{row['games']:,}",
             "" if row["above_next"] is None else percent(row["above_next"]),
             *([str(row["group"] + 1)] if several else []),
@@ -123,7 +110,7 @@ def ratings(of: Subject) -> Section:
     words = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if several else 'the agents'} is 0, intervals are from resampled pairs. Seat 0, which gives "
-        f"first, is worth {_signed(fit.seat.mean)} Elo ({between(fit.seat.low, fit.seat.high, _signed)})."
+        f"first, is worth {plots.signed(fit.seat.mean, 1)} Elo ({between(fit.seat.low, fit.seat.high, _elo)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
     picture = drawn(of, "ratings", [strength.ratings_panel(frame, of)])
@@ -138,8 +125,8 @@ def ratings(of: Subject) -> Section:
     )
 
 
-def _signed(value: float, digits: int = 1) -> str:
-    return f"{value:+.{digits}f}".replace("-", MINUS)
+def _elo(value: float) -> str:
+    return plots.signed(value, 1)
 
 
 def game_lengths(of: Subject) -> Section:
@@ -147,19 +134,22 @@ def game_lengths(of: Subject) -> Section:
     frame = lengths.lengths_frame(of)
     if frame.is_empty():
         return Section("Game lengths", Html(""), "all games were forfeited")
-    known = frame.filter(pl.col("random").is_not_null())
-    words = (
-        "How many plies an agent's games take: bars are shares of its games, with 95 % intervals; the full part of a "
-        "bar was won, the paler part lost, the palest drawn. "
-    )
-    unknown = sorted(set(frame["rules"]) - set(known["rules"]))
-    marks = "Strokes across are exact random play, counted, not played. " if len(known) else ""
-    without = f"Exact random play is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
+    words = "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. "
+    unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
+    without = f" It is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
     forfeits = of.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
     pictures = drawn(of, "lengths", lengths.lengths_panels(frame, of), notes)
-    rows = [
+    numbers = details("The numbers", table("Games by length", _LENGTHS, _length_rows(frame)))
+    return Section("Game lengths", joined([note(words, lengths.HOW, without, left_out), pictures, numbers]))
+
+
+_LENGTHS = ("rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play")
+
+
+def _length_rows(frame: pl.DataFrame) -> list[list[str]]:
+    return [
         [
             f"{row['rules']}, {row['agent']}",
             str(row["plies"]),
@@ -170,9 +160,6 @@ def game_lengths(of: Subject) -> Section:
         ]
         for row in frame.filter((pl.col("games") > 0) | (pl.col("random") > 0)).iter_rows(named=True)
     ]
-    headings = ["rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play"]
-    numbers = details("The numbers", table("Games by length", headings, rows))
-    return Section("Game lengths", joined([note(words, marks, without, left_out), pictures, numbers]))
 
 
 def _mean_length(rows: pl.DataFrame) -> str:
@@ -218,8 +205,8 @@ def _openings(of: Subject, kind: openings.Kind, title: str, words: str) -> Secti
             shape(row[kind.column]),
             f"{row['games']:,}",
             percent(row["share"], 2),
-            _signed(row["mean_outcome"], 3),
-            between(row["low"], row["high"], lambda value: _signed(value, 3)),
+            plots.signed(row["mean_outcome"], 3),
+            between(row["low"], row["high"], lambda value: plots.signed(value, 3)),
         ]
         for row in frame.iter_rows(named=True)
     ]
@@ -234,9 +221,11 @@ def learning_curves(of: Subject) -> Section:
     found = learning.curves(of)
     if not found:
         return Section("Learning curves", Html(""), "no policy was learned in these runs")
+    count = len(learning.cards_of(of))
+    newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
     words = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
-        "interval, or fitness by generation."
+        f"interval, or fitness by generation.{newest}"
     )
     notes = [
         f"{card.kind}, {card.rules['name']} rules, seed {card.learned['seed']}, {card.learned['games']:,} games"
@@ -309,7 +298,7 @@ def runs(of: Subject) -> Section:
 
 
 def _agents_of(labels: Sequence[str]) -> str:
-    return ", ".join(labels) if len(labels) <= MOST_AGENTS else f"{labels[0]} and {len(labels) - 1} others"
+    return ", ".join(labels) if len(labels) <= MOST_NAMED else f"{labels[0]} and {len(labels) - 1} others"
 
 
 SECTIONS = (crosstable, ratings, game_lengths, first_placements, first_gifts, learning_curves, mistakes, runs)

@@ -23,19 +23,25 @@ class Curve(NamedTuple):
     rows: pl.DataFrame  # as ``analytics.plots.learning_curve`` takes it
 
 
-def curves(of: Subject) -> list[Curve]:
+def cards_of(of: Subject) -> list[PolicyCard]:
     """The policies that learned in one of the chosen runs and keep a curve, oldest first.
 
-    A curve is that of the whole training. Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged
-    curve.
+    Raises ``FailureError`` for a damaged card.
     """
-    archive = of.opened.archive
-    learned = [
+    return [
         card
-        for card in policies.cards(archive)
+        for card in policies.cards(of.opened.archive)
         if set(card.learned["run_ids"]) & of.records.keys() and "curve.parquet" in card.files
     ]
-    return [Curve(card, policies.read_table(archive, card, "curve")) for card in learned[-MOST_POLICIES:]]
+
+
+def curves(of: Subject) -> list[Curve]:
+    """The newest ``MOST_POLICIES`` of them with their curves, each that of the whole training.
+
+    Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
+    """
+    archive = of.opened.archive
+    return [Curve(card, policies.read_table(archive, card, "curve")) for card in cards_of(of)[-MOST_POLICIES:]]
 
 
 def learning_frame(found: list[Curve]) -> pl.DataFrame:

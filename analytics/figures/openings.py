@@ -137,7 +137,7 @@ def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[s
             left, known = column + board * (SIDE + GAP), found.get(each)
             text, shade = "" if board else "0", 0.0
             if known and board:
-                text, shade = f"{known['mean_outcome']:+.2f}", known["mean_outcome"] / reach
+                text, shade = plots.signed(known["mean_outcome"], 2), known["mean_outcome"] / reach
             elif known:
                 text, shade = _percent(known["share"]), known["share"] / most
             place = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}

@@ -17,7 +17,7 @@ from quarto.errors import RequestError
 
 TILE = 44  # pixels, of a crosstable
 ROW = 24  # pixels, of a rating
-LABELS = 110  # pixels that an agent's name may take
+LABELS = 130  # pixels that an agent's name may take
 
 
 def standings(of: Subject) -> Crosstable:

@@ -119,7 +119,13 @@ class Subject:
 
     def ask(self, question: str) -> pl.DataFrame:
         """The answer to one of the named questions, asked of these games only."""
-        return self.opened.sql(query_of(question, self.condition))
+        if question not in self._answers:
+            self._answers[question] = self.opened.sql(query_of(question, self.condition))
+        return self._answers[question]
+
+    @cached_property
+    def _answers(self) -> dict[str, pl.DataFrame]:
+        return {}
 
     def players(self) -> pl.DataFrame:
         """Who sat where: a row a run, pairing and game of a pair.

@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 
-from analytics.plots import FEW, MOST, can_draw, learning_curve
+from analytics.plots import FEW, MOST, altair, can_draw, inline, learning_curve, signed, svg
 from quarto.errors import RequestError
 
 
@@ -70,6 +70,28 @@ def test_generations_have_a_line_for_each_fitness() -> None:
 
 def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
     assert len({learning_curve(by_games(5), "a", ["b"]) for _ in range(2)}) == 1
+
+
+def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
+    alt = altair()
+    clipped = alt.Chart(alt.Data(values=[{"x": 1}])).mark_rect(clip=True).encode(x="x:O")
+    drawings = [inline(clipped, "a-"), inline(clipped, "a-"), inline(clipped, "b-")]
+    assert drawings[0] == drawings[1] != drawings[2]
+    assert svg(clipped) == svg(clipped)
+    for drawing, name in zip(drawings[1:], "ab", strict=True):
+        ids = re.findall(r' id="([^"]*)"', drawing)
+        assert ids == [f"mark-{name}-{number}" for number in range(len(ids))]
+        assert ids
+        assert {*re.findall(r"url\(#([^)]*)\)", drawing)} <= {*ids}
+        assert "url(#" in drawing
+    assert "//" not in "".join(drawings)
+
+
+def test_a_sign_is_shown_unless_the_number_rounds_to_nothing() -> None:
+    values = (1.25, -1.25, 0.0, -0.0, 0.004, -0.004, -0.006, 10.0)
+    minus = "\N{MINUS SIGN}"
+    shown = ["+1.25", f"{minus}1.25", "0.00", "0.00", "0.00", "0.00", f"{minus}0.01", "+10.00"]
+    assert [signed(value, 2) for value in values] == shown
 
 
 def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
