@@ -109,6 +109,9 @@ class _Writer:
         self._shared: dict[tuple[Any, ...], Any] = {}  # what episodes have in common: objects that are linked to
         self._small = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         self._small.set_layout(h5py.h5d.COMPACT)  # in the object's own header: no block of the file for it
+        self._plain = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+        for kind in (self._small, self._plain):
+            kind.set_obj_track_times(False)  # the same games are the same bytes
 
     def add(self, episodes: Episodes, game_id: NDArray[np.int64], run_id: str, number: int) -> None:
         """Write episodes, the first of which has this number; ``game_id`` [E]."""
@@ -117,7 +120,7 @@ class _Writer:
         for episode, end in enumerate(ends.tolist()):
             steps = int(episodes.steps[episode])
             first, row = end - steps, end - steps + episode
-            group = self._h5.h5g.create(self._root, b"episode_%d" % (number + episode))
+            group = self._group(self._root, b"episode_%d" % (number + episode))
             self._note(group, b"id", np.array(number + episode))
             self._note(group, b"total_steps", np.array(steps))
             self._note(group, b"run_id", run)
@@ -149,13 +152,16 @@ class _Writer:
             if NO_INFOS in self._shared:
                 self._h5.h5o.link(self._shared[NO_INFOS], group, b"infos")
             else:
-                self._shared[NO_INFOS] = self._h5.h5g.create(group, b"infos")
+                self._shared[NO_INFOS] = self._group(group, b"infos")
             return
-        infos = self._h5.h5g.create(group, b"infos")
+        infos = self._group(group, b"infos")
         if self._imposed:
             self._put(infos, b"imposed", np.append(episodes.imposed[first : first + steps], np.False_))
         if self._masks:
             self._put(infos, b"action_mask", episodes.masks[row : row + steps + 1])
+
+    def _group(self, parent: Any, name: bytes) -> Any:
+        return self._h5.h5g.create(parent, name, gcpl=self._plain)
 
     def _put(self, group: Any, name: bytes, array: NDArray[Any]) -> Any:
         dataset = self._h5.h5d.create(group, name, self._type(array), self._space(array.shape), self._small)

@@ -144,7 +144,7 @@ def _fill(opening: NDArray[np.int8], games: Games, view: View, rules: Any, episo
                 if view.mover_chooses or turn < plies:
                     gift = int64(games.pieces[turn - int64(view.mover_chooses), game])
                 episodes.actions[step] = CHOICES * cell + gift
-                episodes.imposed[step] = imposed > 0 and turn <= imposed
+                episodes.imposed[step] = view.imposed != 0 and imposed > 0 and turn <= imposed
                 step += 1
             turn += 1 if view.seat < 0 else 2
         winner = int64(games.winner[game])
