@@ -41,9 +41,9 @@ def watched() -> Iterator[Callable[[int], None]]:
 def said(done: Done, wish: Wish, output: str) -> str:
     """What was written, in a sentence."""
     if done.episodes is None:
-        return f"{done.games:,} games written to {output}"
+        return f"{_games(done.games)} written to {output}"
     left_out = done.games - done.episodes
-    rest = f"; {left_out:,} games without a known turn of theirs left out" if left_out else ""
+    rest = f"; {_games(left_out)} without a known turn left out" if left_out else ""
     return (
         f"{done.episodes:,} episodes, {done.steps:,} steps written to {output}, rewards for {wish.perspective}, at the "
         f"end only{rest}"
@@ -61,12 +61,13 @@ def bring_in(root: Path, file: str, rules: str, event: str | None, skip_bad: boo
     text = read_text(_content(file), usual, rules_of)
     source = "stdin" if file == STREAM else file
     if text.bad and not skip_bad:
-        raise RequestError(_complaint(source, text.bad[0], len(text.bad) - 1))
+        hint = "--skip-bad imports the others" if len(text.tags) else "no other line is a game"
+        raise RequestError(f"{_complaint(source, text.bad[0], len(text.bad) - 1)} ({hint})")
     for bad in text.bad:
         typer.echo(_complaint(source, bad), err=True)
     if not len(text.tags):
         if text.bad:
-            raise FailureError(f"{source}: none of {len(text.bad)} lines is a game, so nothing was imported")
+            raise FailureError(f"{source}: no line is a game, so nothing was imported")
         raise RequestError(f"{source} holds no game: a line of it looks like F@b1 3@b2 7@c4")
     known = {name: rules_of(name) for name in {text.known[at].rules for at in set(text.tags.tolist())}}
     code = code_by([TARGET], learning=False)
@@ -87,7 +88,7 @@ def _content(file: str) -> bytes:
 
 
 def _complaint(source: str, bad: Bad, others: int = 0) -> str:
-    more = f" (and {others:,} more bad lines; --skip-bad imports the others)" if others else ""
+    more = f"; {others:,} more bad line{'s' * (others > 1)}" if others else ""
     return f"{source}, line {bad.line}: {bad.reason}{more}"
 
 
@@ -96,6 +97,10 @@ def _became(done: Imported) -> str:
     what = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
     opening = f", {heading.opening} plies imposed" if heading.opening else ""
     there = done.games - done.added
-    return f"run {done.run_id} ({what}{opening}): {done.added:,} games added" + (
+    return f"run {done.run_id} ({what}{opening}): {_games(done.added)} added" + (
         f", {there:,} were there" if there else ""
     )
+
+
+def _games(count: int) -> str:
+    return f"{count:,} game{'s' * (count != 1)}"

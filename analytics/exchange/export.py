@@ -159,19 +159,28 @@ def _write_table(passages: Iterable[Passage], wish: Wish, out: BinaryIO) -> int:
     return games
 
 
+def episodes(opened: OpenArchive, wish: Wish) -> Iterator[tuple[Passage, Episodes]]:
+    """Chosen games as arrays, some thousands at a time, for who needs no file. Raises as ``export`` does."""
+    return _episodes(_chosen(opened, wish, None), wish)
+
+
+def _episodes(passages: Iterable[Passage], wish: Wish) -> Iterator[tuple[Passage, Episodes]]:
+    for passage in passages:
+        opening, games, rules = passage.chosen.opening, passage.chosen.games, passage.record.rules
+        yield passage, episodes_of(opening, games, wish.view(rules.mover_chooses), rules.tables)
+
+
 def _write_episodes(passages: Iterable[Passage], wish: Wish, path: Path, room: Path, output: Path) -> Done:
     games, count, steps = 0, 0, 0
 
     def parts() -> Iterator[tuple[Passage, Episodes]]:
         nonlocal games, count, steps
-        for passage in passages:
-            opening, played, rules = passage.chosen.opening, passage.chosen.games, passage.record.rules
-            episodes = episodes_of(opening, played, wish.view(rules.mover_chooses), rules.tables)
-            games += len(opening)
-            count += len(episodes.steps)
-            steps += len(episodes.actions)
-            if len(episodes.steps):
-                yield passage, episodes
+        for passage, part in _episodes(passages, wish):
+            games += len(passage.chosen.game_id)
+            count += len(part.steps)
+            steps += len(part.actions)
+            if len(part.steps):
+                yield passage, part
 
     if wish.form == "minari":
         named = ((part, of.chosen.game_id[part.game], of.record.run_id) for of, part in parts())
@@ -183,9 +192,7 @@ def _write_episodes(passages: Iterable[Passage], wish: Wish, path: Path, room: P
         frames = (rows_of(of, part, wish.view(of.record.rules.mover_chooses), wish.imposed) for of, part in parts())
         write_rlds(frames, path, room)
     if not count:
-        raise RequestError(
-            f"none of the {games:,} games has a turn that is told from {wish.perspective}: see --imposed"
-        )
+        raise RequestError(f"none of the {games:,} games has a known turn of {wish.perspective}: see --imposed")
     return Done(games, count, steps)
 
 

@@ -56,7 +56,7 @@ def read_text(content: bytes, usual: Tags, rules_of: Callable[[str], Rules]) -> 
     unreadable = read_plies(np.frombuffer(content or b" ", np.uint8), lines.start, lines.end, games)
     reasons: dict[int, str] = {}
     for game in np.flatnonzero(unreadable).tolist():
-        reasons[game] = _unreadable(content[lines.start[game] : lines.end[game]])
+        reasons[game] = _unreadable(content[lines.start[game] : lines.end[game]].strip())
     reasons |= _settle(games, lines.tags, parsed, unreadable)
     for tags, entry in enumerate(parsed):
         if isinstance(entry, str):

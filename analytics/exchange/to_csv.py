@@ -18,22 +18,18 @@ from quarto.rules import NONE, PIECES
 NOTHING = Endings.of([b""] * (3 * len(ENDINGS)))
 
 
-def write_games(passages: Iterable[Passage], out: BinaryIO) -> int:
-    """Write a row a game; how many there were."""
-    return _write((_game_rows(passage) for passage in passages), out)
+def write_games(passages: Iterable[Passage], out: BinaryIO) -> None:
+    """Write a row a game."""
+    _write((_game_rows(passage) for passage in passages), out)
 
 
-def write_plies(passages: Iterable[Passage], perspective: str, out: BinaryIO) -> int:
-    """Write a row a ply, game by game, with the outcome from a perspective; how many rows there were."""
-    return _write((_ply_rows(passage, perspective) for passage in passages), out)
+def write_plies(passages: Iterable[Passage], perspective: str, out: BinaryIO) -> None:
+    """Write a row a ply, game by game, with the outcome from a perspective."""
+    _write((_ply_rows(passage, perspective) for passage in passages), out)
 
 
-def _write(frames: Iterable[pl.DataFrame], out: BinaryIO) -> int:
-    rows = 0
-    for number, frame in enumerate(frames):
-        out.write(frame.write_csv(include_header=number == 0).encode())
-        rows += len(frame)
-    return rows
+def _write(frames: Iterable[pl.DataFrame], out: BinaryIO) -> None:
+    out.writelines(frame.write_csv(include_header=number == 0).encode() for number, frame in enumerate(frames))
 
 
 def heads(passage: Passage) -> pl.DataFrame:

@@ -63,10 +63,12 @@ def _steps(episodes: Episodes, view: View, imposed: bool) -> pl.DataFrame:
 def write_rlds(frames: Iterable[pl.DataFrame], path: Path, aside: Path) -> None:
     """Write frames of episodes to one Parquet file; ``aside`` is an empty folder for parts of it. Raises ``OSError``.
 
-    Row groups are of a fixed size, whatever the frames are, so that the same games are the same bytes.
+    Row groups are of a fixed size, whatever the frames are, so that the same games are the same bytes. Without frames
+    there is no file.
     """
     parts = []
     for number, frame in enumerate(frames):
         parts.append(aside / f"{number:06d}.arrow")
         frame.write_ipc(parts[-1])
-    pl.scan_ipc(parts).sink_parquet(path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS)
+    if parts:
+        pl.scan_ipc(parts).sink_parquet(path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS)

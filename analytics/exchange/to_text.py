@@ -12,13 +12,9 @@ from quarto.batch import ENDINGS, Games
 from quarto.rules import NONE
 
 
-def write_text(passages: Iterable[Passage], out: BinaryIO) -> int:
-    """Write the games, tags and plies; how many there were."""
-    games = 0
-    for passage in passages:
-        out.write(text_of(passage.heading, passage.chosen.games))
-        games += len(passage.chosen.game_id)
-    return games
+def write_text(passages: Iterable[Passage], out: BinaryIO) -> None:
+    """Write the games, tags and plies."""
+    out.writelines(text_of(passage.heading, passage.chosen.games) for passage in passages)
 
 
 def text_of(heading: Heading, games: Games) -> bytes:
