@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
+import shlex
+import sys
 from pathlib import Path
+from subprocess import run
 
 import numpy as np
 import polars as pl
@@ -14,7 +18,9 @@ from quarto.rules import CLASSIC
 from tests.analytics.naive_games import has_line
 from tests.runners.conftest import Qarena
 
-SAMPLE = str(Path(__file__).resolve().parent.parent.parent / "data/sample")
+ROOT = Path(__file__).resolve().parent.parent.parent
+SAMPLE = str(ROOT / "data/sample")
+PAGE = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
 EXPORT = ("archive", "export", "--archive", SAMPLE, "--output")
 WON = "0@a1 1@b1 2@c1 3@d1"
 
@@ -99,6 +105,16 @@ def test_text_and_csv_go_down_a_pipe(qarena: Qarena, tmp_path: Path) -> None:
         qarena(*EXPORT, "x", "--sample", "20", "--format", *typed)
         assert found.out == (tmp_path / "x").read_text()
         (tmp_path / "x").unlink()
+
+
+def test_the_page_about_it_shows_what_is_printed(qarena: Qarena) -> None:
+    ((typed, printed),) = re.findall(r"^```\n\$ (.*)\n((?:\[.*\n)+)```", PAGE, re.MULTILINE)
+    words = [word.replace("data/sample", SAMPLE) for word in shlex.split(typed)]
+    assert qarena(*words[1:]).out == printed
+    (source,) = [
+        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if "Wish" in block
+    ]
+    run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
 
 
 def test_a_sample_is_the_same_again_and_another_by_another_seed(qarena: Qarena, tmp_path: Path) -> None:
