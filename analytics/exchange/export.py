@@ -54,22 +54,22 @@ class Wish:
         self._check_form()
 
     def _check_form(self) -> None:
-        if self.form in EPISODES:
-            if self.perspective is None:
-                raise RequestError(
-                    f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
-                    "(that seat's turns; the other one is part of its world), or mover (every turn, for who takes it)"
-                )
-            if self.rows != "plies":
-                raise RequestError(f"--rows {self.rows} goes with --format csv, not with {self.form}")
-            return
-        told = self.form == "csv" and self.rows == "plies"
-        unused = {"--perspective": self.perspective and not told, "--imposed": self.imposed, "--masks": self.masks}
-        unused["--rows games"] = self.form != "csv" and self.rows != "plies"
+        """Raises ``RequestError`` for a perspective that is missing, and for options that say nothing of the form."""
+        if self.form in EPISODES and self.perspective is None:
+            raise RequestError(
+                f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
+                "(that seat's turns; the other one is part of its world), or mover (every turn, for who takes it)"
+            )
+        form = f"csv by {self.rows}" if self.form == "csv" else self.form
+        unused = {
+            "--perspective": self.perspective is not None and form in ("text", "csv by games"),
+            "--rows games": self.rows == "games" and self.form != "csv",
+            "--imposed": self.imposed and self.form in TABLES,
+            "--masks": self.masks and self.form in TABLES,
+        }
         for name, given in unused.items():
             if given:
-                what = self.form if self.form != "csv" else f"csv by {self.rows}"
-                raise RequestError(f"{name} says nothing of format {what}: leave it out")
+                raise RequestError(f"{name} says nothing of format {form}: leave it out")
 
     def view(self, mover_chooses: bool) -> View:
         """What is told of games."""

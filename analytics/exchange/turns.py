@@ -59,6 +59,7 @@ class Episodes(NamedTuple):
 
 def episodes_of(opening: NDArray[np.int8], games: Games, view: View, tables: Any) -> Episodes:
     """Games as their players saw them. ``opening`` [G]: how many plies were imposed; ``tables``: of their rules."""
+    view = View(*map(int, view))  # a flag that is a bool would be another type, to be compiled for
     counts = _count_steps(opening, games, view)
     kept = np.flatnonzero(counts)
     steps = counts[kept]

@@ -7,7 +7,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exchange.export import Wish, export
-from analytics.exchange.sequence import in_order
+from analytics.exchange.sequence import draw, in_order
 from analytics.selection import select
 from quarto.errors import RequestError
 from tests import naive
@@ -73,9 +73,13 @@ def test_a_sample_of_all_games_is_all_games(whole: Path) -> None:
 
 
 def test_samples_are_uniform(whole: Path) -> None:
-    everything = ids(whole)
-    half, seeds = len(everything) // 2, 60
-    drawn = Counter(key for seed in range(seeds) for key in ids(whole, None, half, seed))
+    everything, seeds = ids(whole), 60
+    drawn: Counter[Key] = Counter()
+    with open_archive(whole) as opened:
+        selection = select(opened)
+        for seed in range(seeds):
+            found = draw(selection, len(everything) // 2, seed)
+            drawn.update((run.run_id, game) for run, each in zip(selection.runs, found, strict=True) for game in each)
     # Each game is drawn with chance 1/2 by each seed: by none of 180 games more than 5 standard deviations off.
     assert all(abs(drawn[key] - seeds / 2) < 5 * (seeds / 4) ** 0.5 for key in everything)
     assert len(set(drawn.values())) > 5

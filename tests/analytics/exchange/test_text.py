@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analytics import open_archive
@@ -61,6 +61,7 @@ seeds = st.randoms(use_true_random=False)
 labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(str.strip)
 
 
+@settings(max_examples=20)
 @given(seeds, labels, labels, st.sampled_from(sorted(naive.PRESETS)), st.sampled_from(["", "2026-11-21"]))
 def test_a_game_with_any_labels_is_read_as_it_was_written(
     dice: Any, agent_0: str, agent_1: str, rules: str, date: str
