@@ -65,7 +65,7 @@ class Selection:
             if count != sum(commit.games.rows for commit in commits):
                 wanted = self.game_ids(record.run_id)
             for commit in commits:
-                if wanted is None or may_hold(commit, wanted):
+                if wanted is None or _may_hold(commit, wanted):
                     chosen = read_shard(self.opened.archive, record.run_id, commit, wanted)
                     if len(chosen.game_id):
                         yield record, chosen
@@ -101,7 +101,7 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
     return Selection(opened, condition, runs, tuple(counts[record.run_id] for record in runs))
 
 
-def may_hold(commit: Commit, wanted: NDArray[np.int64]) -> bool:
+def _may_hold(commit: Commit, wanted: NDArray[np.int64]) -> bool:
     """Whether a shard's slices have room for any of these ids."""
     for part in commit.slices:
         first, end = (np.int64(part.pairing) << GAME_BITS) + 2 * np.array([part.first_pair, part.end_pair])

@@ -66,20 +66,11 @@ def in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> 
         record, archive = selection.runs[run], selection.opened.archive
         return read_shard(archive, record.run_id, commits[run][number], wanted[run])
 
-    strands: dict[_Strand, list[tuple[int, int, int]]] = {}
-    for run, record in enumerate(selection.runs):
-        for strand, pairs in _strands(run, record, commits[run]):
-            strands.setdefault(strand, []).append(pairs)
-    for strand in sorted(strands):
-        for first, end, number in sorted(strands[strand]):
-            low, high = (first_game_id(strand.pairing, pair) for pair in (first, end))
-            if _holds(wanted[strand.run], low, high):
-                chosen = shard(strand.run, number)
-                rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
-                rows = rows[chosen.game_id[rows] & 1 == strand.game]
-                for start in range(0, len(rows), PASSAGE_GAMES):
-                    part = chosen.taken(rows[start : start + PASSAGE_GAMES])
-                    yield Passage(strand.heading, selection.runs[strand.run], part)
+    slices = sorted(part for run, record in enumerate(selection.runs) for part in _slices(run, record, commits[run]))
+    for strand, first, end, number in slices:
+        low, high = (first_game_id(strand.pairing, pair) for pair in (first, end))
+        if _holds(wanted[strand.run], low, high):
+            yield from _passages(strand, selection.runs[strand.run], shard(strand.run, number), low, high)
 
 
 def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
@@ -116,8 +107,8 @@ def _wanted(selection: Selection, run: int, commits: list[Commit]) -> NDArray[np
     return selection.game_ids(selection.runs[run].run_id)
 
 
-def _strands(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tuple[_Strand, tuple[int, int, int]]]:
-    """For each slice of a run and each seating: where it belongs, and its first pair, end pair and commit."""
+def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tuple[_Strand, int, int, int]]:
+    """For each slice of a run and each seating: where it belongs, its first pair, its end pair and its commit."""
     source = record.spec.get(IMPORTED, {})
     known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
     pairings = record.pairings
@@ -126,7 +117,15 @@ def _strands(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tup
             labels = pairings[part.pairing]
             for game in (0, 1) if record.swapped else (0,):
                 heading = Heading(*known, *(labels if game == 0 else labels[::-1]))
-                yield _Strand(heading, run, part.pairing, game), (part.first_pair, part.end_pair, number)
+                yield _Strand(heading, run, part.pairing, game), part.first_pair, part.end_pair, number
+
+
+def _passages(strand: _Strand, record: RunRecord, chosen: ChosenGames, low: int, high: int) -> Iterator[Passage]:
+    """The games of a strand whose ids are in [low, high)."""
+    rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
+    rows = rows[chosen.game_id[rows] & 1 == strand.game]
+    for start in range(0, len(rows), PASSAGE_GAMES):
+        yield Passage(strand.heading, record, chosen.taken(rows[start : start + PASSAGE_GAMES]))
 
 
 def _holds(wanted: NDArray[np.int64] | None, low: int, high: int) -> bool:
