@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import random
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,15 @@ def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
     assert (record.status, record.swapped, record.games, record.spec["seed"]) == ("complete", False, 1, 0)
     assert record.labels == ("a", "b")
     assert record.code == CODE
+    assert source["sha256"] == hashlib.sha256(text_from(tmp_path / "archive", tmp_path / "text")).hexdigest()
+
+
+def test_other_games_of_the_same_agents_are_another_run(tmp_path: Path) -> None:
+    other = "0@a2 1@b2 2@c2 3@d2"
+    runs = [done for text in (WON, other, f"{WON}\n{other}", WON) for done in bring_in(tmp_path / "archive", text)]
+    assert [done.added for done in runs] == [1, 1, 2, 0]
+    assert len({done.run_id for done in runs}) == 3
+    assert len(games_of(tmp_path / "archive")) == 4
 
 
 @pytest.mark.parametrize(
