@@ -33,6 +33,12 @@ class ChosenGames(NamedTuple):
         """[G] index into the run's pairings."""
         return self.game_id >> GAME_BITS
 
+    def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ChosenGames:
+        """Some of these games, in arrays of their own: those that a mask [G] or indices name."""
+        pieces, cells, *columns = self.games
+        games = Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
+        return ChosenGames(self.game_id[rows], self.opening[rows], games)
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -57,14 +63,14 @@ class Selection:
             commits = self.opened.archive.commits(record.run_id)
             wanted = None
             if count != sum(commit.games.rows for commit in commits):
-                wanted = self._game_ids(record.run_id)
+                wanted = self.game_ids(record.run_id)
             for commit in commits:
                 if wanted is None or _may_hold(commit, wanted):
-                    chosen = _read(self.opened.archive, record.run_id, commit, wanted)
+                    chosen = read_shard(self.opened.archive, record.run_id, commit, wanted)
                     if len(chosen.game_id):
                         yield record, chosen
 
-    def _game_ids(self, run_id: str) -> NDArray[np.int64]:
+    def game_ids(self, run_id: str) -> NDArray[np.int64]:
         """The chosen games of one run, ascending."""
         text = f"SELECT game_id FROM games WHERE run_id = '{run_id}' AND (\n{self.where}\n)"  # noqa: S608  (a condition by design)
         found: NDArray[np.int64] = np.sort(self.opened.sql(text)["game_id"].to_numpy())
@@ -104,8 +110,11 @@ def _may_hold(commit: Commit, wanted: NDArray[np.int64]) -> bool:
     return False
 
 
-def _read(archive: Archive, run_id: str, commit: Commit, wanted: NDArray[np.int64] | None) -> ChosenGames:
-    """The games of a shard, or those of them whose ids are in ``wanted`` (ascending)."""
+def read_shard(archive: Archive, run_id: str, commit: Commit, wanted: NDArray[np.int64] | None) -> ChosenGames:
+    """The games of a shard, or those of them whose ids are in ``wanted`` (ascending).
+
+    Raises ``FailureError`` for a file that is damaged.
+    """
     tables = {}
     for table, schema in TABLES.items():
         stored = getattr(commit, table)
@@ -124,8 +133,4 @@ def _read(archive: Archive, run_id: str, commit: Commit, wanted: NDArray[np.int6
     chosen = ChosenGames(game_id, frame["opening"].to_numpy(), games)
     if wanted is None:
         return chosen
-    keep = np.isin(game_id, wanted, assume_unique=True)
-    parts = Games(
-        games.pieces[:, keep], games.cells[:, keep], games.plies[keep], games.winner[keep], games.ending[keep]
-    )
-    return ChosenGames(game_id[keep], chosen.opening[keep], parts)
+    return chosen.taken(np.isin(game_id, wanted, assume_unique=True))

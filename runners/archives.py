@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from runners import exchange_commands
 from runners.options import ARCHIVE, ArchiveOption
 
-app = typer.Typer(help="List, check and clean an archive.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, check and clean an archive; games out of it and into it.", no_args_is_help=True, rich_markup_mode=None
+)
+exchange_commands.register(app)
 
 
 @app.command("ls")

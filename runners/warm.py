@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
+from analytics import open_archive
 from analytics.archive import Archive
+from analytics.exchange.export import Wish, episodes, export_to
+from analytics.exchange.reading import read_text
+from analytics.exchange.tags import Tags
 from analytics.verify import verify
 from runners.config import Request, load_agent, load_rules, names
 from runners.engine import Contestant
@@ -34,9 +39,21 @@ def warm() -> Iterator[tuple[str, float]]:
         started = time.perf_counter()
         verify(Archive.open(Path(folder)))
         yield "verify", time.perf_counter() - started
+        started = time.perf_counter()
+        exchange_once(Path(folder))
+        yield "exchange", time.perf_counter() - started
     started = time.perf_counter()
     ask_once()
     yield "play", time.perf_counter() - started
+
+
+def exchange_once(root: Path) -> None:
+    """Let the games of an archive leave as decisions and as text, and read that."""
+    text = io.BytesIO()
+    with open_archive(root) as opened:
+        next(episodes(opened, Wish("d3rlpy", perspective="mover")))
+        export_to(opened, Wish("text"), text)
+    read_text(text.getvalue(), Tags(), load_rules)
 
 
 def ask_once() -> None:

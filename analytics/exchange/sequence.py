@@ -1,0 +1,133 @@
+"""In which order games leave an archive, and which of them if not all: neither depends on shards, threads or resuming.
+
+Games that have their rules, event, date, opening and agents in common stand together, and such groups are in the order
+of these, so that what is imported from a text leaves again as the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.records import Commit, RunRecord
+from analytics.schema import first_game_id
+from analytics.selection import ChosenGames, Selection, read_shard
+from quarto.errors import RequestError
+from quarto.rng import GAMMA, stream
+
+PASSAGE_GAMES = 16384  # that are in memory as somebody else's arrays at a time
+KEPT_SHARDS = 8  # a shard is asked for once for each of its pairings and seats; 12 MB each of 2^18 games
+IMPORTED = "imported"  # key of a run's spec: what is known of games that came as text
+
+
+class Heading(NamedTuple):
+    """What games that stand together have in common. Groups of games are in the order of their headings."""
+
+    rules: str
+    event: str  # "" where it is not known
+    date: str  # ISO 8601, or ""
+    opening: int
+    agent_0: str
+    agent_1: str
+
+
+class Passage(NamedTuple):
+    """Games that follow one another and have their run and heading in common, at most ``PASSAGE_GAMES``."""
+
+    heading: Heading
+    record: RunRecord
+    chosen: ChosenGames
+
+
+class _Strand(NamedTuple):
+    """One seating of one pairing of a run: its games ascend by id."""
+
+    heading: Heading
+    run: int  # index into the selection's runs
+    pairing: int
+    game: int  # 0 or 1 within the pair
+
+
+def in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[Passage]:
+    """The chosen games, or ``sample`` of them drawn by ``seed``.
+
+    Raises ``RequestError`` for a sample larger than what is chosen, ``FailureError`` for a file that is damaged.
+    """
+    drawn = None if sample is None else draw(selection, sample, seed)
+    commits = [selection.opened.archive.commits(record.run_id) for record in selection.runs]
+    wanted = [_wanted(selection, run, commits[run]) if drawn is None else drawn[run] for run in range(len(commits))]
+
+    @lru_cache(maxsize=KEPT_SHARDS)
+    def shard(run: int, number: int) -> ChosenGames:
+        record, archive = selection.runs[run], selection.opened.archive
+        return read_shard(archive, record.run_id, commits[run][number], wanted[run])
+
+    slices = sorted(part for run, record in enumerate(selection.runs) for part in _slices(run, record, commits[run]))
+    for strand, first, end, number in slices:
+        low, high = (first_game_id(strand.pairing, pair) for pair in (first, end))
+        if _holds(wanted[strand.run], low, high):
+            yield from _passages(strand, selection.runs[strand.run], shard(strand.run, number), low, high)
+
+
+def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
+    """``sample`` of the chosen games, each as likely as any other: their ids by run, ascending.
+
+    Every game has a random word that depends on the seed, its run and its id alone; those with the least words are
+    drawn. Raises ``RequestError`` for more games than there are.
+    """
+    if sample > selection.games:
+        raise RequestError(f"a sample of {sample:,} cannot be drawn from {selection.games:,} games: ask for fewer")
+    words, ids, runs = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
+    for run, record in enumerate(selection.runs):
+        found = selection.game_ids(record.run_id)
+        words = np.concatenate([words, _words(seed, record.run_id, found)])
+        ids, runs = np.concatenate([ids, found]), np.concatenate([runs, np.full(len(found), run)])
+        if len(words) > sample:
+            least = np.argpartition(words, sample - 1)[:sample]
+            words, ids, runs = words[least], ids[least], runs[least]
+    return [np.sort(ids[runs == run]) for run in range(len(selection.runs))]
+
+
+def _words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A random word for each game: SplitMix64 at its id, on a stream of the run's own (see ``quarto.rng``)."""
+    words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _wanted(selection: Selection, run: int, commits: list[Commit]) -> NDArray[np.int64] | None:
+    """The ids of a run's chosen games, ascending; None: all of them."""
+    if selection.counts[run] == sum(commit.games.rows for commit in commits):
+        return None
+    return selection.game_ids(selection.runs[run].run_id)
+
+
+def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tuple[_Strand, int, int, int]]:
+    """For each slice of a run and each seating: where it belongs, its first pair, its end pair and its commit."""
+    source = record.spec.get(IMPORTED, {})
+    known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
+    pairings = record.pairings
+    for number, commit in enumerate(commits):
+        for part in commit.slices:
+            labels = pairings[part.pairing]
+            for game in (0, 1) if record.swapped else (0,):
+                heading = Heading(*known, *(labels if game == 0 else labels[::-1]))
+                yield _Strand(heading, run, part.pairing, game), part.first_pair, part.end_pair, number
+
+
+def _passages(strand: _Strand, record: RunRecord, chosen: ChosenGames, low: int, high: int) -> Iterator[Passage]:
+    """The games of a strand whose ids are in [low, high)."""
+    rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
+    rows = rows[chosen.game_id[rows] & 1 == strand.game]
+    for start in range(0, len(rows), PASSAGE_GAMES):
+        yield Passage(strand.heading, record, chosen.taken(rows[start : start + PASSAGE_GAMES]))
+
+
+def _holds(wanted: NDArray[np.int64] | None, low: int, high: int) -> bool:
+    """Whether any wanted id is in [low, high)."""
+    return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high))

@@ -1,0 +1,159 @@
+r"""What stands before the plies of a game in a text: ``[agent_0=alice] [agent_1=bob] [result=0-1] F@b1 3@b2 7@c4``.
+
+A tag is ``[name=value]``; in a value ``]`` and ``\`` are written ``\]`` and ``\\``. Spaces separate tags. They
+are printed in the order of ``NAMES``, and each may be left out; what follows from the plies is checked, not believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED
+from quarto.errors import RequestError, nearest
+from quarto.notation import CLASSIC_NAME
+from quarto.rules import NONE, PIECES
+
+NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
+RESULTS = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
+RESULT_OF = {winner: text for text, winner in RESULTS.items()}
+UNKNOWN = "unknown"  # the label of an agent without a tag
+MOST_LETTERS = 200  # of a value, as of a label
+
+_TAG = re.compile(r"\s*\[([^=\[\]]*)=((?:[^\]\\]|\\.)*)\]")
+_VALUE = re.compile(r"[^\x00-\x1f\x7f]+")
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The tags of a game; None or "" where there is none."""
+
+    rules: str = CLASSIC_NAME
+    event: str = ""
+    date: str = ""  # ISO 8601
+    agent_0: str = UNKNOWN
+    agent_1: str = UNKNOWN
+    opening: int = 0
+    winner: int | None = None  # seat, or NONE for a draw
+    ending: int | None = None  # index into ENDINGS
+
+
+def parse_tags(text: str, usual: Tags) -> Tags:
+    """The tags of a text that holds nothing else; what it does not say is as in ``usual``.
+
+    Raises ``RequestError`` naming the tag.
+    """
+    found: dict[str, str] = {}
+    at = 0
+    while text[at:].strip():
+        match = _TAG.match(text, at)
+        if not match:
+            raise RequestError(f"{_shown(text[at:].strip())} is no tag: write [name=value], and \\] for a ] in a value")
+        name, value = match[1], re.sub(r"\\(.)", r"\1", match[2])
+        if name not in NAMES:
+            raise RequestError(f"tag {name!r} is not known{nearest(name, NAMES)}")
+        if name in found:
+            raise RequestError(f"tag {name!r} is there twice")
+        found[name] = checked(f"tag {name!r}", value)
+        at = match.end()
+    return _tags(found, usual)
+
+
+def checked(what: str, value: str) -> str:
+    """A text that can be a label or the name of an event. Raises ``RequestError``."""
+    if not value.strip() or len(value) > MOST_LETTERS or not _VALUE.fullmatch(value):
+        raise RequestError(f"{what}: {_shown(value)} is not a printable text of 1 to {MOST_LETTERS} characters")
+    return value
+
+
+def _tags(found: Mapping[str, str], usual: Tags) -> Tags:
+    winner, ending, opening = usual.winner, usual.ending, usual.opening
+    if "result" in found:
+        if found["result"] not in RESULTS:
+            raise RequestError(f"tag 'result': {_shown(found['result'])} is not one of {', '.join(RESULTS)}")
+        winner = RESULTS[found["result"]]
+    if "ending" in found:
+        if found["ending"] not in ENDINGS:
+            raise RequestError(
+                f"tag 'ending': {_shown(found['ending'])} is not known{nearest(found['ending'], ENDINGS)}"
+            )
+        ending = ENDINGS.index(found["ending"])
+    if "opening" in found:
+        if not re.fullmatch("[0-9]{1,2}", found["opening"]) or int(found["opening"]) > PIECES:
+            raise RequestError(f"tag 'opening': {_shown(found['opening'])} is not a number of plies, 0 to {PIECES}")
+        opening = int(found["opening"])
+    if "date" in found:
+        check_date(found["date"])
+    texts = {name: found.get(name, getattr(usual, name)) for name in ("rules", "event", "date", "agent_0", "agent_1")}
+    return Tags(**texts, opening=opening, winner=winner, ending=ending)
+
+
+def check_date(text: str) -> None:
+    """Raises ``RequestError`` unless it is a day as ISO 8601 writes it."""
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return
+    except ValueError:
+        pass
+    raise RequestError(f"tag 'date': {_shown(text)} is not a day such as 2026-11-21")
+
+
+def heading_tags(values: Mapping[str, str | int]) -> str:
+    """The tags that games of one heading have in common, those left out that say what is usual."""
+    usual = Tags()
+    said = [name for name in NAMES if name in values and (values[name] != getattr(usual, name) or name[0] == "a")]
+    return " ".join(_tag(name, str(values[name])) for name in said)
+
+
+def ending_tags(winner: int, ending: int) -> str:
+    """The tags that say how a game ended; the ending only where it does not follow from the plies."""
+    result = _tag("result", RESULT_OF[winner])
+    return f"{result} {_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
+
+
+def ended(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
+    """Winner and ending of a game of so many plies whose ply ``line_at`` (-1: none) is the first to finish a line.
+
+    Raises ``RequestError`` if the game goes on after a line, contradicts its tags, or stops without a result.
+    """
+    if 0 <= line_at < plies - 1:
+        raise RequestError(f"ply {line_at} finishes a line and the game goes on (ply {line_at + 1})")
+    if tags.opening > plies:
+        raise RequestError(f"tag 'opening': {tags.opening} plies were imposed, and the game has {plies}")
+    if line_at < 0 and plies < PIECES:
+        return _forfeited(tags, plies)
+    winner, ending = (plies & 1, 0) if line_at >= 0 else (NONE, 1)  # the seat of ply k is (k + 1) & 1
+    if tags.winner not in (None, winner):
+        raise _contradiction("result", RESULT_OF[tags.winner or 0], RESULT_OF[winner])
+    if tags.ending not in (None, ending):
+        raise _contradiction("ending", ENDINGS[tags.ending or 0], ENDINGS[ending])
+    return winner, ending
+
+
+def _contradiction(name: str, said: str, found: str) -> RequestError:
+    return RequestError(f"tag {name!r}: {said} contradicts the plies, which say {found}")
+
+
+def _forfeited(tags: Tags, plies: int) -> tuple[int, int]:
+    if tags.winner is None:
+        raise RequestError(
+            f"the game is not over after {plies} plies and has no tag 'result': add [result=1-0] or [result=0-1] if "
+            "somebody gave up"
+        )
+    if tags.winner == NONE:
+        raise RequestError(f"tag 'result': 1/2-1/2 after {plies} plies: a game is drawn on a full board only")
+    ending = FORFEIT_RESIGNED if tags.ending is None else tags.ending
+    if ending < FORFEIT_ILLEGAL:
+        raise RequestError(f"tag 'ending': {ENDINGS[ending]} contradicts the plies: the game is not over after {plies}")
+    return tags.winner, ending
+
+
+def _tag(name: str, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("]", "\\]")
+    return f"[{name}={escaped}]"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "…")

@@ -1,0 +1,183 @@
+"""A Minari dataset: a folder that ``minari.load_dataset`` or ``MinariDataset`` reads.
+
+Source of the layout: Minari's documentation, "Dataset standards", and its reader. Its HDF5 form keeps a group for each
+episode, which h5py's usual calls write at a thousand a second: most of what an episode has is the same for all episodes
+of its length, is stored once and linked to, and what remains is written by h5py's low-level calls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
+from quarto.errors import RequestError
+from quarto.rules import NONE, PIECES
+
+EXTRA = "pip install 'quarto-arena[export]'"
+DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
+DATA = "data"  # the folder within a dataset's
+MAIN, METADATA = "main_data.hdf5", "metadata.json"
+VERSION = "0.5.0"  # of Minari, the first whose datasets look like this
+NO_INFOS = ("infos",)
+HDF5 = "v110"  # the library version from which files can be read: smaller than what all can read by half
+
+
+class Counts(NamedTuple):
+    """What a dataset holds."""
+
+    episodes: int
+    steps: int
+
+
+def library() -> Any:
+    """The library h5py. Raises ``RequestError`` where it is not installed."""
+    try:
+        return importlib.import_module("h5py")
+    except ImportError as error:
+        raise RequestError(f"format minari needs the extra export ({error.name} is missing): {EXTRA}") from error
+
+
+def check_name(name: str) -> None:
+    """Raises ``RequestError`` for the name of a folder that Minari would not take for a dataset's."""
+    if not DATASET_ID.fullmatch(name):
+        raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder holds a Minari dataset and nothing else."""
+    inside = {path.name for path in folder.iterdir()}
+    return inside == {DATA} and {path.name for path in (folder / DATA).iterdir()} <= {MAIN, METADATA}
+
+
+def write_minari(
+    parts: Iterable[tuple[Episodes, NDArray[np.int64], str]],
+    imposed: bool,
+    masks: bool,
+    folder: Path,
+    about: dict[str, str],
+) -> Counts:
+    """Write episodes, each part with the ids of their games and their run, to a new dataset in ``folder``.
+
+    ``about`` has Minari's ``dataset_id`` and ``description``. Raises ``OSError``.
+    """
+    h5py = library()
+    (folder / DATA).mkdir(parents=True)
+    main = folder / DATA / MAIN
+    counts = Counts(0, 0)
+    with h5py.File(main, "x", libver=(HDF5, HDF5)) as file:
+        writer = _Writer(h5py, file, imposed, masks)
+        for episodes, game_id, run_id in parts:
+            writer.add(episodes, game_id, run_id, counts.episodes)
+            counts = Counts(counts.episodes + len(episodes.steps), counts.steps + len(episodes.actions))
+    size = round(main.stat().st_size / 1e6, 1)
+    metadata = _metadata(counts) | about | {"dataset_size": size}
+    (folder / DATA / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+    return counts
+
+
+def _metadata(counts: Counts) -> dict[str, Any]:
+    """What Minari's reader asks for. Spaces are written as its own serialisation of Gymnasium's does."""
+    low, high = [NONE] * OBSERVED, [PIECES - 1] * OBSERVED
+    box = {"type": "Box", "dtype": "int8", "shape": [OBSERVED], "low": low, "high": high}
+    return {
+        "total_episodes": counts.episodes,
+        "total_steps": counts.steps,
+        "data_format": "hdf5",
+        "observation_space": json.dumps(box),
+        "action_space": json.dumps({"type": "Discrete", "dtype": "int64", "start": 0, "n": ACTIONS}),
+        "minari_version": VERSION,
+    }
+
+
+class _Writer:
+    """Adds episodes to an open file."""
+
+    def __init__(self, h5py: Any, file: Any, imposed: bool, masks: bool) -> None:
+        self._h5 = h5py
+        self._root = file.id
+        self._imposed, self._masks = imposed, masks
+        self._spaces: dict[tuple[int, ...], Any] = {}
+        self._types: dict[np.dtype[Any], Any] = {}
+        self._shared: dict[tuple[Any, ...], Any] = {}  # what episodes have in common: objects that are linked to
+        self._small = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        self._small.set_layout(h5py.h5d.COMPACT)  # in the object's own header: no block of the file for it
+        self._plain = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+        for kind in (self._small, self._plain):
+            kind.set_obj_track_times(False)  # the same games are the same bytes
+
+    def add(self, episodes: Episodes, game_id: NDArray[np.int64], run_id: str, number: int) -> None:
+        """Write episodes, the first of which has this number; ``game_id`` [E]."""
+        ends = np.cumsum(episodes.steps)
+        run = np.array(run_id.encode())
+        for episode, end in enumerate(ends.tolist()):
+            steps = int(episodes.steps[episode])
+            first, row = end - steps, end - steps + episode
+            group = self._group(self._root, b"episode_%d" % (number + episode))
+            self._note(group, b"id", np.array(number + episode))
+            self._note(group, b"total_steps", np.array(steps))
+            self._note(group, b"run_id", run)
+            self._note(group, b"game_id", game_id[episode : episode + 1].reshape(()))
+            self._put(group, b"observations", episodes.observations[row : row + steps + 1])
+            self._put(group, b"actions", episodes.actions[first:end])
+            self._link_ends(group, steps, float(episodes.rewards[end - 1]), bool(episodes.terminated[episode]))
+            self._put_infos(group, episodes, first, row, steps)
+
+    def _link_ends(self, group: Any, steps: int, reward: float, terminated: bool) -> None:
+        """Rewards and ends, which episodes of a length share with most others of it."""
+        at_end = {
+            b"rewards": np.float32(reward),
+            b"terminations": np.bool_(terminated),
+            b"truncations": ~np.bool_(terminated),
+        }
+        for name, value in at_end.items():
+            key = name, steps, value.item()
+            if key in self._shared:
+                self._h5.h5o.link(self._shared[key], group, name)
+            else:
+                column = np.zeros(steps, value.dtype)
+                column[-1] = value
+                self._shared[key] = self._put(group, name, column)
+
+    def _put_infos(self, group: Any, episodes: Episodes, first: int, row: int, steps: int) -> None:
+        """One entry more than there are steps, as Minari has infos: flags of steps are false at the end."""
+        if not self._imposed and not self._masks:
+            if NO_INFOS in self._shared:
+                self._h5.h5o.link(self._shared[NO_INFOS], group, b"infos")
+            else:
+                self._shared[NO_INFOS] = self._group(group, b"infos")
+            return
+        infos = self._group(group, b"infos")
+        if self._imposed:
+            self._put(infos, b"imposed", np.append(episodes.imposed[first : first + steps], np.False_))
+        if self._masks:
+            self._put(infos, b"action_mask", episodes.masks[row : row + steps + 1])
+
+    def _group(self, parent: Any, name: bytes) -> Any:
+        return self._h5.h5g.create(parent, name, gcpl=self._plain)
+
+    def _put(self, group: Any, name: bytes, array: NDArray[Any]) -> Any:
+        dataset = self._h5.h5d.create(group, name, self._type(array), self._space(array.shape), self._small)
+        dataset.write(self._h5.h5s.ALL, self._h5.h5s.ALL, np.ascontiguousarray(array))
+        return dataset
+
+    def _note(self, group: Any, name: bytes, value: NDArray[Any]) -> None:
+        self._h5.h5a.create(group, name, self._type(value), self._space(())).write(value)
+
+    def _type(self, array: NDArray[Any]) -> Any:
+        if array.dtype not in self._types:
+            self._types[array.dtype] = self._h5.h5t.py_create(array.dtype, logical=True)
+        return self._types[array.dtype]
+
+    def _space(self, shape: tuple[int, ...]) -> Any:
+        if shape not in self._spaces:
+            h5s = self._h5.h5s
+            self._spaces[shape] = h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
+        return self._spaces[shape]

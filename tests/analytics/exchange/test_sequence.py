@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.exchange.export import Wish, export
+from analytics.exchange.sequence import draw, in_order
+from analytics.selection import select
+from quarto.errors import RequestError
+from tests import naive
+from tests.analytics.exchange.archives import RUNS, archive_of
+
+Key = tuple[str, int]
+
+
+def ids(root: Path, where: str | None = None, sample: int | None = None, seed: int = 1) -> list[Key]:
+    with open_archive(root) as opened:
+        passages = in_order(select(opened, where), sample, seed)
+        return [(of.record.run_id, game) for of in passages for game in of.chosen.game_id.tolist()]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return archive_of(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def scattered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return archive_of(tmp_path_factory.mktemp("scattered"), pairs_a_shard=5)
+
+
+def test_every_chosen_game_comes_once_those_of_the_same_agents_together(whole: Path) -> None:
+    with open_archive(whole) as opened:
+        rows = opened.sql("SELECT rules, agent_0, agent_1, run_id, game_id FROM games JOIN runs USING (run_id)").rows()
+    order = {run.run_id: number for number, run in enumerate(RUNS)}
+    expected = sorted(rows, key=lambda row: (row[0], row[1], row[2], order[row[3]], row[4]))
+    assert ids(whole) == [row[3:] for row in expected]
+
+
+@pytest.mark.parametrize("where", [None, "agent_0 = 'random' AND plies > 6", "winner = -1 OR pair_id % 3 = 1"])
+def test_the_order_does_not_depend_on_shards(whole: Path, scattered: Path, where: str | None) -> None:
+    found = ids(whole, where)
+    assert len(found) > 3
+    assert ids(scattered, where) == found
+
+
+def naive_words(keys: list[Key], seed: int) -> dict[Key, int]:
+    found = {}
+    for run_id, game_id in keys:
+        word = naive.stream(seed, int(run_id, 16), 0)
+        found[run_id, game_id] = naive.mix((word + game_id * naive.GAMMA) & naive.WORD)
+    return found
+
+
+@pytest.mark.parametrize("where", [None, "agent_0 = 'random'"])
+@pytest.mark.parametrize("sample", [1, 7, 40])
+def test_a_sample_is_the_games_with_the_least_words_whatever_the_shards(
+    whole: Path, scattered: Path, where: str | None, sample: int
+) -> None:
+    words = naive_words(ids(whole, where), seed=5)
+    least = sorted(words, key=lambda key: words[key])[:sample]
+    found = ids(whole, where, sample, seed=5)
+    assert sorted(found) == sorted(least)
+    assert found == [key for key in ids(whole, where) if key in least]
+    assert ids(scattered, where, sample, seed=5) == found
+
+
+def test_a_sample_of_all_games_is_all_games(whole: Path) -> None:
+    assert ids(whole, sample=len(ids(whole))) == ids(whole)
+
+
+def test_samples_are_uniform(whole: Path) -> None:
+    everything, seeds = ids(whole), 60
+    drawn: Counter[Key] = Counter()
+    with open_archive(whole) as opened:
+        selection = select(opened)
+        for seed in range(seeds):
+            found = draw(selection, len(everything) // 2, seed)
+            drawn.update((run.run_id, game) for run, each in zip(selection.runs, found, strict=True) for game in each)
+    # Each game is drawn with chance 1/2 by each seed: by none of 180 games more than 5 standard deviations off.
+    assert all(abs(drawn[key] - seeds / 2) < 5 * (seeds / 4) ** 0.5 for key in everything)
+    assert len(set(drawn.values())) > 5
+
+
+def test_a_sample_that_is_too_large_is_a_wrong_request(whole: Path) -> None:
+    with open_archive(whole) as opened, pytest.raises(RequestError, match="a sample of 10,000 cannot be drawn from"):
+        list(in_order(select(opened), 10_000))
+
+
+@pytest.mark.parametrize("form", ["text", "csv", "d3rlpy", "rlds", "minari"])
+def test_the_same_games_are_the_same_bytes_whatever_the_shards(
+    whole: Path, scattered: Path, tmp_path: Path, form: str
+) -> None:
+    content = []
+    for number, root in enumerate((whole, scattered, whole)):
+        wish = Wish(form, perspective=None if form in ("text", "csv") else "seat_1", sample=90, seed=3)
+        output = tmp_path / f"{number}" / "games-v0"
+        output.parent.mkdir()
+        with open_archive(root) as opened:
+            export(opened, wish, output)
+        files = sorted(path for path in [output, *output.rglob("*")] if path.is_file())
+        content.append([path.read_bytes() for path in files])
+        assert [path.name for path in output.parent.iterdir()] == ["games-v0"]
+    assert content[0] == content[1] == content[2]

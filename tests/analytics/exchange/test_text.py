@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.exchange.export import Wish, export
+from analytics.exchange.importing import Done, import_games
+from analytics.exchange.reading import Text, read_text
+from analytics.exchange.sequence import Heading
+from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
+from analytics.exchange.to_text import text_of
+from analytics.verify import verify
+from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
+from quarto.errors import RequestError
+from quarto.notation import format_game, parse_game
+from quarto.rules import Rules
+from tests import naive
+from tests.analytics.exchange.archives import archive_of, games_of
+from tests.analytics.naive_games import block_of, has_line, random_game
+
+CODE = {"version": "0.1.0", "fingerprint": "ab" * 8, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
+WON = "0@a1 1@b1 2@c1 3@d1"  # pieces that are neither high nor coloured: seat 0 finishes the row
+
+
+def rules_of(name: str) -> Rules:
+    if name not in naive.PRESETS:
+        raise RequestError(f"rules {name!r} are not known")
+    return naive.PRESETS[name]
+
+
+def read(text: str | bytes, **usual: Any) -> Text:
+    return read_text(text if isinstance(text, bytes) else text.encode(), Tags(**usual), rules_of)
+
+
+def bring_in(root: Path, text: str | bytes, **usual: Any) -> list[Done]:
+    found = read(text, **usual)
+    assert found.bad == []
+    return import_games(Archive.open(root, create=True), found, naive.PRESETS, CODE, "qarena archive import")
+
+
+def text_from(root: Path, output: Path, where: str | None = None) -> bytes:
+    with open_archive(root) as opened:
+        export(opened, Wish("text", where), output, force=True)
+    return output.read_bytes()
+
+
+def naive_line(game: dict[str, Any], tags: str) -> str:
+    ending = f" [ending={ENDINGS[game['ending']]}]" if game["ending"] >= FORFEIT_ILLEGAL else ""
+    return f"{tags} [result={RESULT_OF[game['winner']]}]{ending} {format_game(game['plies'])}".rstrip()
+
+
+seeds = st.randoms(use_true_random=False)
+labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(str.strip)
+
+
+@settings(max_examples=20)
+@given(seeds, labels, labels, st.sampled_from(sorted(naive.PRESETS)), st.sampled_from(["", "2026-11-21"]))
+def test_a_game_with_any_labels_is_read_as_it_was_written(
+    dice: Any, agent_0: str, agent_1: str, rules: str, date: str
+) -> None:
+    games = [random_game(dice, naive.PRESETS[rules], forfeits=0.5) for _ in range(3)]
+    opening = min(len(game["plies"]) for game in games)
+    heading = Heading(rules, agent_1, date, opening, agent_0, agent_1)
+    written = text_of(heading, block_of(games).games)
+    tags = heading_tags(heading._asdict())
+    assert written.decode().split("\n") == [*(naive_line(game, tags) for game in games), ""]
+    found = read(written)
+    assert found.bad == []
+    for i, game in enumerate(games):
+        plies = int(found.games.plies[i])
+        assert [*zip(found.games.pieces[:plies, i], found.games.cells[:plies, i], strict=True)] == game["plies"]
+        assert (found.games.winner[i], found.games.ending[i]) == (game["winner"], game["ending"])
+        assert Heading(*(getattr(found.known[found.tags[i]], name) for name in Heading._fields)) == heading
+
+
+words = st.sampled_from(
+    ["F@b1", "3@b2", "7@C4", "a@d4", "0@a1", "1@b1", "2@c1", "3@d1", "G@b1", "F@e1", "F@b", "F-b1", "@", "Ⅷ@a1"]
+)
+blanks = st.sampled_from([" ", "  ", "\t", " \r", "\u00a0"])
+
+
+def parsed(plies: str) -> tuple[list[tuple[int, int]], str]:
+    """The plies, and what is wrong with them without where it is."""
+    try:
+        return parse_game(plies), ""
+    except RequestError as error:
+        return [], str(error).partition("(")[0]
+
+
+@given(st.lists(st.tuples(words, blanks), max_size=6))
+def test_plies_are_read_as_the_notation_reads_them(parts: list[tuple[str, str]]) -> None:
+    plies = "".join(word + blank for word, blank in parts)
+    found = read(f"[result=0-1] {plies}\n")
+    expected, complaint = parsed(plies)
+    if complaint:
+        assert [bad.reason.partition("(")[0] for bad in found.bad] == [complaint]
+    elif "\u00a0" in plies:  # blank to Python, and to nobody who looks for a space
+        assert "separate the plies by spaces" in found.bad[0].reason
+    elif found.bad:
+        assert has_line({cell: piece for piece, cell in expected}, naive.PRESETS["classic"])
+    else:
+        count = found.games.plies[0]
+        assert [*zip(found.games.pieces[:count, 0], found.games.cells[:count, 0], strict=True)] == expected
+
+
+def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
+    for name, rules in naive.PRESETS.items():
+        dice = np.random.default_rng(1)
+        lines, expected = [], []
+        for _ in range(60):
+            order = zip(dice.permutation(16).tolist(), dice.permutation(16).tolist(), strict=True)
+            plies = [*order][: int(dice.integers(4, 17))]
+            lines.append(f"[rules={name}] [result=1-0] {format_game(plies)}")
+            board: dict[int, int] = {}
+            finished = []
+            for ply, (piece, cell) in enumerate(plies):
+                board[cell] = piece
+                finished += [ply] if has_line(board, rules) else []
+            expected.append(finished[:1] != [] and finished[0] < len(plies) - 1)
+        goes_on = {bad.line - 1 for bad in read("\n".join(lines)).bad if "the game goes on" in bad.reason}
+        assert [i in goes_on for i in range(60)] == expected
+        assert len(goes_on) > 5
+
+
+def test_exported_text_imports_as_the_same_games_and_leaves_as_the_same_text(tmp_path: Path) -> None:
+    source, copy = archive_of(tmp_path / "source", pairs_a_shard=5), tmp_path / "copy"
+    text = text_from(source, tmp_path / "one")
+    done = bring_in(copy, text)
+    assert [(each.games, each.added) for each in done] == [(108, 108), (72, 72)]  # classic, square
+    assert games_of(copy).equals(games_of(source))
+    assert text_from(copy, tmp_path / "two") == text
+    found = verify(Archive.open(copy))
+    assert (found.problems, found.games) == ([], 180)
+    assert [each.added for each in bring_in(copy, text)] == [0, 0]
+    assert games_of(copy).equals(games_of(source))
+
+
+def test_part_of_an_export_round_trips_too(tmp_path: Path) -> None:
+    source, where = archive_of(tmp_path / "source"), "plies > 7 AND agent_1 <> 'random'"
+    text = text_from(source, tmp_path / "one", where)
+    bring_in(tmp_path / "copy", text)
+    assert games_of(tmp_path / "copy").equals(games_of(source, where))
+    assert text_from(tmp_path / "copy", tmp_path / "two") == text
+
+
+def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_path: Path) -> None:
+    dice = random.Random(1)
+    games = [random_game(dice, forfeits=0.2) for _ in range(60)]
+    tags = [
+        heading_tags(
+            {
+                "event": dice.choice(["", "autumn"]),
+                "date": dice.choice(["", "2026-11-21"]),
+                "agent_0": dice.choice("ab"),
+                "agent_1": dice.choice("bc"),
+                "opening": dice.choice([0, min(2, len(game["plies"]))]),
+            }
+        )
+        for game in games
+    ]
+    lines = [naive_line(game, tag) for game, tag in zip(games, tags, strict=True)]
+    root = tmp_path / "archive"
+    done = bring_in(root, "\n".join(lines))
+    assert sum(each.added for each in done) == 60
+    assert verify(Archive.open(root)).problems == []
+    text = text_from(root, tmp_path / "text").decode()
+    assert sorted(text.splitlines()) == sorted(lines)
+    of_tag = {tag: [line for line in lines if line.startswith(f"{tag} [res")] for tag in tags}
+    assert {tag: [line for line in text.splitlines() if line.startswith(f"{tag} [res")] for tag in tags} == of_tag
+    assert [(each.run_id, each.added) for each in bring_in(root, text)] == [(each.run_id, 0) for each in done]
+
+
+def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
+    text = f"# a comment\r\n\n  \n{WON}\r\n[agent_1=bob] {WON.lower()}"
+    found = read(text, event="at home", rules="square")
+    assert [found.known[at] for at in found.tags] == [
+        Tags(rules="square", event="at home"),
+        Tags(rules="square", event="at home", agent_1="bob"),
+    ]
+    (done,) = bring_in(tmp_path / "archive", text)
+    rows = games_of(tmp_path / "archive").to_dicts()
+    assert [(row["agent_0"], row["agent_1"], row["winner"], row["ending"]) for row in rows] == [
+        ("unknown", "bob", 0, "line"),
+        ("unknown", "unknown", 0, "line"),
+    ]
+    assert done.games == 2
+
+
+def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
+    (done,) = bring_in(tmp_path / "archive", f"[event=final [1\\]] [date=2026-11-20] [agent_0=a] [agent_1=b] {WON}")
+    record = Archive.open(tmp_path / "archive").run(done.run_id)
+    assert record is not None
+    source = record.spec["imported"]
+    assert (source["event"], source["date"]) == ("final [1]", "2026-11-20")
+    assert (record.status, record.swapped, record.games, record.spec["seed"]) == ("complete", False, 1, 0)
+    assert record.labels == ("a", "b")
+    assert record.code == CODE
+    assert source["sha256"] == hashlib.sha256(text_from(tmp_path / "archive", tmp_path / "text")).hexdigest()
+
+
+def test_other_games_of_the_same_agents_are_another_run(tmp_path: Path) -> None:
+    other = "0@a2 1@b2 2@c2 3@d2"
+    runs = [done for text in (WON, other, f"{WON}\n{other}", WON) for done in bring_in(tmp_path / "archive", text)]
+    assert [done.added for done in runs] == [1, 1, 2, 0]
+    assert len({done.run_id for done in runs}) == 3
+    assert len(games_of(tmp_path / "archive")) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("G@b1", "piece 'G' is not a hex digit 0-F (game 'G@b1', ply 0)"),
+        ("F@b1 3@b1", "cell 'b1' was already taken at ply 0 (game 'F@b1 3@b1', ply 1)"),
+        ("F@b1 F@b2", "piece 'F' was already placed at ply 0"),
+        ("F@b1, 3@b2", "cell 'b1,' is not one of a1 to d4"),
+        (WON + " 4@a2", "ply 3 finishes a line and the game goes on (ply 4)"),
+        ("F@b1 3@b2", "the game is not over after 2 plies and has no tag 'result': add [result=1-0] or [result=0-1]"),
+        ("[result=1/2-1/2] F@b1", "tag 'result': 1/2-1/2 after 1 plies: a game is drawn on a full board only"),
+        (f"[result=0-1] {WON}", "tag 'result': 0-1 contradicts the plies, which say 1-0"),
+        (f"[ending=full_board] {WON}", "tag 'ending': full_board contradicts the plies, which say line"),
+        ("[ending=line] [result=1-0] F@b1", "tag 'ending': line contradicts the plies: the game is not over after 1"),
+        (f"[result=2-0] {WON}", "tag 'result': '2-0' is not one of 1-0, 0-1, 1/2-1/2"),
+        (f"[ending=lines] {WON}", "tag 'ending': 'lines' is not known; did you mean 'line'? valid:"),
+        (f"[opening=5] {WON}", "tag 'opening': 5 plies were imposed, and the game has 4"),
+        (f"[opening=-1] {WON}", "tag 'opening': '-1' is not a number of plies, 0 to 16"),
+        (f"[date=21.11.2026] {WON}", "tag 'date': '21.11.2026' is not a day such as 2026-11-21"),
+        (f"[date=20261121] {WON}", "tag 'date': '20261121' is not a day such as 2026-11-21"),
+        (f"[agent0=a] {WON}", "tag 'agent0' is not known; did you mean 'agent_0'?"),
+        (f"[agent_0=a] [agent_0=b] {WON}", "tag 'agent_0' is there twice"),
+        (f"[agent_0=] {WON}", "tag 'agent_0': '' is not a printable text of 1 to 200 characters"),
+        (f"[agent_0={'x' * 201}] {WON}", "is not a printable text of 1 to 200 characters"),
+        (f"[agent_0=a\\] {WON}", "'[agent_0=a\\\\]' is no tag: write [name=value]"),
+        (f"agent_0=a] {WON}", "'agent_0=a]' is no tag: write [name=value], and \\] for a ] in a value"),
+        (f"[rules=chess] {WON}", "rules 'chess' are not known"),
+        (f"[event=a\tb] {WON}", "tag 'event': 'a\\tb' is not a printable text"),
+    ],
+)
+def test_a_line_that_is_no_game_is_named_with_what_is_wrong(line: str, complaint: str) -> None:
+    found = read(f"{WON}\n\n# the next one is bad\n{line}\n{WON}\n")
+    assert [bad.line for bad in found.bad] == [4]
+    assert complaint in found.bad[0].reason
+    assert "\n" not in found.bad[0].reason
+    assert len(found.tags) == 2
+
+
+def test_a_line_that_is_not_utf_8_is_named() -> None:
+    found = read(f"[agent_0=\xe9] {WON}".encode("latin-1"))
+    assert [bad.reason for bad in found.bad] == ["byte 9 of the line is not UTF-8: save the file as UTF-8"]
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_a_game() -> None:
+    assert read(WON.encode("utf-8-sig")).bad == []
+
+
+def test_tags_may_stand_in_any_order_with_any_spaces() -> None:
+    tags = parse_tags("  [opening=2][agent_1=b]\t[rules=square] ", Tags(agent_0="usual"))
+    assert tags == Tags(rules="square", agent_0="usual", agent_1="b", opening=2)
+
+
+def test_many_shards_of_one_run_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.exchange.importing.SHARD_GAMES", 7)
+    dice = random.Random(2)
+    games = [random_game(dice) for _ in range(40)]
+    heading = [Heading("classic", "", "", 0, agent, "z") for agent in "ab"]
+    text = b"".join(text_of(each, block_of(games).games) for each in heading)
+    (done,) = bring_in(tmp_path / "archive", text)
+    archive = Archive.open(tmp_path / "archive")
+    assert [commit.games.rows for commit in archive.commits(done.run_id)] == [7] * 11 + [3]
+    assert verify(archive).problems == []
+    assert text_from(tmp_path / "archive", tmp_path / "text") == text
+
+
+def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.exchange.importing.SHARD_GAMES", 1)
+    root = tmp_path / "archive"
+    (done,) = bring_in(root, f"{WON}\n{WON}\n{WON}\n")
+    (root / "commits" / f"run={done.run_id}" / "000002.json").unlink()
+    (again,) = bring_in(root, f"{WON}\n{WON}\n{WON}\n")
+    assert (again.games, again.added) == (3, 1)
+
+
+def test_no_games_are_no_text() -> None:
+    assert text_of(Heading("classic", "", "", 0, "a", "b"), Games.zeros(0)) == b""
+    assert len(read(b"").tags) == 0

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from analytics.exchange.turns import ACTIONS, PERSPECTIVES, Episodes, View, episodes_of
+from quarto.batch import FORFEIT_ILLEGAL, LINE
+from quarto.rules import Rules
+from tests import naive
+from tests.analytics.exchange.naive_turns import Episode, Step, naive_episode
+from tests.analytics.naive_games import Game, block_of, random_game
+
+SOME_RULES = ("classic", "torus_square", "own_piece")
+
+
+def random_games(rules: Rules, count: int = 60) -> list[tuple[Game, int]]:
+    """Games and how many of their plies were imposed; among them every length that a forfeit can leave."""
+    dice = random.Random(f"turns {rules.name}")
+    games = [random_game(dice, rules, forfeits=0.4) for _ in range(count)]
+    return [(game, dice.choice((0, 0, 1, 2, 5, len(game["plies"])))) for game in games] + [
+        ({"plies": game["plies"][:plies], "winner": plies % 2, "ending": FORFEIT_ILLEGAL}, imposed)
+        for game in games[:4]
+        for plies in range(min(4, len(game["plies"])))
+        for imposed in range(plies + 1)
+    ]
+
+
+def episodes(games: list[tuple[Game, int]], rules: Rules, perspective: str, imposed: bool = False) -> Episodes:
+    opening = np.array([min(imposed, len(game["plies"])) for game, imposed in games], np.int8)
+    played = block_of([game for game, _ in games]).games
+    view = View(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
+    return episodes_of(opening, played, view, rules.tables)
+
+
+def unpacked(found: Episodes) -> dict[int, Episode]:
+    """The arrays as the twin has them, by game."""
+    result, row, step = {}, 0, 0
+    for game, steps, terminated in zip(*(column.tolist() for column in found[:3]), strict=True):
+        told = []
+        for i in range(steps + 1):
+            action = int(found.actions[step + i]) if i < steps else None
+            flag = bool(found.imposed[step + i]) if i < steps else False
+            mask = set(np.flatnonzero(found.masks[row + i]).tolist())
+            told.append(Step(found.observations[row + i].tolist(), action, flag, mask))
+        result[game] = Episode(told, found.rewards[step : step + steps].astype(int).tolist(), terminated)
+        row, step = row + steps + 1, step + steps
+    assert (row, step) == (len(found.observations), len(found.actions))
+    return result
+
+
+@pytest.mark.parametrize("imposed", [False, True])
+@pytest.mark.parametrize("perspective", PERSPECTIVES)
+@pytest.mark.parametrize("name", SOME_RULES)
+def test_episodes_equal_the_naive_twin(name: str, perspective: str, imposed: bool) -> None:
+    rules = naive.PRESETS[name]
+    games = random_games(rules)
+    expected = {}
+    for number, (game, opening) in enumerate(games):
+        told = naive_episode(game, min(opening, len(game["plies"])), rules, perspective, imposed)
+        if told is not None:
+            final = told.steps[-1]._replace(action=None, imposed=False)
+            expected[number] = told._replace(steps=[*told.steps[:-1], final])
+    found = unpacked(episodes(games, rules, perspective, imposed))
+    assert found == expected
+    assert len({episode.terminated for episode in found.values()}) == 2
+    assert {reward for episode in found.values() for reward in episode.rewards} >= {0, 1}
+
+
+@pytest.mark.parametrize("name", SOME_RULES)
+def test_every_logged_action_is_marked_as_legal(name: str) -> None:
+    rules = naive.PRESETS[name]
+    found = episodes(random_games(rules), rules, "mover")
+    decided = np.ones(len(found.observations), bool)
+    decided[found.final] = False
+    assert found.masks[decided][np.arange(len(found.actions)), found.actions].all()
+    assert found.masks.shape == (len(found.observations), ACTIONS)
+    assert not found.masks[found.final[found.terminated]].any()
+
+
+def rewards(winner: int, perspective: str) -> list[int]:
+    """The rewards of the shortest sort of game that a seat wins, or of a drawn one."""
+    dice = random.Random(f"won by {winner}")
+    rules = naive.PRESETS["classic"]
+    game = random_game(dice, rules, forfeits=0)
+    while game["winner"] != winner:
+        game = random_game(dice, rules, forfeits=0)
+    found: list[int] = episodes([(game, 0)], rules, perspective).rewards.astype(int).tolist()
+    return found
+
+
+def test_whoever_wins_the_signs_are_those_of_the_perspective() -> None:
+    last = {
+        (winner, perspective): rewards(winner, perspective)[-1] for winner in (-1, 0, 1) for perspective in PERSPECTIVES
+    }
+    assert last == {
+        (-1, "mover"): 0,
+        (-1, "seat_0"): 0,
+        (-1, "seat_1"): 0,
+        (0, "mover"): 1,
+        (0, "seat_0"): 1,
+        (0, "seat_1"): -1,
+        (1, "mover"): 1,
+        (1, "seat_0"): -1,
+        (1, "seat_1"): 1,
+    }
+    assert not any(any(rewards(winner, name)[:-1]) for winner in (-1, 0, 1) for name in PERSPECTIVES)
+
+
+def test_the_two_seats_share_the_turns_of_the_mover_and_their_rewards_cancel() -> None:
+    rules = naive.PRESETS["classic"]
+    games = [(game, 0) for game, _ in random_games(rules) if game["ending"] == LINE]
+    mover, *seats = (episodes(games, rules, name) for name in PERSPECTIVES)
+    assert len(mover.actions) == sum(len(seat.actions) for seat in seats)
+    assert sorted(mover.actions) == sorted([*seats[0].actions, *seats[1].actions])
+    assert (seats[0].rewards[seats[0].last] + seats[1].rewards[seats[1].last] == 0).all()
+
+
+def test_a_forfeit_is_cut_off_without_a_reward() -> None:
+    rules = naive.PRESETS["classic"]
+    games = [(game, 0) for game, _ in random_games(rules) if game["ending"] >= FORFEIT_ILLEGAL]
+    for name in PERSPECTIVES:
+        found = episodes(games, rules, name)
+        assert len(found.steps)
+        assert not found.terminated.any()
+        assert not found.rewards.any()

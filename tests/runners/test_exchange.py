@@ -1,0 +1,216 @@
+"""`qarena archive export` and `import`: what is written, what is refused, and what nobody touches."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import polars as pl
+import pytest
+
+from quarto.rules import CLASSIC
+from tests.analytics.naive_games import has_line
+from tests.runners.conftest import Qarena
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SAMPLE = str(ROOT / "data/sample")
+PAGE = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
+EXPORT = ("archive", "export", "--archive", SAMPLE, "--output")
+WON = "0@a1 1@b1 2@c1 3@d1"
+
+
+def fingerprint(folder: Path) -> str:
+    """Of every name and byte below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(str(path.relative_to(folder)).encode() + (path.read_bytes() if path.is_file() else b""))
+    return digest.hexdigest()
+
+
+def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("archive", "export", "--format", "text", "--output", "one.txt", "--archive", SAMPLE)
+    assert (found.code, found.out, found.err) == (0, "16,000 games written to one.txt\n", "")
+    found = qarena("archive", "import", "one.txt")
+    assert [line.split(": ")[1] for line in found.out.splitlines()] == [
+        "13,000 games added",
+        *["1,000 games added"] * 3,
+    ]
+    found = qarena("archive", "verify")
+    assert found.out == "4 runs, 4 shards, 16,000 games, 144,169 plies: no problem(s)\n"
+    qarena("archive", "export", "--format", "text", "--output", "two.txt")
+    assert (tmp_path / "two.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
+    before = fingerprint(tmp_path / "data")
+    found = qarena("archive", "import", "two.txt")
+    assert "0 games added, 13,000 were there" in found.out
+    assert fingerprint(tmp_path / "data") == before
+
+
+def test_imported_games_are_asked_the_same_questions(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"[agent_0=ada] [agent_1=bob] {WON}\n[agent_0=bob] [agent_1=ada] [result=0-1] F@b1\n{WON}\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    found = qarena("archive", "import", "-", "--name", "club night")
+    assert found.code == 0
+    run_id = found.out.split()[1]
+    assert found.out == f"run {run_id} (classic, club night): 3 games added\n"
+    question = "SELECT agent_0, agent_1, winner, ending, opening FROM games ORDER BY agent_0"
+    assert qarena("sql", question, "--format", "csv").out.splitlines()[1:] == [
+        "ada,bob,0,line,0",
+        "bob,ada,1,forfeit_resigned,0",
+        "unknown,unknown,0,line,0",
+    ]
+    assert "no problem(s)" in qarena("archive", "verify").out
+    assert "complete" in qarena("archive", "ls").out
+
+
+@pytest.mark.parametrize(("form", "name"), [("csv", "x.csv"), ("d3rlpy", "x.npz"), ("rlds", "x"), ("minari", "x-v0")])
+def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: str, name: str) -> None:
+    perspective = [] if form == "csv" else ["--perspective", "seat_1"]
+    typed = ["archive", "export", "--format", form, *perspective, "--output", name, "--archive", SAMPLE]
+    assert qarena(*typed, "--sample", "20").code == 0
+    before = fingerprint(tmp_path)
+    found = qarena(*typed, "--sample", "30")
+    assert (found.code, fingerprint(tmp_path)) == (2, before)
+    assert found.err == f"error: --output {name} exists: name another, or replace it with --force\n"
+    assert qarena(*typed, "--sample", "30", "--force").code == 0
+    assert fingerprint(tmp_path) != before
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_games_of_one_agent_for_numpy_alone(qarena: Qarena, tmp_path: Path) -> None:
+    where = "agent_1 = 'rule_based' AND ending = 'line'"
+    typed = ("--format", "d3rlpy", "--perspective", "seat_1", "--output", "x.npz", "--archive", SAMPLE)
+    assert qarena("archive", "export", "--where", where, *typed).code == 0
+    found = np.load(tmp_path / "x.npz")
+    assert set(found["rewards"][found["terminals"] == 1]) == {-1, 1}
+    won = found["observations"][(found["terminals"] == 1) & (found["rewards"] == 1)]
+    actions = found["actions"][(found["terminals"] == 1) & (found["rewards"] == 1)]
+    for observation, action in zip(won.tolist()[:50], actions.tolist(), strict=False):
+        board = {cell: piece for cell, piece in enumerate(observation[:16]) if piece >= 0}
+        assert not has_line(board, CLASSIC)
+        assert has_line(board | {action // 17: observation[16]}, CLASSIC)
+
+
+def test_text_and_csv_go_down_a_pipe(qarena: Qarena, tmp_path: Path) -> None:
+    for typed in (("csv", "--rows", "games"), ("csv",), ("text",)):
+        found = qarena(*EXPORT, "-", "--sample", "20", "--format", *typed)
+        assert (found.code, found.err, list(tmp_path.iterdir())) == (0, "", [])
+        qarena(*EXPORT, "x", "--sample", "20", "--format", *typed)
+        assert found.out == (tmp_path / "x").read_text()
+        (tmp_path / "x").unlink()
+
+
+def test_the_page_about_it_shows_what_is_printed(qarena: Qarena) -> None:
+    ((typed, printed),) = re.findall(r"^```\n\$ (.*)\n((?:\[.*\n)+)```", PAGE, re.MULTILINE)
+    words = [word.replace("data/sample", SAMPLE) for word in shlex.split(typed)]
+    assert qarena(*words[1:]).out == printed
+    (source,) = [
+        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if "Wish" in block
+    ]
+    run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
+
+
+def test_a_sample_is_the_same_again_and_another_by_another_seed(qarena: Qarena, tmp_path: Path) -> None:
+    for name, seed in (("a", "4"), ("b", "4"), ("c", "5")):
+        qarena(*EXPORT, name, "--format", "csv", "--rows", "games", "--sample", "50", "--seed", seed)
+    a, b, c = ((tmp_path / name).read_text().splitlines() for name in "abc")
+    assert a == b
+    assert len(set(a)) == len(set(c)) == 1 + 50  # a heading
+    assert len({*a} & {*c}) < 5
+
+
+def test_rlds_can_be_asked_in_sql_too(qarena: Qarena, tmp_path: Path) -> None:
+    typed = ("--format", "rlds", "--perspective", "mover", "--sample", "10", "--output", "x.parquet")
+    found = qarena("archive", "export", *typed, "--archive", SAMPLE)
+    rows = pl.read_parquet(tmp_path / "x.parquet")
+    steps = int(rows["steps"].list.len().sum()) - 10
+    sentence = f"10 episodes, {steps} steps written to x.parquet, rewards for mover, at the end only\n"
+    assert found.out == sentence
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ((*EXPORT, "x", "--format", "pgn"), "--format pgn is not known; valid: csv, d3rlpy, minari, rlds, text"),
+        ((*EXPORT, "x", "--format", "rlds"), "format rlds needs --perspective, which says whose rewards they are"),
+        ((*EXPORT, "x", "--format", "rlds", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
+        ((*EXPORT, "x", "--format", "text", "--perspective", "mover"), "--perspective says nothing of format text"),
+        ((*EXPORT, "x", "--format", "csv", "--rows", "game"), "--rows game is not known; did you mean 'games'?"),
+        ((*EXPORT, "x", "--format", "csv", "--masks"), "--masks says nothing of format csv by plies: leave it out"),
+        ((*EXPORT, "x", "--format", "text", "--rows", "games"), "--rows games says nothing of format text"),
+        ((*EXPORT, "x", "--format", "csv", "--where", "agent_0 = 'me'"), "has no game with where=\"agent_0 = 'me'\""),
+        ((*EXPORT, "x", "--format", "csv", "--where", "DROP TABLE games"), "is no condition on games: SQL: "),
+        ((*EXPORT, "x", "--format", "csv", "--sample", "20000"), "--sample 20,000 of 16,000 games: ask for fewer"),
+        ((*EXPORT, "x", "--format", "csv", "--sample", "0"), "--sample 0 is no number of games"),
+        ((*EXPORT, "-", "--format", "rlds", "--perspective", "mover"), "format rlds cannot be written to a pipe"),
+        ((*EXPORT, "no/x", "--format", "csv"), "there is no folder no; make it, or name another"),
+        ((*EXPORT, "mine", "--format", "csv", "--force"), "exists and is not a file, so --force does not replace it"),
+        (
+            (*EXPORT, "mine-v0", "--format", "minari", "--perspective", "mover", "--force"),
+            "exists and is not a Minari dataset, so --force does not replace it",
+        ),
+        ((*EXPORT, "mine", "--format", "minari", "--perspective", "mover"), "a Minari dataset is named like quarto-v0"),
+        ((*EXPORT, f"{SAMPLE}/games/x.csv", "--format", "csv"), f"lies in archive {SAMPLE}"),
+        (("archive", "export", "--format", "csv", "--output", "x"), "there is no archive at data/archive"),
+        (("archive", "import", "lost.txt"), "lost.txt cannot be read: No such file or directory"),
+        (("archive", "import", "mine"), "mine cannot be read: Is a directory"),
+        (("archive", "import", "empty.txt"), "empty.txt holds no game: a line of it looks like F@b1 3@b2 7@c4"),
+        (("archive", "import", "good.txt", "--rules", "clasic"), "rules 'clasic' does not exist; did you mean"),
+        (("archive", "import", "good.txt", "--name", "a\nb"), "--name: 'a\\nb' is not a printable text"),
+        (("archive", "import", "good.txt", "--archive", "mine"), "mine is not an archive"),
+        (("archive", "import", "rules.txt"), "rules.txt, line 1: rules '../x' "),
+        (
+            ("archive", "import", "bad.txt"),
+            "bad.txt, line 2: ply 3 finishes a line and the game goes on (ply 4); 1 more bad line (--skip-bad",
+        ),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_changes_nothing(
+    qarena: Qarena, tmp_path: Path, typed: tuple[str, ...], complaint: str
+) -> None:
+    for folder in ("mine", "mine-v0"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "diary.txt").write_text("mine")
+    (tmp_path / "empty.txt").write_text("# nothing\n\n")
+    (tmp_path / "good.txt").write_text(WON)
+    (tmp_path / "rules.txt").write_text(f"[rules=../x] {WON}")
+    (tmp_path / "bad.txt").write_text(f"{WON}\n{WON} 4@a2\n[result=0-1] {WON}\n")
+    before, sample = fingerprint(tmp_path), fingerprint(Path(SAMPLE))
+    found = qarena(*typed)
+    assert found.code == 2
+    assert complaint in found.err
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    assert (found.out, fingerprint(tmp_path), fingerprint(Path(SAMPLE))) == ("", before, sample)
+
+
+def test_bad_lines_are_listed_and_skipped_if_asked(qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text(f"{WON}\nG@a1\n[opening=9] {WON}\n{WON}\n")
+    found = qarena("archive", "import", "some.txt", "--skip-bad")
+    assert found.code == 1
+    assert found.out.endswith("(classic): 2 games added\n")
+    assert [line.partition(":")[0] for line in found.err.splitlines()] == ["some.txt, line 2", "some.txt, line 3"]
+    (tmp_path / "all.txt").write_text("G@a1\n")
+    found = qarena("archive", "import", "all.txt", "--skip-bad", "--archive", "other")
+    assert found.code == 1
+    assert found.err.splitlines()[-1] == "error: all.txt: no line is a game, so nothing was imported"
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_cannot_be_written_is_a_failure_that_leaves_nothing(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("analytics.exchange.export.write_text", full)
+    found = qarena("archive", "export", "--format", "text", "--output", "x", "--archive", SAMPLE)
+    assert (found.code, found.err) == (1, "error: cannot write x: No space left on device\n")
+    assert list(tmp_path.iterdir()) == []
