@@ -14,6 +14,7 @@ from analytics.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.spec import AgentSpec, flat
 
+ANY = "policy"  # the agent that plays any of them
 MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 
 
@@ -76,7 +77,8 @@ def untrained(agents: Iterable[AgentSpec]) -> Iterator[str]:
     for agent in agents:
         if agent.params.get("policy", "") is None:
             trainer = "".join(f" trainer={players[0]}" for players in READERS.values() if _name(agent) in players)
-            yield f"{agent.label} has no policy: it plays untrained; qarena train{trainer} makes one"
+            maker = "policy build" if _name(agent) == ANY else f"train{trainer}"
+            yield f"{agent.label} has no policy: it plays untrained; qarena {maker} makes one"
 
 
 def _name(agent: AgentSpec) -> str:
