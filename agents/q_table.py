@@ -74,10 +74,10 @@ class QTableLearner(Learner):
     """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
 
     The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for who made it, 0 at
-    first. After a game each of its turns, by whomever and the last first (L. Lin, Self-Improving Reactive Agents, 1992),
-    moves by ``learning_rate`` of the difference towards minus ``discount`` times what the opponent's position is worth:
-    1 if the piece in hand finishes a line there; else, if the game ended with the opponent's placement, how; else the
-    greatest value of the opponent's turns that were tried: what was never tried says nothing.
+    first. After a game each of its turns, by whomever, the last first (L. Lin, Self-Improving Reactive Agents, 1992),
+    moves by ``learning_rate`` of the difference towards minus ``discount`` times what the opponent's position is worth.
+    That is 1 if the piece in hand finishes a line there; else, if the game ended with the opponent's placement, how;
+    else the greatest value of the opponent's turns that were tried: what was never tried says nothing.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, its own turn is
     random, else as ``Afterstates`` with this ``fallback`` plays. Words of a turn: 0, the fallback's; 1, whether it is
@@ -115,5 +115,5 @@ class QTableLearner(Learner):
 
     def policy(self, knowledge: Knowledge) -> Policy:
         lanes, occupied, _, first = known_positions(knowledge)
-        columns = {"lanes": lanes, "occupied": occupied.astype(np.int32), "value": knowledge.table[first]}
-        return Policy(Q_TABLE, table=columns)
+        value, masks = knowledge.table[first], occupied.astype(np.int32)
+        return Policy(Q_TABLE, table={"lanes": lanes, "occupied": masks, "value": value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,16 @@ from quarto.rules import CELLS, NONE
 class FittedQ:
     """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
 
-    A turn is worth minus ``discount`` times what the position that it leaves is worth to the opponent: 1 if the piece in
-    hand finishes a line there; else the greatest of how games ended with the placement there and what the turns that were
-    made there are worth. Only turns in the log are looked at (S. Fujimoto et al., Off-Policy Deep Reinforcement Learning
-    without Exploration, 2019), imposed ones too: it does not matter who chose them.
+    A turn is worth minus ``discount`` times what the position that it leaves is worth to the opponent: 1 if the piece
+    in hand finishes a line there; else the greatest of how games ended with the placement there and what the turns that
+    were made there are worth. Only turns in the log are looked at (S. Fujimoto et al., Off-Policy Deep Reinforcement
+    Learning without Exploration, 2019), imposed ones too: it does not matter who chose them.
 
     Each ply adds a piece, so one sweep from the last to the first comes to the fixed point: another one would change
     nothing at all, the tolerance is 0. Greatest values and products do not depend on the order of games.
 
-    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64, for afterstates with a count
-    of at least ``least``; all others were looked at too. Raises ``ValueError`` for a number out of range.
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64, of afterstates with a
+    count of at least ``least``; all others were looked at too. Raises ``ValueError`` for a number out of range.
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:
@@ -36,12 +37,17 @@ class FittedQ:
         self.least = checked_whole("least", least, 1, MOST)
 
     def derive(self, material: Material, threads: int) -> Policy:
-        games, size, boards = material.games, len(material.game_id), Boards.empty(len(material.game_id))
+        games, size = material.games, len(material.game_id)
+        boards, worth = Boards.empty(size), np.zeros(size)  # of each game's turn at the level above, for who made it
+
+        def move(step: Callable[..., None], ply: int) -> None:
+            over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, size, threads)
+
         for ply in range(CELLS):
-            over_spans(lambda first, last, ply=ply: advance(games, ply, boards, (first, last)), 0, size, threads)  # type: ignore[misc]
-        worth, parts = np.zeros(size), []  # of the turn that each game has at the level above, for who made it
+            move(advance, ply)
+        parts = []
         for ply in range(CELLS - 1, -1, -1):
-            over_spans(lambda first, last, ply=ply: go_back(games, ply, boards, (first, last)), 0, size, threads)  # type: ignore[misc]
+            move(go_back, ply)
             parts.append(self._level(material, ply, boards, worth, threads))
         lanes, occupied, count, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Policy(FITTED_Q, table=ordered_rows(lanes, occupied, {"count": count, "value": value}))
@@ -49,17 +55,16 @@ class FittedQ:
     def _level(
         self, material: Material, pieces: int, boards: Boards, worth: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Lanes, occupied, count and value of the afterstates with so many pieces; ``worth`` becomes that of this level."""
-        level, size = level_of(material.rules, pieces), len(material.game_id)
-        keys, wins = np.empty(size, np.uint64), np.empty(size, np.bool_)
-        rules, games = material.rules.tables, material.games
-        over_spans(
-            lambda first, last: keys_and_wins(games, level, boards, rules, keys, wins, (first, last)), 0, size, threads
-        )
-        order = np.argsort(keys)
-        different, counts, values = fit(
-            keys, order, wins, games.plies == pieces + 1, games.winner, pieces, self.discount, worth
-        )
+        """The columns of the afterstates with so many pieces; ``worth`` becomes that of this level."""
+        games, level, size = material.games, level_of(material.rules, pieces), len(material.game_id)
+        keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), material.rules.tables
+
+        def fill(first: int, last: int) -> None:
+            keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
+
+        over_spans(fill, 0, size, threads)
+        ends, order = games.plies == pieces + 1, np.argsort(keys)
+        different, counts, values = fit(keys, order, wins, ends, games.winner, pieces, self.discount, worth)
         kept = counts >= self.least
         lanes, occupied = forms_of(different[kept], level)
         return lanes, occupied, counts[kept], values[kept]

@@ -134,7 +134,7 @@ def keys_and_wins(
     games: Games,
     level: Level,
     boards: Boards,
-    rules: NDArray[np.void],
+    rules: np.void,
     keys: NDArray[np.uint64],
     wins: NDArray[np.bool_],
     span: tuple[int, int],

@@ -86,7 +86,7 @@ class QTable:
     def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
         self.learner = QTableLearner(learning_rate, discount)
 
-    def derive(self, material: Material, threads: int) -> Policy:
+    def derive(self, material: Material, threads: int) -> Policy:  # noqa: ARG002  (game after game)
         return replay(self.learner, material, np.ones(len(material.game_id), np.int8))  # once a game
 
 
@@ -109,7 +109,7 @@ class EncodedQ:
         self.learner = EncodedLearner(learning_rate, discount, rewards=rewards, values_seed=values_seed)
         self.agent = agent
 
-    def derive(self, material: Material, threads: int) -> Policy:
+    def derive(self, material: Material, threads: int) -> Policy:  # noqa: ARG002  (game after game)
         seats = np.full(len(material.game_id), BOTH, np.int8)
         if self.agent is not None:
             for record, first, end in material.spans():
@@ -124,5 +124,5 @@ def seats_of(agent: str, record: RunRecord, game_id: NDArray[np.int64]) -> NDArr
     """Which seats an agent held in games of a run: [G], bit s for seat s."""
     first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
     pairing, game = game_id >> GAME_BITS, game_id & 1
-    held = first[pairing] * (1 << game) | second[pairing] * (2 >> game)
-    return held.astype(np.int8)
+    held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
+    return held
