@@ -64,7 +64,7 @@ def wanted_of(words: Sequence[str], root: Path | None, typed: Sequence[str]) -> 
     settings = settings_of(GROUP, kind)
     where, name, threads = given.pop("where", EVERYTHING), given.pop("name", kind), given.pop("threads", None)
     folder = Path(given.pop("archive.root", root or ARCHIVE))
-    policies.check_name(name)
+    policies.check_name(name, "name")
     for key, text in given.items():
         valid = [each for each in settings if each != "_target_"]
         if key not in valid:

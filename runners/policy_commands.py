@@ -76,5 +76,26 @@ def rebuild(
         typer.echo(difference, err=True)
     games = f"{found.card.learned['games']:,} games"
     answer = "differs" if found.differences else "identical"
-    typer.echo(f"{answer}: policy {found.card.name} ({found.card.policy_id}), {found.rows:,} rows from {games}")
+    typer.echo(f"{answer}: policy {found.card.name} ({found.card.policy_id}), {found.size} from {games}")
     raise typer.Exit(1 if found.differences else 0)
+
+
+@app.command("lineage")
+def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
+    """Show where a policy comes from: runs, query, code, and the policies that its games were played by."""
+    from runners.lineage import lineage as tree
+
+    for line in tree(archive, policy):
+        typer.echo(line)
+
+
+@app.command("compare")
+def compare(
+    one: Annotated[str, typer.Argument(help="A policy's name or id.")],
+    other: Annotated[str, typer.Argument(help="Another one's.")],
+    archive: ArchiveOption = ARCHIVE,
+) -> None:
+    """Compare two policies: what both know, where it differs, how often they choose alike."""
+    from runners.comparing import compare as carry_out
+
+    carry_out(archive, one, other)

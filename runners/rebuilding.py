@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from analytics.derived.sources import sources_of
 from analytics.learning import relearn
 from analytics.records import PolicyCard
 from quarto.errors import RequestError
+from quarto.rules import Rules
 from runners.config import available_cores
 from runners.deriving import code_of, derivation_of
-from runners.spec import code_by, made
+from runners.spec import code_by, flat, made
 
 ONLINE = "runners.training.online.Online"
 MOST_DIFFERENCES = 5  # columns whose first difference is shown
@@ -29,8 +31,14 @@ class Rebuilt(NamedTuple):
     """What a policy became when it was derived again."""
 
     card: PolicyCard
-    rows: int
+    policy: Policy
     differences: tuple[str, ...]  # none: it is the same to the byte
+
+    @property
+    def size(self) -> str:
+        """How much it holds, as a text."""
+        rows = [len(column) for column in self.policy.table.values()]
+        return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
 def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
@@ -41,20 +49,17 @@ def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
     """
     archive = Archive.open(root)
     card, stored = policies.read(archive, wanted)
-    if card.kind == GENOME:
-        raise RequestError(
-            f"policy '{card.name}' is a genome, bred over {len(card.learned['run_ids'])} runs: the command of its "
-            "training, typed again, breeds it from the games that are there and plays nothing new: "
-            f"{card.learned.get('command', '')}"
-        )
+    threads, notes = threads or available_cores(), list[str]()
     if card.is_derived:
-        found, notes = _derived_again(archive, card, threads or available_cores())
+        found, notes = _derived_again(archive, card, threads)
+    elif card.kind == GENOME:
+        found = _bred_again(archive, card, threads)
     else:
-        found, notes = _learned_again(archive, card), []
+        found = _learned_again(archive, card)
     differences = [*differences_of(stored, found)]
     if differences:
         differences = [*notes, *_other_code(card), *differences]
-    return Rebuilt(card, len(next(iter(found.table.values()))), tuple(differences))
+    return Rebuilt(card, found, tuple(differences))
 
 
 def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
@@ -97,13 +102,9 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
 
 def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
     """What the learner of a training makes of its games."""
-    settings = card.learned["parameters"]
-    if settings.get("_target_") != ONLINE or not isinstance(settings.get("learner"), Mapping):
-        raise RequestError(
-            f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' ({settings.get('_target_')}), which "
-            "keeps no games to learn from again: only what 'qarena policy build' and online trainers made is rebuilt"
-        )
-    learner: Any = settings["learner"]
+    learner = card.learned["parameters"].get("learner")
+    if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
+        raise _unknown(card)
     parameters = {key: value for key, value in learner.items() if key != "_target_"}
     student = made(f"the learner of policy '{card.name}'", str(learner.get("_target_")), parameters)
     if not isinstance(student, Learner):
@@ -112,14 +113,61 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
     return student.policy(relearn(archive, run_id, student, card.learned["games"]))
 
 
+def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
+    """The genome that an evolution comes to by the games of its generations; none is played."""
+    from runners.training.genetic import GeneticTrainer
+    from runners.training.trainer import Setting
+
+    parameters = {key: value for key, value in card.learned["parameters"].items() if key != "_target_"}
+    trainer = made(f"the trainer of policy '{card.name}'", card.learned["parameters"].get("_target_", ""), parameters)
+    if not isinstance(trainer, GeneticTrainer):
+        raise _unknown(card)
+    run_ids = card.learned["run_ids"]
+    lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
+    if lost:
+        raise RequestError(
+            f"policy '{card.name}' was bred by the games of {len(run_ids)} runs, and run {lost[0]} is not in archive "
+            f"{archive.root} any more: the command of its training, typed again, plays it"
+        )
+    first = archive.run(run_ids[0])
+    stop = threading.Event()
+    stop.set()  # before anything is played: what the archive lacks stays missing
+    setting = Setting(
+        name=str(card.learned["trainer"]),
+        rules=Rules(**card.rules),
+        seed=card.learned["seed"],
+        threads=threads,
+        root=archive.root,
+        shard_games=1 << 18,
+        shard_seconds=30.0,
+        other_code="new" if first is not None and "salt" in first.spec else "refuse",
+        command="",
+        stop=stop,
+        progress=None,
+    )
+    trained = trainer.train(setting)
+    if trained.policy is None:
+        raise RequestError(
+            f"policy '{card.name}': this code would breed it by other games than those of its {len(run_ids)} runs, or "
+            "some of them are missing; the command of its training, typed again, plays what is"
+        )
+    return trained.policy
+
+
+def _unknown(card: PolicyCard) -> RequestError:
+    return RequestError(
+        f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
+        f"({card.learned['parameters'].get('_target_')}), of which nothing says how to learn from logged games again"
+    )
+
+
 def _other_code(card: PolicyCard) -> Iterator[str]:
     """That other code made it, if so: probably why it differs."""
     settings = card.learned["parameters"]
     if card.is_derived:
         now = code_of(settings)
     else:
-        targets = [str(settings["_target_"]), str(settings["learner"]["_target_"])]
-        now = code_by(targets, learning=True)
+        now = code_by([str(value) for key, value in flat(settings) if key.endswith("_target_")], learning=True)
     for key in ("version", "fingerprint", "numba", "numpy"):
         if card.code.get(key) != now[key]:
             yield f"code: {key} was {card.code.get(key)}, is {now[key]}"
