@@ -17,12 +17,12 @@ from agents.random import random_cell, random_piece
 from quarto.kernel import inlined, int64, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rng import draw, unit
-from quarto.rules import NONE, Rules, spread
+from quarto.rules import CELLS, NONE, Rules, spread
 from quarto.symmetry import canonical
 from quarto.threats import winning_cells
 
-# Where the parameters are; the first two are those of ``agents/learning/afterstates.py``
-FALLBACK, UNKNOWN, EXPLORATION, DECAY, FLOOR, LEARNING_RATE, DISCOUNT = range(7)
+# Where the parameters are; the first three are those of ``agents/learning/afterstates.py``
+FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION, DECAY, FLOOR, LEARNING_RATE, DISCOUNT = range(8)
 COIN, RANDOM = 1, 2  # indices of the words that say whether to explore, and how; word 0 is the fallback's
 
 
@@ -100,6 +100,7 @@ class QTableLearner(Learner):
         self.settings = [
             float(FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))),
             -1.0,
+            float(CELLS),
             checked_probability("exploration", exploration),
             checked_probability("decay", decay),
             checked_probability("floor", floor),

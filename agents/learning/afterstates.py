@@ -23,7 +23,7 @@ from agents.learning.rows import empty_rows, find_row, rows_of
 from agents.parameters import checked_number, checked_one_of
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
-from quarto.kernel import inlined, int64, uint64
+from quarto.kernel import inlined, int64, popcount, uint64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules, spread
@@ -32,7 +32,7 @@ from quarto.threats import safe_pieces, winning_cells
 
 FALLBACKS = ("random", "semi_random")
 VALUE_COLUMNS = {MC_AFTERSTATE: "mean", Q_TABLE: "value", FITTED_Q: "value"}
-FALLBACK, UNKNOWN = range(2)  # where the parameters are; a learner has more of them
+FALLBACK, UNKNOWN, MOST_PIECES = range(3)  # where the parameters are; a learner has more of them
 HAND = 0  # of every canonical form
 
 
@@ -91,7 +91,8 @@ def turn_by_afterstates(position: Position, seed: int, rules: Any, own: Any) -> 
     """A win if there is one, else the best known turn if it is worth enough, else the fallback's turn."""
     settings, word = params(own), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
-    if not won:
+    pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
+    if not won and pieces <= settings[MOST_PIECES]:
         best = best_turn(position, rules, True, own)
         if best.gift != NONE and best.value >= settings[UNKNOWN]:
             return encode_turn(best.cell, best.gift)
@@ -122,8 +123,10 @@ class Afterstates(KernelAgent):
 
     def __init__(self, policy: Policy | None = None, fallback: str = "semi_random", unknown: float = -1.0) -> None:
         chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
-        self._settings = np.array([float(chosen), checked_number("unknown", unknown)])
         self._columns = None if policy is None else _checked(policy)
+        occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
+        most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
+        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces])
 
     def knowledge(self, rules: Rules) -> Knowledge:
         if self._columns is None:
