@@ -9,8 +9,8 @@ from analytics import policies
 from analytics.archive import Archive
 from analytics.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
+from runners.policies import MOST_RUNS
 
-MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 MOST_AGENTS = 6
 INDENT = "  "
 

@@ -16,6 +16,7 @@ from analytics.records import PolicyCard
 from analytics.verify import verify
 from runners.config import names
 from tests.analytics.folders import snapshot
+from tests.analytics.policies import COUNTS, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
 
@@ -215,6 +216,23 @@ def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path
     assert re.fullmatch(
         rf"error: policy 'mine' was bred by the games of 2 runs, and run {run_id} is not in .*\n", found.err
     )
+    assert snapshot(root) == before
+
+
+def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
+    trained = ["train", "trainer=q_table", "trainer.games=20", "policy.name=trained", f"archive.root={root}"]
+    assert qarena(*trained).code == 0
+    (run_id,) = card_of(root, "trained").learned["run_ids"]
+    shutil.rmtree(root / f"commits/run={run_id}")
+    policies.save(Archive.open(root), COUNTS, origin("foreign"))
+    before = snapshot(root)
+    for name, expected in (
+        ("trained", rf"run {run_id} lacks games from number 0 on: .*"),
+        ("foreign", r"policy 'foreign' was made by trainer 'counting' \(None\), of which nothing says how to .*"),
+    ):
+        found = qarena("policy", "rebuild", name, "--archive", str(root))
+        assert (found.code, found.out) == (2, "")
+        assert re.fullmatch(f"error: {expected}\n", found.err)
     assert snapshot(root) == before
 
 
