@@ -316,10 +316,10 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def check_name(name: str) -> None:
-    """Raises ``RequestError`` for what cannot be the name of a policy."""
+def check_name(name: str, key: str = "policy.name") -> None:
+    """Raises ``RequestError`` for what cannot be the name of a policy; ``key`` is what it was given as."""
     if not POLICY_NAME.fullmatch(name):
         raise RequestError(
-            f"policy.name={name!r} cannot be a name: a letter, then at most 63 letters, digits, '_', '.' and '-', and "
+            f"{key}={name!r} cannot be a name: a letter, then at most 63 letters, digits, '_', '.' and '-', and "
             "neither a word such as null nor like a policy's id"
         )

@@ -254,7 +254,8 @@ class PolicyCard:
     """What a stored policy is and where it comes from. Raises ``ValueError`` for a value that makes no sense.
 
     ``learned`` says how: ``training`` (what two sessions of one training have in common, 12 hex digits), ``trainer``,
-    its ``parameters``, ``seed``, ``games``, ``run_ids`` (of the games learned from, in order), ``command``.
+    its ``parameters``, ``seed``, ``games``, ``run_ids`` (of the games learned from, in order), ``command``. A policy
+    that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each run's.
     """
 
     policy_id: str
@@ -285,8 +286,15 @@ class PolicyCard:
             _matched(RUN_ID, "run_id", run_id)
         if not isinstance(self.learned["trainer"], str) or not isinstance(self.learned["parameters"], Mapping):
             raise ValueError("learned names no trainer with its parameters")
+        if self.is_derived and set(self.learned["checksums"]) != set(self.learned["run_ids"]):
+            raise ValueError("learned has not one checksum for each run")
         if not (isinstance(self.code, Mapping) and Rules(**self.rules)):
             raise ValueError("code is not a mapping")
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it comes from games that a condition chose; else from a training's."""
+        return "where" in self.learned
 
     def as_mapping(self) -> dict[str, Any]:
         """The fields as JSON values; ``PolicyCard.of_mapping`` reads them."""

@@ -56,6 +56,17 @@ def sprt_overrides(incomplete: str) -> list[str]:
     return _completed(incomplete, ("agent", "rules"), SPRT_KEYS)
 
 
+BUILD_KEYS = ("kind", "name", "where", "threads", "archive.root")
+
+
+def build_arguments(incomplete: str) -> list[str]:
+    """What an argument of ``policy build`` may be completed to."""
+    kind = "kind="
+    if incomplete.startswith(kind):
+        return [kind + option for option in options_of("policy", incomplete.removeprefix(kind))]
+    return [f"{each}=" for each in BUILD_KEYS if f"{each}=".startswith(incomplete)]
+
+
 def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
     key, equals, value = incomplete.partition("=")
     group = key.lstrip("+").split("@")[0]

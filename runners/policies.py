@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from agents.learning.policy import GENOME, READERS, Policy
+from agents.policy import PLAYERS
 from analytics import policies
 from analytics.archive import Archive
 from analytics.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.spec import AgentSpec, flat
 
+ANY = "policy"  # the agent that plays any of them
 MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
 
 
@@ -76,7 +78,8 @@ def untrained(agents: Iterable[AgentSpec]) -> Iterator[str]:
     for agent in agents:
         if agent.params.get("policy", "") is None:
             trainer = "".join(f" trainer={players[0]}" for players in READERS.values() if _name(agent) in players)
-            yield f"{agent.label} has no policy: it plays untrained; qarena train{trainer} makes one"
+            maker = "policy build" if _name(agent) == ANY else f"train{trainer}"
+            yield f"{agent.label} has no policy: it plays untrained; qarena {maker} makes one"
 
 
 def _name(agent: AgentSpec) -> str:
@@ -87,14 +90,18 @@ def _name(agent: AgentSpec) -> str:
 def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     """Everything on a policy's card, as names and texts."""
     learned = card.learned
-    parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, "trainer": learned["parameters"]}
+    whose = "parameter" if card.is_derived else "trainer"
+    parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, whose: learned["parameters"]}
     files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in card.files.items()]
+    seed = "" if card.is_derived else f", seed {learned['seed']}"
+    how = "derived by" if card.is_derived else "trainer"
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
-        ("kind", f"{card.kind}, read by {', '.join(READERS.get(card.kind, ())) or 'other players'}"),
+        ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'other players'}"),
         ("rules", str(card.rules["name"])),
-        ("trainer", f"{learned['trainer']}, seed {learned['seed']}, {learned['games']:,} games"),
+        (how, f"{learned['trainer']}{seed}, {learned['games']:,} games"),
+        *((key, str(learned[key])) for key in ("where",) if key in learned),
         *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
         *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
         *(
@@ -109,6 +116,11 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
         ("folder", str(folder)),
         *(("file", file) for file in files),
     ]
+
+
+def readers_of(kind: str) -> list[str]:
+    """The agents that play policies of a kind."""
+    return [*READERS.get(kind, ()), *([ANY] if kind in PLAYERS and ANY not in READERS.get(kind, ()) else [])]
 
 
 def _rows(rows: int | None) -> str:

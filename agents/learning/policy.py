@@ -13,11 +13,19 @@ GENOME = "genome"  # the kind without a table: its parameters are those of a pla
 ENCODED_VALUES = "encoded_values"
 Q_PLACEMENT = "q_placement"
 COUNTERS = "counters"
+MC_AFTERSTATE = "mc_afterstate"
+Q_TABLE = "q_table"
+FITTED_Q = "fitted_q"
+GIFT = "gift"
 READERS = {  # the players that read each kind, for the message to who chose another one
     GENOME: ("ga2", "ga5", "ga_minimax"),
     ENCODED_VALUES: ("rl_encoded",),
     Q_PLACEMENT: ("q_placement",),
     COUNTERS: ("rl_tabular", "mixed_rl"),
+    MC_AFTERSTATE: ("policy",),
+    Q_TABLE: ("policy",),
+    FITTED_Q: ("policy",),
+    GIFT: ("policy",),
 }
 
 

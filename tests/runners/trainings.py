@@ -23,7 +23,7 @@ from tests import naive
 from tests.naive import NaiveGame, Outcome
 from tests.naive_players.learning import Lifted
 
-LEARNERS = ("rl_encoded", "q_placement", "rl_tabular")
+LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
 
 
 def setting(root: Path, name: str = "q_placement", **other: Any) -> Setting:

@@ -1,0 +1,158 @@
+"""Values of afterstates: what a turn leaves, the board after the placement and the gift in the opponent's hand.
+
+A turn leads to one afterstate only, so its value is that of the turn (R. Sutton and A. Barto, Reinforcement Learning,
+2nd edition, 6.8). It is from 1, won for who made the turn, to -1. Afterstates are known by their canonical forms
+(``quarto/symmetry.py``), in which the hand is piece 0: the key is exact, and turns that a symmetry exchanges share it.
+
+Where the rules alone decide nothing is looked up: a placement that finishes a line is taken, and a gift with which the
+opponent could finish one is given only if every gift is such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.learning.boards import check_ascending, check_boards, refuse
+from agents.learning.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy, checked_columns
+from agents.learning.rows import empty_rows, find_row, rows_of
+from agents.parameters import checked_number, checked_one_of
+from agents.random import random_cell, random_piece
+from agents.semi_random import gift_turn
+from quarto.kernel import inlined, int64, popcount, uint64
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw
+from quarto.rules import CELLS, NONE, PIECES, Rules, spread
+from quarto.symmetry import Symmetries, canonical, canonical_forms, symmetries
+from quarto.threats import safe_pieces, winning_cells
+
+FALLBACKS = ("random", "semi_random")
+VALUE_COLUMNS = {MC_AFTERSTATE: "mean", Q_TABLE: "value", FITTED_Q: "value"}
+FALLBACK, UNKNOWN, MOST_PIECES = range(3)  # where the parameters are; a learner has more of them
+HAND = 0  # of every canonical form
+
+
+class Choice(NamedTuple):
+    """A turn and what it is worth to who makes it: -inf if no turn is known. All int64 but for the value."""
+
+    cell: int
+    gift: int
+    value: float
+
+
+@inlined
+def value_of(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
+    """The value of an afterstate; NaN if it is not known."""
+    least, minimal = canonical(lanes, occupied, gift, tables)
+    row = find_row(least, minimal, int64(HAND), words)
+    return np.nan if row == NONE else values[row]
+
+
+@inlined
+def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: Any) -> Choice:
+    """The known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
+    words, values = keys(own), table(own)
+    best, choice = -np.inf, int64(NONE)
+    for gift in range(PIECES):
+        if (gifts >> gift) & 1:
+            value = value_of(lanes, occupied, gift, tables, words, values)
+            if value > best:  # false for one that is not known
+                best, choice = value, int64(gift)
+    return Choice(int64(NONE), choice, best)
+
+
+@inlined
+def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> Choice:
+    """The known turn of the greatest value, first on ties by cell, then by gift.
+
+    With ``safe_only`` none that lets the opponent finish a line at once.
+    """
+    tables = symmetry_tables(own)
+    if position.hand == NONE:
+        safe = safe_pieces(position.lanes, position.occupied, rules) if safe_only else ALL_CELLS
+        return best_gift(position.lanes, position.occupied, position.available & safe, tables, own)
+    best, piece = Choice(int64(NONE), int64(NONE), -np.inf), spread(position.hand)
+    for cell in range(CELLS):
+        if (position.occupied >> cell) & 1 == 0:
+            lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
+            safe = safe_pieces(lanes, occupied, rules) if safe_only else ALL_CELLS
+            found = best_gift(lanes, occupied, position.available & safe, tables, own)
+            if found.value > best.value:
+                best = Choice(int64(cell), found.gift, found.value)
+    return best
+
+
+@inlined
+def turn_by_afterstates(position: Position, seed: int, rules: Any, own: Any) -> int:
+    """A win if there is one, else the best known turn if it is worth enough, else the fallback's turn."""
+    settings, word = params(own), draw(seed, 0)
+    won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
+    pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
+    if not won and pieces <= settings[MOST_PIECES]:
+        best = best_turn(position, rules, True, own)
+        if best.gift != NONE and best.value >= settings[UNKNOWN]:
+            return encode_turn(best.cell, best.gift)
+    if won or settings[FALLBACK] != 0.0:
+        return gift_turn(position, word, rules)
+    return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
+
+
+@turn
+def afterstates_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    return turn_by_afterstates(position, seed, rules, own)
+
+
+class Afterstates(KernelAgent):
+    """Plays by the values of afterstates that a policy has.
+
+    It finishes a line if it can. Else it makes the turn of the greatest value among those that are known and do not let
+    the opponent finish one at once, first on ties by cell, then by gift. If it knows none, or none that is worth at
+    least ``unknown``, it plays as ``fallback``: ``random`` or ``semi_random``. Word 0 of a turn is the fallback's.
+
+    ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``): a row for each
+    afterstate, ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in hand, ascending.
+    Without one nothing is known. Raises ``ValueError`` for a policy that is not like that and for a fallback that does
+    not exist; ``knowledge`` does for one that was learned under rules with other symmetries.
+    """
+
+    kernel = afterstates_turn
+
+    def __init__(self, policy: Policy | None = None, fallback: str = "semi_random", unknown: float = -1.0) -> None:
+        chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
+        self._columns = None if policy is None else _checked(policy)
+        occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
+        most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
+        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces])
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        if self._columns is None:
+            return replace(empty_rows(self._settings), symmetric=True)
+        lanes, occupied, value = self._columns
+        hand = np.full(len(lanes), HAND, np.int8)
+        board = lanes.view(np.uint64), occupied.astype(np.uint16)
+        least, minimal = canonical_forms(*board, hand, symmetries(rules))
+        others = f"is no afterstate's canonical form under rules '{rules.name}': it was learned under other rules"
+        refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
+        widths = np.ones(len(lanes), np.int64)
+        knowledge, first = rows_of(self._settings, (lanes, occupied, hand.astype(np.int64)), widths)
+        knowledge.table[first] = value
+        return replace(knowledge, symmetric=True)
+
+
+def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Lanes, occupied and value of each row. Raises ``ValueError`` for what nobody can have learned."""
+    kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
+    names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
+    lanes, occupied, value = checked_columns(policy, kind, "policy", names)
+    pieces = check_boards(lanes, occupied)
+    refuse("lanes", lanes, (pieces >> HAND) & 1 == 1, "has the piece in hand on the board")
+    check_ascending({"lanes": lanes, "occupied": occupied})
+    outside = np.flatnonzero(np.abs(value) > 1.0)
+    if outside.size:
+        row = int(outside[0])
+        raise ValueError(f"{VALUE_COLUMNS[kind]} {value[row]} in row {row} of a policy is not from -1 to 1")
+    return lanes, occupied, value

@@ -1,0 +1,120 @@
+"""Q-learning of whole turns: what a position and turn are worth is the value of the afterstate that they lead to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agents.base import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.learning.afterstates import FALLBACKS, HAND, best_turn, turn_by_afterstates
+from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.policy import Q_TABLE, Policy
+from agents.learning.rows import add_row, empty_rows, grown_rows, has_room, known_positions
+from agents.parameters import checked_one_of, checked_probability
+from agents.random import random_cell, random_piece
+from quarto.kernel import inlined, int64, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES, Position
+from quarto.rng import draw, unit
+from quarto.rules import CELLS, NONE, Rules, spread
+from quarto.symmetry import canonical
+from quarto.threats import winning_cells
+
+# Where the parameters are; the first three are those of ``agents/learning/afterstates.py``
+FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION, DECAY, FLOOR, LEARNING_RATE, DISCOUNT = range(8)
+COIN, RANDOM = 1, 2  # indices of the words that say whether to explore, and how; word 0 is the fallback's
+
+
+@turn
+def q_table_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    if unit(draw(seed, COIN)) < params(own)[EXPLORATION]:
+        word = draw(seed, RANDOM)
+        return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
+    return turn_by_afterstates(position, seed, rules, own)
+
+
+@inlined
+def worth_to_holder(position: Position, result: float, ends: bool, rules: Any, own: Any) -> float:
+    """What a position is worth to who has the piece in hand.
+
+    1 where that finishes a line; else, where the game ends here, its ``result``; else the best of the turns known.
+    """
+    if winning_cells(position.lanes, position.occupied, position.hand, rules) != 0:
+        return 1.0
+    return result if ends else best_turn(position, rules, False, own).value
+
+
+@update
+def learn_turns(game: LoggedGame, rules: Any, own: Any) -> bool:
+    """The update of ``QTableLearner``, from the last afterstate to the first."""
+    settings, words, values, tables = params(own), keys(own), table(own), symmetry_tables(own)
+    lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
+    for ply in range(game.plies):
+        lanes |= spread(int64(game.pieces[ply])) << uint64(game.cells[ply])
+        occupied |= int64(1) << int64(game.cells[ply])
+        available &= ~(int64(1) << int64(game.pieces[ply]))
+    for ply in range(game.plies - 1, -1, -1):
+        piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
+        lanes &= ~(spread(piece) << uint64(cell))
+        occupied &= ~(int64(1) << cell)
+        position = Position(lanes, occupied, available, piece, int64(NONE))
+        result = 0.0 if game.winner == NONE else 1.0 if game.winner == (ply + 1) & 1 else -1.0
+        target = -settings[DISCOUNT] * worth_to_holder(position, result, ply == game.plies - 1, rules, own)
+        least, minimal = canonical(lanes, occupied, piece, tables)
+        row = add_row((least, minimal, int64(HAND)), int64(1), words, values)
+        value = 0.0 if np.isnan(values[row]) else values[row]
+        values[row] = value + settings[LEARNING_RATE] * (target - value)
+        available |= int64(1) << piece
+    settings[EXPLORATION] = max(settings[FLOOR], settings[EXPLORATION] * settings[DECAY])
+    return has_room(words, values)
+
+
+class QTableLearner(Learner):
+    """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
+
+    The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for who made it, 0 at
+    first. After a game each of its turns, by whomever, the last first (L. Lin, Self-Improving Reactive Agents, 1992),
+    moves by ``learning_rate`` of the difference towards minus ``discount`` times what the opponent's position is worth.
+    That is 1 if the piece in hand finishes a line there; else, if the game ended with the opponent's placement, how;
+    else the greatest value of the opponent's turns that were tried: what was never tried says nothing.
+
+    With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, its own turn is
+    random, else as ``Afterstates`` with this ``fallback`` plays. Words of a turn: 0, the fallback's; 1, whether it is
+    random; 2, a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number outside 0 to 1 and a
+    fallback that does not exist.
+    """
+
+    kernel = q_table_turn
+    update = learn_turns
+
+    def __init__(
+        self,
+        learning_rate: float = 0.3,
+        discount: float = 0.98,
+        exploration: float = 0.3,
+        decay: float = 0.9999,
+        floor: float = 0.1,
+        fallback: str = "semi_random",
+    ) -> None:
+        self.settings = [
+            float(FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))),
+            -1.0,
+            float(CELLS),
+            checked_probability("exploration", exploration),
+            checked_probability("decay", decay),
+            checked_probability("floor", floor),
+            checked_probability("learning_rate", learning_rate),
+            checked_probability("discount", discount),
+        ]
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return replace(empty_rows(np.array(self.settings)), symmetric=True)
+
+    def grown(self, knowledge: Knowledge) -> Knowledge:
+        return grown_rows(knowledge)
+
+    def policy(self, knowledge: Knowledge) -> Policy:
+        lanes, occupied, _, first = known_positions(knowledge)
+        value, masks = knowledge.table[first], occupied.astype(np.int32)
+        return Policy(Q_TABLE, table={"lanes": lanes, "occupied": masks, "value": value})

@@ -1,0 +1,110 @@
+"""The kind 'fitted_q': what turns are worth if both players choose the best that was ever tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.learning.policy import FITTED_Q, Policy
+from agents.parameters import checked_probability, checked_whole
+from analytics.derived.levels import NO_KEY, Boards, advance, forms_of, go_back, keys_and_wins, level_of
+from analytics.derived.material import Material, over_spans
+from analytics.derived.mc_afterstate import MOST, ordered_rows
+from quarto.kernel import int64, kernel, uint64
+from quarto.rules import CELLS, NONE
+
+
+class FittedQ:
+    """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
+
+    A turn is worth minus ``discount`` times what the position that it leaves is worth to the opponent: 1 if the piece
+    in hand finishes a line there; else the greatest of how games ended with the placement there and what the turns that
+    were made there are worth. Only turns in the log are looked at (S. Fujimoto et al., Off-Policy Deep Reinforcement
+    Learning without Exploration, 2019), imposed ones too: it does not matter who chose them.
+
+    Each ply adds a piece, so one sweep from the last to the first comes to the fixed point: another one would change
+    nothing at all, the tolerance is 0. Greatest values and products do not depend on the order of games.
+
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64, of afterstates with a
+    count of at least ``least``; all others were looked at too. Raises ``ValueError`` for a number out of range.
+    """
+
+    def __init__(self, discount: float = 0.98, least: int = 2) -> None:
+        self.discount = checked_probability("discount", discount)
+        self.least = checked_whole("least", least, 1, MOST)
+
+    def derive(self, material: Material, threads: int) -> Policy:
+        games, size = material.games, len(material.game_id)
+        boards, worth = Boards.empty(size), np.zeros(size)  # of each game's turn at the level above, for who made it
+
+        def move(step: Callable[..., None], ply: int) -> None:
+            over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, size, threads)
+
+        for ply in range(CELLS):
+            move(advance, ply)
+        parts = []
+        for ply in range(CELLS - 1, -1, -1):
+            move(go_back, ply)
+            parts.append(self._level(material, ply, boards, worth, threads))
+        lanes, occupied, count, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Policy(FITTED_Q, table=ordered_rows(lanes, occupied, {"count": count, "value": value}))
+
+    def _level(
+        self, material: Material, pieces: int, boards: Boards, worth: NDArray[np.float64], threads: int
+    ) -> tuple[NDArray[Any], ...]:
+        """The columns of the afterstates with so many pieces; ``worth`` becomes that of this level."""
+        games, level, size = material.games, level_of(material.rules, pieces), len(material.game_id)
+        keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), material.rules.tables
+
+        def fill(first: int, last: int) -> None:
+            keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
+
+        over_spans(fill, 0, size, threads)
+        ends, order = games.plies == pieces + 1, np.argsort(keys)
+        different, counts, values = fit(keys, order, wins, ends, games.winner, pieces, self.discount, worth)
+        kept = counts >= self.least
+        lanes, occupied = forms_of(different[kept], level)
+        return lanes, occupied, counts[kept], values[kept]
+
+
+@kernel()
+def fit(
+    keys: NDArray[np.uint64],
+    order: NDArray[np.int64],
+    wins: NDArray[np.bool_],
+    ends: NDArray[np.bool_],
+    winner: NDArray[np.int8],
+    pieces: int,
+    discount: float,
+    worth: NDArray[np.float64],
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
+    """The afterstates of a level: keys [K], counts and values. ``order`` sorts the games by key.
+
+    ``worth`` [G] comes in as the values of the games' next turns and goes out as those of the turns at this level.
+    """
+    size, different = len(keys), int64(0)
+    for i in range(size):
+        key = keys[order[i]]
+        different += int64(key != uint64(NO_KEY) and (i == 0 or key != keys[order[i - 1]]))
+    found, counts, values = np.empty(different, np.uint64), np.empty(different, np.int64), np.empty(different)
+    start = int64(0)
+    for place in range(different):
+        key, end, best = keys[order[start]], start, -np.inf
+        while end < size and keys[order[end]] == key:
+            game = order[end]
+            if wins[game]:
+                best = 1.0
+            elif ends[game]:
+                result = 0.0 if winner[game] == NONE else 1.0 if winner[game] == (pieces + 1) & 1 else -1.0
+                best = max(best, result)
+            else:
+                best = max(best, worth[game])
+            end += 1
+        found[place], counts[place], values[place] = key, end - start, -discount * best
+        for i in range(start, end):
+            worth[order[i]] = -discount * best
+        start = end
+    return found, counts, values

@@ -1,0 +1,64 @@
+"""The kind 'gift': which pieces are dangerous to give, by how often their givers lost."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.learning.gifts import FEATURES, LOOKS, look_of
+from agents.learning.policy import GIFT, Policy
+from agents.parameters import checked_number
+from analytics.derived.material import Material, over_spans
+from quarto.batch import Games
+from quarto.kernel import int64, kernel, uint64
+from quarto.position import ALL_PIECES
+from quarto.rules import spread
+
+
+class Gift:
+    """The probability of losing by the look of a gift (``agents/learning/gifts.py``), for who gave it.
+
+    Counted over the gifts that were chosen. ``risk`` is smoothed by ``smoothing`` games lost and as many not lost that
+    nobody played: (losses + smoothing) / (count + 2 smoothing), Laplace's rule of succession if it is 1.
+
+    Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64; a
+    row for each look that was seen, ascending. Raises ``ValueError`` for a smoothing below 0.
+    """
+
+    def __init__(self, smoothing: float = 1.0) -> None:
+        self.smoothing = checked_number("smoothing", smoothing)
+        if self.smoothing < 0.0:
+            raise ValueError(f"smoothing={smoothing} is below 0: that many games are added on both sides")
+
+    def derive(self, material: Material, threads: int) -> Policy:
+        rules = material.rules.tables
+
+        def count(first: int, last: int) -> NDArray[np.int64]:
+            counts = np.zeros((2, LOOKS), np.int64)
+            count_gifts(material.games, material.opening, rules, counts, (first, last))
+            return counts
+
+        lost, kept = sum(over_spans(count, 0, len(material.game_id), threads), np.zeros((2, LOOKS), np.int64))
+        looks = np.flatnonzero(lost + kept)
+        losses, counts = lost[looks], (lost + kept)[looks]
+        features = np.unravel_index(looks, tuple(FEATURES.values()))
+        columns = {name: column.astype(np.int8) for name, column in zip(FEATURES, features, strict=True)}
+        risk = (losses + self.smoothing) / (counts + 2.0 * self.smoothing)
+        return Policy(GIFT, table={**columns, "count": counts, "losses": losses, "risk": risk})
+
+
+@kernel()
+def count_gifts(
+    games: Games, opening: NDArray[np.int8], rules: np.void, counts: NDArray[np.int64], span: tuple[int, int]
+) -> None:
+    """Count the chosen gifts by look into ``counts`` [2, LOOKS]: first those whose giver lost, then all others."""
+    for game in range(span[0], span[1]):
+        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+        for ply in range(games.plies[game]):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            left &= ~(int64(1) << piece)
+            if ply >= opening[game]:
+                lost = games.winner[game] == 1 - (ply & 1)
+                counts[0 if lost else 1, look_of(lanes, occupied, piece, left, rules)] += 1
+            lanes |= spread(piece) << uint64(cell)
+            occupied |= int64(1) << cell

@@ -1,0 +1,180 @@
+"""Afterstates of many games, one number of pieces at a time, each under an exact key of one word.
+
+Level n of a game is what the turn left that gave the piece of ply n: n pieces on the board and that one in hand. Most
+afterstates with more than six pieces are met once, so they are never kept in a map: a level's keys are sorted.
+
+The key of a canonical form with n pieces: its four lanes squeezed to the occupied cells, lane 0 lowest, in the lowest
+4 n bits, and above them which of the canonical masks of n cells it has. That is 62 bits at most, for any rules.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.derived.material import Material, over_spans
+from quarto.batch import Games
+from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.rules import ATTRIBUTES, CELLS, LANE, Rules, spread
+from quarto.symmetry import Symmetries, canonical, symmetries
+from quarto.threats import winning_cells
+
+NO_KEY = (1 << 64) - 1  # of a game that does not come to the level
+
+
+class Boards(NamedTuple):
+    """The boards of ``G`` games at one level."""
+
+    lanes: NDArray[np.uint64]  # [G]
+    occupied: NDArray[np.uint16]  # [G]
+
+    @staticmethod
+    def empty(size: int) -> Boards:
+        """Before the first ply."""
+        return Boards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
+
+
+class Level(NamedTuple):
+    """What keys at a level are made with. The numbers are int64 in kernels."""
+
+    pieces: int  # on the board
+    first_mask: int  # number of the first canonical mask of so many cells
+    tables: Symmetries
+
+
+def level_of(rules: Rules, pieces: int) -> Level:
+    """The level of ``pieces`` pieces."""
+    tables = symmetries(rules)
+    counts = np.bitwise_count(tables.masks)
+    return Level(pieces, int(np.searchsorted(counts, pieces)), tables)
+
+
+@inlined
+def key_of(lanes: int, occupied: int, gift: int, level: Level) -> int:
+    """The key (uint64) of an afterstate of this level."""
+    least, minimal = canonical(lanes, occupied, gift, level.tables)
+    low, high, word = minimal & 255, minimal >> 8, uint64(0)
+    low_count = popcount(low)
+    squeezed = level.tables.squeezed
+    for attribute in range(ATTRIBUTES):
+        lane = int64((least >> uint64(CELLS * attribute)) & LANE)
+        bits = int64(squeezed[low, lane & 255]) | int64(squeezed[high, lane >> 8]) << low_count
+        word |= uint64(bits) << uint64(level.pieces * attribute)
+    rank = int64(level.tables.number[minimal]) - level.first_mask
+    return word | uint64(rank) << uint64(ATTRIBUTES * level.pieces)
+
+
+@kernel()
+def forms_of(keys: NDArray[np.uint64], level: Level) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The canonical forms that have these keys: lanes and occupied, both [K]."""
+    lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
+    for i in range(keys.shape[0]):
+        mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
+        word, found = keys[i], uint64(0)
+        for attribute in range(ATTRIBUTES):
+            rest = mask
+            while rest:
+                found |= (word & uint64(1)) << uint64(CELLS * attribute + lowest_bit(rest))
+                word >>= uint64(1)
+                rest &= rest - 1
+        lanes[i], occupied[i] = int64(found), mask
+    return lanes, occupied
+
+
+@kernel()
+def advance(games: Games, ply: int, boards: Boards, span: tuple[int, int]) -> None:
+    """Add a ply to the boards of the games that have it."""
+    for game in range(span[0], span[1]):
+        if ply < games.plies[game]:
+            cell = int64(games.cells[ply, game])
+            boards.lanes[game] |= spread(int64(games.pieces[ply, game])) << uint64(cell)
+            boards.occupied[game] |= int64(1) << cell
+
+
+@kernel()
+def go_back(games: Games, ply: int, boards: Boards, span: tuple[int, int]) -> None:
+    """Take a ply from the boards of the games that have it."""
+    for game in range(span[0], span[1]):
+        if ply < games.plies[game]:
+            cell = int64(games.cells[ply, game])
+            boards.lanes[game] &= ~(spread(int64(games.pieces[ply, game])) << uint64(cell))
+            boards.occupied[game] &= ~(int64(1) << cell)
+
+
+@kernel()
+def judged_keys(
+    games: Games,
+    opening: NDArray[np.int8],
+    level: Level,
+    boards: Boards,
+    words: NDArray[np.uint64],
+    span: tuple[int, int],
+) -> int:
+    """The afterstates of a level by games that came to it by choice: key, and in two bits below it the outcome.
+
+    The outcome is for who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on; returns how many.
+    """
+    place = span[0]
+    for game in range(span[0], span[1]):
+        if opening[game] <= level.pieces < games.plies[game]:
+            key = key_of(
+                boards.lanes[game], int64(boards.occupied[game]), int64(games.pieces[level.pieces, game]), level
+            )
+            winner = int64(games.winner[game])
+            outcome = 1 if winner < 0 else 2 if winner == level.pieces & 1 else 0
+            words[place] = key << uint64(2) | uint64(outcome)
+            place += 1
+    return place - span[0]
+
+
+@kernel()
+def keys_and_wins(
+    games: Games,
+    level: Level,
+    boards: Boards,
+    rules: np.void,
+    keys: NDArray[np.uint64],
+    wins: NDArray[np.bool_],
+    span: tuple[int, int],
+) -> None:
+    """For every game the key of its afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
+    for game in range(span[0], span[1]):
+        keys[game], wins[game] = uint64(NO_KEY), False
+        if level.pieces < games.plies[game]:
+            lanes, occupied, gift = boards.lanes[game], int64(boards.occupied[game]), games.pieces[level.pieces, game]
+            keys[game] = key_of(lanes, occupied, int64(gift), level)
+            wins[game] = winning_cells(lanes, occupied, int64(gift), rules) != 0
+
+
+@kernel()
+def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted words of ``judged_keys``, added up by key: keys [K], how many there are, and wins less losses."""
+    different = int64(words.shape[0] > 0)
+    for i in range(1, words.shape[0]):
+        different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
+    keys = np.empty(different, np.uint64)
+    counts, totals = np.zeros(different, np.int64), np.zeros(different, np.int64)
+    place = int64(-1)
+    for i in range(words.shape[0]):
+        if place < 0 or words[i] >> uint64(2) != keys[place]:
+            place += 1
+            keys[place] = words[i] >> uint64(2)
+        counts[place] += 1
+        totals[place] += int64(words[i] & uint64(3)) - 1
+    return keys, counts, totals
+
+
+def sorted_level(material: Material, level: Level, boards: Boards, threads: int) -> NDArray[np.uint64]:
+    """The words of ``judged_keys`` of all games, ascending."""
+    size = len(material.game_id)
+    words = np.empty(size, np.uint64)
+
+    def fill(first: int, last: int) -> NDArray[np.uint64]:
+        count = judged_keys(material.games, material.opening, level, boards, words, (first, last))
+        return words[first : first + count]
+
+    found = np.concatenate(over_spans(fill, 0, size, threads))
+    found.sort()
+    return found

@@ -1,0 +1,145 @@
+"""What policies are derived from: games that were chosen, all in memory, in an order that no clock or machine decides.
+
+A game takes 44 bytes. Runs come by their ids, games of a run by theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.learning.policy import Policy
+from analytics.records import RunRecord
+from analytics.selection import Selection
+from quarto.batch import Games
+from quarto.errors import RequestError
+from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.rng import GAMMA, mix
+from quarto.rules import Rules
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Material:
+    """``G`` games of some runs under the same rules, by run and game id."""
+
+    runs: tuple[RunRecord, ...]  # ascending by id
+    begins: tuple[int, ...]  # where the games of each run begin, and where the last one's end
+    game_id: NDArray[np.int64]  # [G]
+    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
+    games: Games
+
+    @property
+    def rules(self) -> Rules:
+        return self.runs[0].rules
+
+    def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
+        """Each run with the first of its games and the one after its last."""
+        yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
+
+    def checksums(self, threads: int) -> dict[str, str]:
+        """By run, 16 hex digits that follow from the chosen games, whatever shards they lie in."""
+
+        def add(first: int, last: int) -> int:
+            return int(_sum_of_games(self.game_id, self.opening, self.games, (first, last)))
+
+        sums = {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+        return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+
+
+class Derivation(Protocol):
+    """A way to make a policy of games: an object made from ``conf/policy/KIND.yaml``."""
+
+    def derive(self, material: Material, threads: int) -> Policy:
+        """The policy: the same for the same games on any number of threads.
+
+        Raises ``RequestError`` if its parameters do not fit the games.
+        """
+        ...
+
+
+def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
+    """``do(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels hold no lock."""
+    edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(do, edges[:-1], edges[1:]))
+
+
+def gathered(selection: Selection) -> Material:
+    """The games of a selection.
+
+    Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
+    the piece; ``FailureError`` for a damaged file.
+    """
+    check_rules(selection.runs)
+    places = sorted(range(len(selection.runs)), key=lambda place: selection.runs[place].run_id)
+    runs, counts = [selection.runs[place] for place in places], [selection.counts[place] for place in places]
+    begins = (0, *np.cumsum(counts).tolist())
+    free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
+    size = begins[-1]
+    material = Material(tuple(runs), begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
+    for record, chosen in selection.shards():
+        first = free[record.run_id]
+        free[record.run_id] = end = first + len(chosen.game_id)
+        material.game_id[first:end], material.opening[first:end] = chosen.game_id, chosen.opening
+        for whole, part in zip(material.games, chosen.games, strict=True):
+            whole[..., first:end] = part
+    for _, start, end in material.spans():
+        _sort(material, start, end)
+    return material
+
+
+def check_rules(runs: Sequence[RunRecord]) -> None:
+    """Raises ``RequestError`` unless all runs have the same rules, under which the opponent chooses the piece."""
+    first = runs[0]
+    for record in runs[1:]:
+        if replace(record.rules, name="") != replace(first.rules, name=""):
+            one, other = (f"{each.run_id} ({each.rules.name})" for each in (first, record))
+            only = f"run_id IN (SELECT run_id FROM runs WHERE rules = '{first.rules.name}')"  # noqa: S608  (an example)
+            raise RequestError(
+                f"runs {one} and {other} have different rules, and a policy is learned under one: choose, as in {only}"
+            )
+    if first.rules.mover_chooses:
+        raise RequestError(
+            f"run {first.run_id} was played under rules '{first.rules.name}', where the mover chooses the piece: "
+            "policies are derived from games in which the opponent does"
+        )
+
+
+def _sort(material: Material, start: int, end: int) -> None:
+    """Bring the games of a run into the order of their ids; row by row, for memory's sake."""
+    ids = material.game_id[start:end]
+    if np.all(ids[1:] > ids[:-1]):
+        return
+    order = np.argsort(ids, kind="stable")
+    columns = [material.game_id, material.opening, *material.games[2:], *material.games.pieces, *material.games.cells]
+    for column in columns:
+        column[start:end] = column[start:end][order]
+
+
+@kernel()
+def _sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
+    """The sum (uint64) over games of a hash of everything that a policy may depend on: their order does not matter.
+
+    Each game's hash begins with its id; then come winner, opening and plies as one word, and each ply as one.
+    """
+    total = uint64(0)
+    for game in range(span[0], span[1]):
+        plies = int64(games.plies[game])
+        word = mix(uint64(game_id[game]) + GAMMA)
+        word = _mixed(word, (int64(games.winner[game]) + 1) | int64(opening[game]) << 8 | plies << 16)
+        for ply in range(plies):
+            word = _mixed(word, int64(games.pieces[ply, game]) << 8 | int64(games.cells[ply, game]))
+        total += word
+    return total
+
+
+@inlined
+def _mixed(word: int, more: int) -> int:
+    return mix(word ^ (uint64(more) + GAMMA))

@@ -1,0 +1,60 @@
+"""The kind 'mc_afterstate': how games went on, on average, after each turn that was made in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.learning.policy import MC_AFTERSTATE, Policy
+from agents.parameters import checked_whole
+from analytics.derived.levels import Boards, advance, forms_of, level_of, runs_of_keys, sorted_level
+from analytics.derived.material import Material, over_spans
+from quarto.rules import CELLS
+
+MOST = 1 << 31
+
+
+class McAfterstate:
+    """Monte Carlo estimates of afterstates (R. Sutton and A. Barto, Reinforcement Learning, 2nd edition, 5.1 and 6.8).
+
+    A row is an afterstate: the board after a placement with the gift in the opponent's hand, by its canonical form.
+    ``mean`` is that of the outcomes for who made the turn, 1 won, 0 drawn, -1 lost, ``count`` of how many games. Turns
+    count from the first gift that was chosen: what an opening imposes says nothing about who was made to play it.
+    Afterstates met less than ``least`` times are left out: their means are noise, and most afterstates are such.
+
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.
+    """
+
+    def __init__(self, least: int = 2) -> None:
+        self.least = checked_whole("least", least, 1, MOST)
+
+    def derive(self, material: Material, threads: int) -> Policy:
+        games, boards = material.games, Boards.empty(len(material.game_id))
+        parts = []
+        for pieces in range(CELLS):
+            parts.append(self._level(material, pieces, boards, threads))
+
+            def add(first: int, last: int, ply: int = pieces) -> None:
+                advance(games, ply, boards, (first, last))
+
+            over_spans(add, 0, len(material.game_id), threads)
+        lanes, occupied, count, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Policy(MC_AFTERSTATE, table=ordered_rows(lanes, occupied, {"count": count, "mean": mean}))
+
+    def _level(self, material: Material, pieces: int, boards: Boards, threads: int) -> tuple[NDArray[Any], ...]:
+        """Lanes, occupied, count and mean of the afterstates with so many pieces."""
+        level = level_of(material.rules, pieces)
+        keys, counts, totals = runs_of_keys(sorted_level(material, level, boards, threads))
+        kept = counts >= self.least
+        lanes, occupied = forms_of(keys[kept], level)
+        return lanes, occupied, counts[kept], totals[kept] / counts[kept]
+
+
+def ordered_rows(
+    lanes: NDArray[Any], occupied: NDArray[Any], others: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """The columns of a table of afterstates, its rows ascending by lanes, then by occupied."""
+    order = np.lexsort((occupied, lanes))
+    return {name: column[order] for name, column in {"lanes": lanes, "occupied": occupied, **others}.items()}

@@ -1,0 +1,128 @@
+"""The kinds that replay games one by one, in order, through the update of an online learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base import OWN_TYPE, RULES_TYPE
+from agents.learning.learner import UPDATE_TYPE, Learner, LoggedGame, UpdateKernel
+from agents.learning.policy import Policy
+from agents.q_table import QTableLearner
+from agents.rl_encoded import EncodedLearner
+from analytics.derived.material import Material
+from analytics.learning import Student
+from analytics.lessons import LEARNED_TYPE, SPAN_TYPE
+from analytics.records import RunRecord
+from analytics.schema import GAME_BITS
+from quarto.batch import Games
+from quarto.errors import RequestError, nearest
+from quarto.kernel import int64, kernel, uint64
+from quarto.rng import stream
+from quarto.rules import CELLS
+
+GAMES_TYPE = numba.typeof(Games.zeros(1))
+SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
+BOTH = 0b11  # seats
+
+
+@kernel(LEARNED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
+def teach(
+    update: UpdateKernel,
+    rules: Any,
+    own: Any,
+    seed: int,
+    game_ids: Any,
+    seats: Any,
+    span: tuple[int, int],
+    games: Games,
+) -> tuple[int, bool]:
+    """Learn from lessons ``span[0]`` to before ``span[1]`` of a run with this seed, until there is no room for more.
+
+    Lesson ``2 g + s`` is game ``g`` as seat ``s`` saw it; it is given if bit ``s`` of ``seats[g]`` is set. Returns the
+    lesson after the last one given, and whether there is room.
+    """
+    pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
+    for lesson in range(span[0], span[1]):
+        game, seat = lesson >> 1, int64(lesson & 1)
+        if (seats[game] >> seat) & 1:
+            for ply in range(CELLS):
+                pieces[ply], cells[ply] = games.pieces[ply, game], games.cells[ply, game]
+            number = game_ids[game] & ((int64(1) << GAME_BITS) - 1)
+            source = stream(seed, number >> 1, number & 1)
+            plies, winner = int64(games.plies[game]), int64(games.winner[game])
+            if not update(LoggedGame(pieces, cells, plies, winner, seat, source), rules, own):
+                return lesson + 1, False
+    return span[1], True
+
+
+def replay(learner: Learner, material: Material, seats: NDArray[np.int8]) -> Policy:
+    """What a learner knows after all games, by run and id; ``seats`` [G] says as whom it learns from each."""
+    student = Student(learner, material.rules)
+    update, rules = type(learner).update, material.rules.tables
+    for record, first, end in material.spans():
+        lesson, seed = 2 * first, uint64(record.spec["seed"])
+        while lesson < 2 * end:
+            own, span = student.player.own, (lesson, 2 * end)
+            lesson, room = teach(update, rules, own, seed, material.game_id, seats, span, material.games)
+            if not room:
+                student.grow()
+    return learner.policy(student.knowledge)
+
+
+class QTable:
+    """Q-learning of turns, as ``QTableLearner`` does while it plays: every turn of every game teaches, by whomever.
+
+    So the policy that is derived from a training's own games is the one that the training saved. Imposed plies teach
+    too: what is learned of a turn is what can follow it, not who chose it. Raises ``ValueError`` for a number outside
+    0 to 1.
+    """
+
+    def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
+        self.learner = QTableLearner(learning_rate, discount)
+
+    def derive(self, material: Material, threads: int) -> Policy:  # noqa: ARG002  (game after game)
+        return replay(self.learner, material, np.ones(len(material.game_id), np.int8))  # once a game
+
+
+class EncodedQ:
+    """Study C's update of the values of boards by their code in eight digits, from anybody's games.
+
+    Each game teaches what its seats came to, seat 0 first, or with ``agent`` only what the seats of the agent with that
+    label did: ``agents/rl_encoded.py`` says how. The policy is of kind 'encoded_values', which ``rl_encoded`` plays.
+    Raises ``ValueError`` for a number that the learner refuses, ``derive`` ``RequestError`` for an agent without games.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.1,
+        discount: float = 0.7,
+        rewards: Sequence[float] = (5.0, -5.0, -2.0, 0.0),
+        values_seed: int = 0,
+        agent: str | None = None,
+    ) -> None:
+        self.learner = EncodedLearner(learning_rate, discount, rewards=rewards, values_seed=values_seed)
+        self.agent = agent
+
+    def derive(self, material: Material, threads: int) -> Policy:  # noqa: ARG002  (game after game)
+        seats = np.full(len(material.game_id), BOTH, np.int8)
+        if self.agent is not None:
+            for record, first, end in material.spans():
+                seats[first:end] = seats_of(self.agent, record, material.game_id[first:end])
+            if not seats.any():
+                labels = {label for record in material.runs for label in record.labels}
+                raise RequestError(f"agent={self.agent} played none of the games{nearest(str(self.agent), labels)}")
+        return replay(self.learner, material, seats)
+
+
+def seats_of(agent: str, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Which seats an agent held in games of a run: [G], bit s for seat s."""
+    first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
+    pairing, game = game_id >> GAME_BITS, game_id & 1
+    held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
+    return held

@@ -1,0 +1,97 @@
+"""Which games a policy was derived from, to the game: how that is kept beside it, and how they are found again.
+
+Kept as ranges of ids, a row each, in ``games.parquet``: what was chosen by a condition then is found without it now, so
+games that have come since change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics import policies
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.derived.material import Material
+from analytics.records import PolicyCard
+from analytics.schema import GAME_BITS
+from analytics.selection import Selection
+from quarto.errors import RequestError
+
+TABLE = "games"
+RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
+
+
+@dataclass(frozen=True)
+class Named(Selection):
+    """The games that were named one by one, whatever condition chose them."""
+
+    game_ids: Mapping[str, NDArray[np.int64]]  # by run, ascending
+
+    def _game_ids(self, run_id: str) -> NDArray[np.int64]:
+        return self.game_ids[run_id]
+
+
+def ranges_of(material: Material) -> pl.DataFrame:
+    """The games as ranges: ``games`` ids from ``first_game`` on, ``step`` apart; by run and id."""
+    parts = []
+    for record, start, end in material.spans():
+        ids = material.game_id[start:end]
+        apart = np.diff(ids)
+        step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as where an agent has one seat
+        begins = np.flatnonzero(np.concatenate([[True], apart != step]))
+        games = np.diff(np.concatenate([begins, [len(ids)]]))
+        columns = {"run_id": [record.run_id] * len(begins), "first_game": ids[begins], "games": games}
+        parts.append(pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=RANGES))
+    return pl.concat(parts)
+
+
+def ids_of(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
+    """The ids in ranges, by run."""
+    found = {}
+    for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
+        first, games, step = (rows[name].to_numpy() for name in ("first_game", "games", "step"))
+        before = np.repeat(np.cumsum(games) - games, games)
+        found[str(run_id)] = np.repeat(first, games) + (np.arange(games.sum()) - before) * np.repeat(step, games)
+    return found
+
+
+def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
+    """The games that a policy was derived from.
+
+    Raises ``RequestError`` if the archive has not all of them any more.
+    """
+    wanted = ids_of(policies.read_table(opened.archive, card, TABLE))
+    runs = []
+    for run_id, ids in wanted.items():
+        record = opened.archive.run(run_id)
+        if record is None:
+            raise RequestError(f"policy '{card.name}' was derived from run {run_id}, {_lost(opened.archive)}")
+        lost = _missing(opened.archive, run_id, ids)
+        if lost.size:
+            raise RequestError(
+                f"policy '{card.name}' was derived from {len(ids):,} games of run {run_id}, {lost.size:,} of which "
+                f"(the first is game {lost[0]}) are not in archive {opened.archive.root} any more: the command of the "
+                "run, typed again, plays them"
+            )
+        runs.append(record)
+    counts = tuple(len(wanted[record.run_id]) for record in runs)
+    return Named(opened, "", tuple(runs), counts, wanted)
+
+
+def _lost(archive: Archive) -> str:
+    return f"which is not in archive {archive.root} any more: restore it, or name the archive that has it"
+
+
+def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the ids that no commit of the run holds."""
+    held = np.zeros(len(ids), np.bool_)
+    for pairing, ranges in archive.covered(run_id).items():
+        for first_pair, end_pair in ranges:
+            first, end = ((pairing << GAME_BITS) + 2 * pair for pair in (first_pair, end_pair))
+            held[np.searchsorted(ids, first) : np.searchsorted(ids, end)] = True
+    return ids[~held]

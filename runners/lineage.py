@@ -1,0 +1,88 @@
+"""``qarena policy lineage``: where a policy comes from, and the policies by which its games were played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from analytics import policies
+from analytics.archive import Archive
+from analytics.records import PolicyCard, RunRecord
+from quarto.errors import FailureError
+from runners.policies import MOST_RUNS
+
+MOST_AGENTS = 6
+INDENT = "  "
+
+
+def lineage(root: Path, wanted: str) -> list[str]:
+    """The lines of a tree: a policy, its runs, the policies that agents of these runs played by, and so on.
+
+    Each policy is told of once. Raises ``RequestError`` for a policy that is not there.
+    """
+    archive = Archive.open(root)
+    return list(_of_policy(archive, policies.find(archive, wanted), "", set()))
+
+
+def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) -> Iterator[str]:
+    learned = card.learned
+    yield f"{indent}policy {card.name} ({card.policy_id}), {card.kind}, {card.rules['name']} rules"
+    if card.policy_id in told:
+        yield f"{indent}{INDENT}(see above)"
+        return
+    told.add(card.policy_id)
+    how = "derived by" if card.is_derived else "learned by trainer"
+    seed = "" if card.is_derived else f", seed {learned['seed']}"
+    yield f"{indent}{INDENT}{how} {learned['trainer']}{seed}, from {learned['games']:,} games; {_code(card.code)}"
+    if card.is_derived:
+        yield f"{indent}{INDENT}where {learned['where']}"
+    yield f"{indent}{INDENT}{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
+    games = _games(archive, card) if card.is_derived else {}
+    run_ids = learned["run_ids"]
+    for run_id in run_ids[:MOST_RUNS]:
+        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, told)
+    if len(run_ids) > MOST_RUNS:
+        yield f"{indent}{INDENT}and {len(run_ids) - MOST_RUNS} more runs: 'qarena policy show {card.policy_id}'"
+
+
+def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
+    """How many games of each run it was derived from."""
+    ranges = policies.read_table(archive, card, "games").group_by("run_id").sum()
+    return dict(ranges.select("run_id", "games").rows())
+
+
+def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told: set[str]) -> Iterator[str]:
+    record = archive.run(run_id)
+    if record is None:
+        yield f"{indent}run {run_id}: not in this archive any more"
+        return
+    held = sum(commit.games.rows for commit in archive.commits(run_id))
+    share = f"{held:,} games" if games in (None, held) else f"{games:,} of {held:,} games"
+    yield f"{indent}run {run_id}, {record.created[:16].replace('T', ' ')}: {share} of {_few(record.labels)}"
+    yield f"{indent}{INDENT}seed {record.spec['seed']}; {_code(record.code)}"
+    for policy_id, label in _policies_of(record):
+        yield f"{indent}{INDENT}{label} played by"
+        try:
+            card = policies.read_card(archive, policy_id)
+        except FailureError as error:
+            missing = policy_id not in policies.policy_ids(archive)
+            yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
+        else:
+            yield from _of_policy(archive, card, indent + 2 * INDENT, told)
+
+
+def _few(labels: Sequence[str]) -> str:
+    more = len(labels) - MOST_AGENTS
+    return ", ".join(labels[:MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _policies_of(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """The policies that agents of a run played by, each with the label."""
+    for agent in record.spec["agents"]:
+        if agent.get("policy_id"):
+            yield str(agent["policy_id"]), str(agent["label"])
+
+
+def _code(code: object) -> str:
+    fields = code if isinstance(code, dict) else {}
+    return f"code {fields.get('version', '?')}, {fields.get('fingerprint', '?')}"

@@ -1,0 +1,174 @@
+"""``qarena policy rebuild``: a policy derived again from the games on its card, and what differs, if anything does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.learning.learner import Learner
+from agents.learning.policy import GENOME, Policy
+from analytics import open_archive, policies
+from analytics.archive import Archive
+from analytics.derived.material import gathered
+from analytics.derived.sources import sources_of
+from analytics.learning import relearn
+from analytics.records import PolicyCard
+from quarto.errors import RequestError
+from quarto.rules import Rules
+from runners.config import available_cores
+from runners.deriving import code_of, derivation_of
+from runners.spec import code_by, flat, made
+
+ONLINE = "runners.training.online.Online"
+
+
+class Rebuilt(NamedTuple):
+    """What a policy became when it was derived again."""
+
+    card: PolicyCard
+    policy: Policy
+    differences: tuple[str, ...]  # none: it is the same to the byte
+
+    @property
+    def size(self) -> str:
+        """How much it holds, as a text."""
+        rows = [len(column) for column in self.policy.table.values()]
+        return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
+
+
+def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
+    """Derive a policy again from the games on its card and compare. The archive is only read.
+
+    Raises ``RequestError`` for a policy that is not there or is damaged, whose games are not there any more, or that
+    nothing can derive again; ``FailureError`` for damaged games.
+    """
+    archive = Archive.open(root)
+    card, stored = policies.read(archive, wanted)
+    threads, notes = threads or available_cores(), list[str]()
+    if card.is_derived:
+        found, notes = _derived_again(archive, card, threads)
+    elif card.kind == GENOME:
+        found = _bred_again(archive, card, threads)
+    else:
+        found = _learned_again(archive, card)
+    differences = [*differences_of(stored, found)]
+    if differences:
+        differences = [*notes, *_other_code(card), *differences]
+    return Rebuilt(card, found, tuple(differences))
+
+
+def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
+    """What differs between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
+    before, after = policies.knowledge_of(stored), policies.knowledge_of(found)
+    if before == after:
+        return
+    yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"
+    for what, old, new in (
+        ("kind", stored.kind, found.kind),
+        ("parameters", dict(stored.parameters), dict(found.parameters)),
+        ("columns", _columns(stored), _columns(found)),
+    ):
+        if old != new:
+            yield f"{what}: stored {old}, derived again {new}"
+    sizes = [len(next(iter(policy.table.values()), ())) for policy in (stored, found)]
+    if sizes[0] != sizes[1]:
+        yield f"rows: stored {sizes[0]:,}, derived again {sizes[1]:,}"
+    for name in (name for name in stored.table if name in found.table):
+        one, other = (policy.table[name][: min(sizes)] for policy in (stored, found))
+        wrong = np.flatnonzero(one != other)
+        if wrong.size:
+            row = int(wrong[0])
+            first = f"stored {one[row]}, derived again {other[row]}"
+            yield f"column {name}: {wrong.size:,} rows differ, the first is row {row}: {first}"
+
+
+def _columns(policy: Policy) -> dict[str, str]:
+    return {name: str(column.dtype) for name, column in policy.table.items()}
+
+
+def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
+    """The policy, and in whose games something has changed."""
+    derivation = derivation_of(str(card.learned["trainer"]), card.learned["parameters"])
+    with open_archive(archive.root) as opened:
+        material = gathered(sources_of(opened, card))
+    sums = material.checksums(threads)
+    changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
+    notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
+    return derivation.derive(material, threads), notes
+
+
+def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
+    """What the learner of a training makes of its games."""
+    learner = card.learned["parameters"].get("learner")
+    if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
+        raise _unknown(card)
+    parameters = {key: value for key, value in learner.items() if key != "_target_"}
+    student = made(f"the learner of policy '{card.name}'", str(learner.get("_target_")), parameters)
+    if not isinstance(student, Learner):
+        raise RequestError(f"policy '{card.name}': {learner.get('_target_')} is no Learner any more")
+    (run_id,) = card.learned["run_ids"]
+    return student.policy(relearn(archive, run_id, student, card.learned["games"]))
+
+
+def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
+    """The genome that an evolution comes to by the games of its generations; none is played."""
+    from runners.training.genetic import GeneticTrainer
+    from runners.training.trainer import Setting
+
+    parameters = {key: value for key, value in card.learned["parameters"].items() if key != "_target_"}
+    trainer = made(f"the trainer of policy '{card.name}'", card.learned["parameters"].get("_target_", ""), parameters)
+    if not isinstance(trainer, GeneticTrainer):
+        raise _unknown(card)
+    run_ids = card.learned["run_ids"]
+    lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
+    if lost:
+        raise RequestError(
+            f"policy '{card.name}' was bred by the games of {len(run_ids)} runs, and run {lost[0]} is not in archive "
+            f"{archive.root} any more: the command of its training, typed again, plays it"
+        )
+    first = archive.run(run_ids[0])
+    stop = threading.Event()
+    stop.set()  # before anything is played: what the archive lacks stays missing
+    setting = Setting(
+        name=str(card.learned["trainer"]),
+        rules=Rules(**card.rules),
+        seed=card.learned["seed"],
+        threads=threads,
+        root=archive.root,
+        shard_games=1 << 18,
+        shard_seconds=30.0,
+        other_code="new" if first is not None and "salt" in first.spec else "refuse",
+        command="",
+        stop=stop,
+        progress=None,
+    )
+    trained = trainer.train(setting)
+    if trained.policy is None:
+        raise RequestError(
+            f"policy '{card.name}': this code would breed it by other games than those of its {len(run_ids)} runs, or "
+            "some of them are missing; the command of its training, typed again, plays what is"
+        )
+    return trained.policy
+
+
+def _unknown(card: PolicyCard) -> RequestError:
+    return RequestError(
+        f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
+        f"({card.learned['parameters'].get('_target_')}), of which nothing says how to learn from logged games again"
+    )
+
+
+def _other_code(card: PolicyCard) -> Iterator[str]:
+    """That other code made it, if so: probably why it differs."""
+    settings = card.learned["parameters"]
+    if card.is_derived:
+        now = code_of(settings)
+    else:
+        now = code_by([str(value) for key, value in flat(settings) if key.endswith("_target_")], learning=True)
+    for key in ("version", "fingerprint", "numba", "numpy"):
+        if card.code.get(key) != now[key]:
+            yield f"code: {key} was {card.code.get(key)}, is {now[key]}"

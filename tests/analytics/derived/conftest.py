@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from analytics.archive import Archive
+from quarto.batch import Block
+from quarto.rules import Rules
+from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of
+from tests.naive import PRESETS
+from tests.naive_policies.games import Game
+
+FIRST, SECOND = "the first", "the second"  # runs
+
+
+def opened_block(seed: int, rules: Rules, opening: int) -> Block:
+    """Games of pairing 1, the first plies of which were imposed."""
+    dice = random.Random(f"{seed} opened")
+    games = [random_game(dice, rules, forfeits=0.0) for _ in range(16)]
+    return block_of(games, 1, 0, opening)
+
+
+def blocks_of(rules: Rules) -> dict[str, list[Block]]:
+    """What the two runs hold, in the order of game ids."""
+    return {
+        FIRST: [random_block(1, 0, 0, rules=rules), random_block(1, 0, 8, 4, rules), opened_block(1, rules, 3)],
+        SECOND: [random_block(2, 0, 0, 6, rules), random_block(2, 2, 0, 5, rules)],
+    }
+
+
+def records_of(rules: Rules) -> dict[str, str]:
+    """The runs' ids."""
+    return {name: record(spec_of(rules, seed=seed)).run_id for seed, name in ((7, FIRST), (8, SECOND))}
+
+
+def make(root: Path, rules: Rules) -> Archive:
+    """An archive of two runs, shards and their parts in no good order."""
+    archive, ids, blocks = Archive.open(root, create=True), records_of(rules), blocks_of(rules)
+    for seed, name in ((8, SECOND), (7, FIRST)):
+        archive.save_run(record(spec_of(rules, seed=seed)))
+        for block in reversed(blocks[name]):
+            archive.commit(ids[name], [block], PAIRINGS)
+    return archive
+
+
+def games_of(rules: Rules) -> list[Game]:
+    """All games, in the order in which policies learn from them."""
+    found = []
+    ids, blocks = records_of(rules), blocks_of(rules)
+    for name in sorted(blocks, key=lambda each: ids[each]):
+        for block in blocks[name]:
+            for i in range(2 * block.pairs):
+                count, games, labels = int(block.games.plies[i]), block.games, PAIRINGS[block.pairing]
+                plies = list(zip(games.pieces[:count, i].tolist(), games.cells[:count, i].tolist(), strict=True))
+                seats = labels if i % 2 == 0 else labels[::-1]
+                found.append(Game(plies, int(games.winner[i]), block.opening, (seats[0], seats[1])))
+    return found
+
+
+@pytest.fixture(
+    scope="module",
+    params=["classic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("square", "torus_square"))],
+)
+def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Rules]:
+    """An archive of some rules."""
+    rules = PRESETS[request.param]
+    return make(tmp_path_factory.mktemp("logged") / "archive", rules), rules

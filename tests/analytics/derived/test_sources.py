@@ -1,0 +1,46 @@
+"""The games of a policy are kept to the game, in few rows, and found again without the condition that chose them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analytics import open_archive, policies
+from analytics.archive import Archive
+from analytics.derived.gift import Gift
+from analytics.derived.material import gathered
+from analytics.derived.sources import ids_of, ranges_of, sources_of
+from analytics.policies import Origin
+from analytics.selection import select
+from quarto.rules import Rules
+from tests.analytics.derived.conftest import FIRST, records_of
+from tests.analytics.policies import LEARNED
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("true", 4),  # pairings 0 and 1 of the first run, 0 and 2 of the second
+        ("game_id % 2 = 1", 4),  # one game of each pair
+        ("pairing = 1 AND pair_id % 4 <> 0", 2),
+        ("winner = 0", None),
+        ("game_id = 5", 2),
+    ],
+)
+def test_ranges_hold_the_chosen_games_and_no_others(
+    logged: tuple[Archive, Rules], where: str, rows: int | None
+) -> None:
+    archive, rules = logged
+    with open_archive(archive.root) as opened:
+        material = gathered(select(opened, where))
+        expected = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
+        ranges = ranges_of(material)
+        assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
+        assert rows is None or len(ranges) == rows
+        learned = LEARNED | {"run_ids": [], "where": where, "checksums": {}}
+        origin = Origin("mine", rules, {}, learned, {"games": ranges})
+        card = policies.save(archive, Gift().derive(material, 1), origin)
+        again = gathered(sources_of(opened, card))
+    assert again.checksums(1) == material.checksums(1)
+    assert np.array_equal(again.game_id, material.game_id)
+    assert records_of(rules)[FIRST] in {record.run_id for record in again.runs}

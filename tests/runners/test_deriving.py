@@ -1,0 +1,303 @@
+"""`qarena policy build` and `rebuild`: derived, played by name, derived again to the same bytes; wrong requests."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics import policies
+from analytics.archive import Archive
+from analytics.records import PolicyCard
+from analytics.verify import verify
+from runners.config import names
+from tests.analytics.folders import snapshot
+from tests.analytics.policies import COUNTS, origin
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import command, play
+
+GAMES = 3000
+BUILDS = {
+    "mc_afterstate": ["where=winner >= 0", "least=3"],
+    "q_table": ["where=game_id < 200", "discount=0.5"],
+    "fitted_q": ["least=1"],
+    "gift": ["where=agent_0 = 'random'", "smoothing=0.5"],
+    "encoded_q": ["agent=semi_random", "rewards=[1,-1,0,0]"],
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of two runs under classic rules, one of them opened with two plies, one under square and own_piece."""
+    root = tmp_path_factory.mktemp("made") / "archive"
+    play(root, "agent@a=semi_random", "agent@b=random", f"games={GAMES}", "archive.shard_games=1024")
+    play(root, "agent@a=random", "agent@b=random", "b.name=other", "opening_plies=2", "games=1000", "seed=4")
+    play(root, "agent@a=random", "agent@b=random", "games=20", "seed=9", "rules=square")
+    play(root, "agent@a=random", "agent@b=random", "games=20", "seed=10", "rules=own_piece")
+    return root
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(made, tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+CLASSIC = "run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')"
+
+
+def words(kind: str, root: Path, *others: str, name: str = "mine") -> list[str]:
+    """The arguments of a build."""
+    own = dict(word.split("=", 1) for word in (*BUILDS.get(kind, ()), *others))
+    own["where"] = f"{CLASSIC} AND {own.get('where', 'true')}"
+    return ["policy", "build", f"kind={kind}", f"name={name}", f"archive.root={root}", *map("=".join, own.items())]
+
+
+def card_of(root: Path, name: str = "mine") -> PolicyCard:
+    return policies.find(Archive.open(root), name)
+
+
+def test_there_is_a_build_for_every_kind() -> None:
+    assert set(BUILDS) == set(names("policy"))
+
+
+@pytest.mark.parametrize("kind", BUILDS)
+def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: Path, qarena: Qarena) -> None:
+    built = qarena(*words(kind, root))
+    assert (built.code, built.err) == (0, "")
+    card = card_of(root)
+    assert re.match(rf"{kind}: [\d,]+ rows from [\d,]+ games of (2 runs|run [0-9a-f]+) in ", built.out)
+    shown = qarena("policy", "show", "mine", "--archive", str(root)).out
+    assert re.search(rf"derived by +│ {kind}, {card.learned['games']:,} games", shown)
+    assert card.learned["where"] in shown
+    assert re.search(rf"mine +│ {card.policy_id} │ {card.kind} ", qarena("policy", "ls", "--archive", str(root)).out)
+    before = snapshot(root)
+    for threads in ("1", "2"):
+        again = qarena("policy", "rebuild", "mine", "--archive", str(root), "--threads", threads)
+        rows = card.files["table.parquet"].rows
+        same = f"identical: policy mine ({card.policy_id}), {rows:,} rows from {card.learned['games']:,} games\n"
+        assert again == (0, same, "")
+    assert snapshot(root) == before
+    played = qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=20", f"archive.root={root}")
+    assert (played.code, played.err) == (0, "")
+    assert "policy(policy=mine)" in played.out
+    assert verify(Archive.open(root)).problems == []
+
+
+def test_it_is_the_same_in_another_process_and_archive_and_after_more_games(root: Path, qarena: Qarena) -> None:
+    assert qarena(*words("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
+    first = card_of(root)
+    elsewhere = root.parent / "elsewhere"  # the same games in other shards, added in another order
+    play(elsewhere, "agent@a=random", "agent@b=random", "b.name=other", "opening_plies=2", "games=1000", "seed=4")
+    play(elsewhere, "agent@a=semi_random", "agent@b=random", f"games={GAMES}")
+    shutil.copytree(root / "policies", elsewhere / "policies")
+    play(root, "agent@a=semi_random", "agent@b=random", f"games={GAMES + 500}")  # the condition would choose these too
+    found = command(root.parent, "policy", "rebuild", "mine", "--archive", str(elsewhere))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.startswith("identical: policy mine ")
+    assert qarena(*words("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
+    second = card_of(root)
+    assert second.learned["games"] > first.learned["games"]
+    assert second.policy_id != first.policy_id
+    for wanted in (first.policy_id, "mine"):
+        assert qarena("policy", "rebuild", wanted, "--archive", str(root)).code == 0
+
+
+def test_a_gift_policy_from_random_games_beats_random_nine_times_in_ten(root: Path, qarena: Qarena) -> None:
+    assert qarena(*words("gift", root, "where=agent_0 <> 'semi_random' AND agent_1 <> 'semi_random'")).code == 0
+    assert card_of(root).learned["games"] == 1000
+    outcome = play(root, 'agents=["policy(policy=mine)",random]', "games=2000", f"archive.root={root}")
+    (result,) = outcome.results
+    assert result.wins > 0.9 * result.games
+
+
+def test_a_q_table_from_the_log_of_its_own_training_is_the_one_that_was_saved(root: Path, qarena: Qarena) -> None:
+    trained = qarena("train", "trainer=q_table", "trainer.games=120", "policy.name=online", f"archive.root={root}")
+    assert trained.code == 0
+    online = card_of(root, "online")
+    (run_id,) = online.learned["run_ids"]
+    assert qarena("policy", "build", "kind=q_table", f"where=run_id = '{run_id}'", f"archive.root={root}").code == 0
+    offline = card_of(root, "q_table")
+    assert offline.knowledge == online.knowledge
+    assert offline.files["table.parquet"].sha256 == online.files["table.parquet"].sha256
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param(["trainer=rl_tabular", "trainer.games=60"], marks=pytest.mark.slow),
+        ["trainer=q_table", "trainer.games=60", "trainer.learner.discount=.5", "rules=square"],
+        ["trainer=ga2", "trainer.generations=2", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"],
+    ],
+    ids=lambda overrides: overrides[0],
+)
+def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], tmp_path: Path, qarena: Qarena) -> None:
+    assert qarena("train", *overrides, "policy.name=mine").code == 0
+    root = tmp_path / "data/archive"
+    if "ga2" not in overrides[0]:
+        more = ["trainer.games=80" if "games" in word else word for word in overrides]
+        assert qarena("train", *more, "policy.name=mine").code == 0
+    before = snapshot(root)
+    for policy_id in policies.policy_ids(Archive.open(root)):
+        found = qarena("policy", "rebuild", policy_id)
+        assert (found.code, found.err) == (0, "")
+        assert found.out.startswith("identical: policy mine ")
+    assert snapshot(root) == before
+
+
+def forge(root: Path, **learned: Any) -> None:
+    """Change what a card says of how its policy was learned."""
+    path = policies.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
+    card = json.loads(path.read_text())
+    card["learned"] |= learned
+    path.write_text(json.dumps(card))
+
+
+def test_what_differs_is_said_and_exits_1(root: Path, qarena: Qarena) -> None:
+    qarena(*words("gift", root))
+    forge(root, parameters=card_of(root).learned["parameters"] | {"smoothing": 2.0})
+    before = snapshot(root)
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert found.code == 1
+    first = r"the first is row \d+: stored 0\.\d+, derived again 0\.\d+"
+    assert re.fullmatch(rf"knowledge: stored .*\ncolumn risk: \d+ rows differ, {first}\n", found.err)
+    assert found.out.startswith("differs: policy mine ")
+    assert snapshot(root) == before
+
+
+def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena) -> None:
+    qarena(*words("mc_afterstate", root))
+    card = card_of(root)
+    forge(
+        root,
+        parameters=card.learned["parameters"] | {"least": 1},
+        checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
+    )
+    path = policies.folder_of(Archive.open(root), card.policy_id) / "card.json"
+    path.write_text(path.read_text().replace(card.code["fingerprint"], "f" * 16))
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert found.code == 1
+    assert found.err.count("are not what they were: see 'qarena archive verify'") == 2
+    assert f"code: fingerprint was {'f' * 16}, is {card.code['fingerprint']}" in found.err
+    assert re.search(r"rows: stored [\d,]+, derived again [\d,]+\n", found.err)
+
+
+def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
+    qarena(*words("mc_afterstate", root))
+    run_id = next(each for each in card_of(root).learned["run_ids"] if len(Archive.open(root).commits(each)) > 1)
+    (root / f"commits/run={run_id}/000001.json").unlink()
+    before = snapshot(root)
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    expected = rf"error: policy 'mine' was derived from [\d,]+ games of run {run_id}, [\d,]+ of which .*\n"
+    assert re.fullmatch(expected, found.err)
+    (root / f"runs/{run_id}.json").unlink()
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(rf"error: policy 'mine' was derived from run {run_id}, which is not in .*\n", found.err)
+    (root / f"runs/{run_id}.json").write_bytes(before[root / f"runs/{run_id}.json"])
+    assert snapshot(root) == before
+
+
+def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path, qarena: Qarena) -> None:
+    small = ["trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"]
+    assert qarena("train", "trainer=ga2", *small, "policy.name=mine").code == 0
+    root = tmp_path / "data/archive"
+    run_id = card_of(root).learned["run_ids"][1]
+    shutil.rmtree(root / f"commits/run={run_id}")
+    before = snapshot(root)
+    found = qarena("policy", "rebuild", "mine")
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(
+        rf"error: policy 'mine' was bred by the games of 2 runs, and run {run_id} is not in .*\n", found.err
+    )
+    assert snapshot(root) == before
+
+
+def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
+    trained = ["train", "trainer=q_table", "trainer.games=20", "policy.name=trained", f"archive.root={root}"]
+    assert qarena(*trained).code == 0
+    (run_id,) = card_of(root, "trained").learned["run_ids"]
+    shutil.rmtree(root / f"commits/run={run_id}")
+    policies.save(Archive.open(root), COUNTS, origin("foreign"))
+    before = snapshot(root)
+    for name, expected in (
+        ("trained", rf"run {run_id} lacks games from number 0 on: .*"),
+        ("foreign", r"policy 'foreign' was made by trainer 'counting' \(None\), of which nothing says how to .*"),
+    ):
+        found = qarena("policy", "rebuild", name, "--archive", str(root))
+        assert (found.code, found.out) == (2, "")
+        assert re.fullmatch(f"error: {expected}\n", found.err)
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ([], r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, mc_afterstate, q_table"),
+        (["kind=gifts"], r"policy 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
+        (["gift"], r"'gift' is not key=value: quote a condition as a whole, .*"),
+        (["kind=gift", "kind=gift"], r"kind is given twice: kind=gift and kind=gift"),
+        (["kind=gift", "smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
+        (["kind=gift", "smoothing=-1"], r"kind 'gift' cannot be made of .*smoothing=-1 is below 0: .*"),
+        (["kind=gift", "smoothing=1,2"], r"smoothing=1,2 is more than one value: build one policy for each"),
+        (["kind=gift", "smoothing=[1"], r"smoothing=\[1 cannot be read: .*"),
+        (["kind=mc_afterstate", "least=0"], r".*least=0 is not a whole number from 1 to 2147483648"),
+        (["kind=gift", "name=1st"], r"name='1st' cannot be a name: .*"),
+        (["kind=gift", "threads=0"], r"threads=0 is out of range: it must be at least 1"),
+        (["kind=gift", "threads=two"], r"threads='two' is not a whole number"),
+        (["kind=gift", "where=agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
+        (["kind=gift", "where=DELETE FROM games"], r"where='DELETE FROM games' is no condition on games: .*"),
+        (["kind=gift", "where=true); DROP VIEW games; SELECT (1"], r"where=.* is no condition on games: .*"),
+        (["kind=gift", "where=loser = 1"], r"where='loser = 1' is no condition on games: .*loser.*"),
+        (["kind=gift"], r"runs [0-9a-f]{12} \(\w+\) and [0-9a-f]{12} \(\w+\) have different rules, .*"),
+        (
+            ["kind=gift", "where=run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
+            r"run [0-9a-f]{12} was played under rules 'own_piece', where the mover chooses the piece: .*",
+        ),
+        (
+            ["kind=mc_afterstate", f"where={CLASSIC} AND game_id < 2", "least=9"],
+            r".* games leave no row with least=9: .*",
+        ),
+        (["kind=encoded_q", f"where={CLASSIC}", "agent=semi"], r"agent=semi played none of the games; did you mean .*"),
+        (["kind=gift", "archive.root=nowhere"], r"there is no archive at nowhere: .*"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_request_is_one_line_and_changes_nothing(
+    typed: list[str], expected: str, made: Path, qarena: Qarena
+) -> None:
+    before = snapshot(made)
+    found = qarena("policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(made)]))
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(f"error: {expected}\n", found.err)
+    assert snapshot(made) == before
+
+
+def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None:
+    assert qarena(*words("gift", root)).code == 0
+    assert qarena(*words("gift", root)).code == 0
+    before = snapshot(root)
+    for others in (["smoothing=3"], ["where=agent_1 = 'random'"]):
+        found = qarena(*words("gift", root, *others))
+        assert (found.code, found.out) == (2, "")
+        assert re.fullmatch(r"error: name=mine is the name of another policy \(gift, [\d,]+ games; .*\n", found.err)
+    taken = qarena("train", "trainer=rl_tabular", "policy.name=mine", f"archive.root={root}")
+    assert (taken.code, "is the name of another training (gift" in taken.err) == (2, True)
+    assert snapshot(root) == before
+
+
+def test_more_games_than_memory_are_refused_before_they_are_read(
+    made: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.deriving.available_megabytes", lambda: 0.1)
+    found = qarena(*words("gift", made, name="large"))
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(
+        r"error: [\d,]+ games take \d+ MB of memory and 0 MB are free: choose at most 873, .*\n", found.err
+    )
