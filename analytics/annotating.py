@@ -31,6 +31,7 @@ class Settings:
     from_pieces: int | None = None  # None: 0, or 5 where the mover chooses the piece
     threads: int = 1
     megabytes: float = 128.0
+    base_pieces: int | None = None  # boards of up to so many are looked up; None: all that the tablebase has
 
 
 class Judge:
@@ -39,7 +40,7 @@ class Judge:
     def __init__(self, rules: Rules, settings: Settings) -> None:
         self.rules = rules
         self._settings = settings
-        self._shared = Solver(rules, settings.megabytes, base_for(rules))
+        self._shared = Solver(rules, settings.megabytes, base_for(rules, settings.base_pieces))
         self._local = threading.local()
 
     def stop(self) -> None:

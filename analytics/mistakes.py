@@ -45,17 +45,17 @@ class Hard(NamedTuple):
         return format_position(self.position, self.rules.name)
 
 
-def records(archive: OpenArchive, runs: Sequence[str], by_ply: bool) -> list[Record]:
-    """By agent and kind and, if wanted, ply.
+def records(archive: OpenArchive, condition: str, by_ply: bool) -> list[Record]:
+    """By agent and kind and, if wanted, ply, of the decisions that meet a condition in SQL.
 
     Intervals are of 95 percent: normal for the mean regret, Wilson's for the share of blunders. They take decisions for
     independent, which those of one game are not quite: read them as the least uncertainty there is.
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     frame = archive.sql(
-        f"SELECT agent, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost, "  # noqa: S608  (no text of a user)
+        f"SELECT agent, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost, "  # noqa: S608  (a condition by design)
         f"sum(regret * regret)::BIGINT AS squares, count(*) FILTER (regret > 0) AS blunders "
-        f"FROM decisions WHERE {_among(runs)} GROUP BY ALL ORDER BY agent, kind, of_ply"
+        f"FROM decisions WHERE (\n{condition}\n) GROUP BY ALL ORDER BY agent, kind, of_ply"
     )
     return [_record(*row) for row in frame.iter_rows()]
 
@@ -71,7 +71,7 @@ def hardest(archive: OpenArchive, runs: Sequence[str], count: int) -> list[Hard]
     """The positions with the fewest saving choices, of these those missed most often; needs counted choices."""
     missed = archive.sql(
         f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608
-        f"WHERE regret > 0 AND saving IS NOT NULL AND {_among(runs)} "
+        f"WHERE regret > 0 AND saving IS NOT NULL AND {among(runs)} "
         f"ORDER BY saving, choices DESC, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
     )
     rules = {record.run_id: record.rules for record in archive.archive.runs()}
@@ -102,6 +102,6 @@ def _plies_of(archive: OpenArchive, decisions: pl.DataFrame) -> dict[tuple[str, 
     return games
 
 
-def _among(runs: Sequence[str]) -> str:
+def among(runs: Sequence[str]) -> str:
     """A condition for runs whose ids were looked up in the archive: hex digits, nothing else."""
     return f"run_id IN ({', '.join(repr(run) for run in runs)})" if runs else "true"

@@ -1,35 +1,85 @@
-"""Pictures, drawn by Altair: imported here only, since it is an extra."""
+"""How pictures are drawn: one style, and SVG out of Altair, an extra that is imported when a picture is wanted."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import re
 from collections.abc import Sequence
-from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from analytics.statistics import wilson
+from quarto.errors import RequestError
 
 EXTRA = "pip install 'quarto-arena[plots]'"
 MODULES = ("altair", "vl_convert")  # what the extra brings
 
-WIDTH, HEIGHT = 640, 320  # pixels
+WIDTH, HEIGHT = 640, 320  # pixels of a picture that stands alone
+PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of one among others: with its axes it is as wide as a telephone
+COLUMNS = 2  # of panels in one picture
 FEW, MOST = 40, 200  # points up to which each is marked, and which a line has at most: more would hide it
-INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#1f6f8b"
+INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#0072b2"
+ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
+WORST, MIDDLE, BEST = "#f2a365", "#f4f4f4", "#7db8e8"  # told apart by colour-blind readers, light enough for dark text
+
+# Colours of agents on light and on dark paper. All readers can tell them apart: M. Okabe and K. Ito, "Color universal
+# design" (2008), without its yellow; then P. Tol, "Colour schemes" (2021), muted.
+AGENTS = (
+    ("#0072b2", "#4aa8e0"),
+    ("#d55e00", "#f08030"),
+    ("#009e73", "#20c090"),
+    ("#cc79a7", "#dd90bb"),
+    ("#56b4e9", "#7cc8f2"),
+    ("#e69f00", "#f0b030"),
+    ("#332288", "#9a8cf0"),
+    ("#882255", "#d0689c"),
+    ("#117733", "#4cb070"),
+    ("#999933", "#b8b850"),
+    ("#aa4499", "#d47cc6"),
+    ("#44aa99", "#66c8b8"),
+)
+
+Picture = Any  # one of Altair's charts, whose classes are not there without the extra
 
 _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 
-def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
-    """A learning curve as SVG: the win rate by games with its 95 % interval, or fitness by generations.
+class Panel(NamedTuple):
+    """One picture of a figure, with what it shows in words."""
 
-    ``curve`` is what ``analytics.curves.learning_curve`` makes, or has a column ``generation`` and, of type Float64,
-    one for each line to draw. Raises ``ModuleNotFoundError`` without the extra ``plots``.
-    """
-    import altair as alt
+    title: str
+    picture: Picture
+    agent: str | None = None  # whom it is about
 
-    chart = _by_games(alt, curve) if "win_rate" in curve.columns else _by_generations(alt, curve)
-    heading = alt.TitleParams(
+
+def can_draw() -> bool:
+    """Whether the extra is installed."""
+    return all(importlib.util.find_spec(module) is not None for module in MODULES)
+
+
+def altair() -> Any:
+    """The module ``altair``. Raises ``RequestError`` where the extra ``plots`` is not installed."""
+    try:
+        modules = [importlib.import_module(module) for module in MODULES]
+    except ImportError as error:
+        raise RequestError(
+            f"pictures need the extra plots ({error.name} is missing): {EXTRA}, in a clone -e '.[plots]'"
+        ) from error
+    return modules[0]
+
+
+def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
+    """All panels of a figure as one picture, each under its title; ``how`` they are to be read."""
+    alt = altair()
+    titled = [panel.picture.properties(title=alt.TitleParams(panel.title, fontSize=12, offset=8)) for panel in panels]
+    return styled(alt.concat(*titled, columns=COLUMNS, spacing=28), title, [how])
+
+
+def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:
+    """A picture that stands alone, in the style of the house."""
+    heading = altair().TitleParams(
         title,
         subtitle=list(subtitle),
         anchor="start",
@@ -42,28 +92,86 @@ def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> 
         subtitlePadding=6,
         fontWeight="bold",
     )
-    styled = (
-        chart.properties(width=WIDTH, height=HEIGHT, title=heading, background="white", padding=16)
-        .configure_view(stroke=None)
-        .configure_axis(
-            gridColor=GRID,
-            domainColor=FAINT,
-            tickColor=FAINT,
-            labelColor=INK,
-            titleColor=INK,
-            labelFontSize=12,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            titlePadding=10,
-        )
-        .configure_legend(labelColor=INK, labelFontSize=12, title=None, orient="top-left", symbolType="stroke")
+    return picture.properties(title=heading, background="white", padding=16, config=_config(12))
+
+
+def _config(size: int) -> dict[str, Any]:
+    """What all pictures have in common; ``size`` of the letters in pixels."""
+    return {
+        "view": {"stroke": None},
+        "axis": {
+            "gridColor": GRID,
+            "domainColor": FAINT,
+            "tickColor": FAINT,
+            "labelColor": INK,
+            "titleColor": INK,
+            "labelFontSize": size,
+            "titleFontSize": size,
+            "titleFontWeight": "normal",
+            "titlePadding": size - 2,
+        },
+        "title": {"color": INK},
+        "legend": {
+            "labelColor": INK,
+            "labelFontSize": size,
+            "title": None,
+            "orient": "top",
+            "symbolType": "stroke",
+        },
+    }
+
+
+def svg(picture: Picture) -> str:
+    """A picture as SVG. Drawing needs no network, and the same picture is the same text."""
+    return _renumbered(_drawn(picture.to_dict()), "")
+
+
+def inline(picture: Picture, name: str) -> str:
+    """A panel as SVG for the middle of a page, where text beside it says what it shows.
+
+    Transparent; its ids begin with ``name``; it names no address and has no roles.
+    """
+    alone = {"background": "transparent", "padding": 2, "config": _config(11)}
+    text = _drawn(picture.to_dict(validate=False) | alone)  # what Altair would check, tests draw
+    return re.sub(r"<[^>]+>", lambda tag: _NEEDLESS.sub("", tag[0]), _renumbered(text, name))
+
+
+_NEEDLESS = re.compile(r' (xmlns(:\w+)?|version|class|role|aria-[a-z]+)="[^"]*"')
+
+
+def _drawn(spec: dict[str, Any]) -> str:
+    renderer = importlib.import_module(MODULES[1])
+    text: str = renderer.vegalite_to_svg(spec, allowed_base_urls=[])
+    return text
+
+
+def _renumbered(text: str, name: str) -> str:
+    """The ids of a picture counted from its beginning: the renderer counts them from that of the process."""
+    ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
+    places = {each: f"{name}{number}" for number, each in enumerate(ids)}
+    return re.sub(
+        r'(<\w+ id="|url\(#|href="#)([\w-]+)',
+        lambda found: found[1] + (f"mark-{places[found[2]]}" if found[2] in places else found[2]),
+        text,
     )
-    text = StringIO()
-    styled.save(text, format="svg")
-    return text.getvalue().encode()
 
 
-def _by_games(alt: Any, curve: pl.DataFrame) -> Any:
+def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
+    """A learning curve as SVG: the win rate by games with its 95 % interval, or fitness by generations.
+
+    ``curve`` is what ``analytics.curves.learning_curve`` makes, or has a column ``generation`` and, of type Float64,
+    one for each line to draw. Raises ``RequestError`` without the extra ``plots``.
+    """
+    return svg(styled(curve_of(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
+
+
+def curve_of(curve: pl.DataFrame) -> Picture:
+    """The same, to be given a size, a title and a style."""
+    alt = altair()
+    return _by_games(alt, curve) if "win_rate" in curve.columns else _by_generations(alt, curve)
+
+
+def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
     """The win rate of each block where its games end, in the band that holds the true one 19 times in 20."""
     curve = _joined(curve)
     low, high = zip(*(wilson(*each) for each in curve.select("wins", "games").rows()), strict=True)
@@ -91,16 +199,17 @@ def _joined(curve: pl.DataFrame) -> pl.DataFrame:
     return full.select("first_game", "games", "wins", win_rate=pl.col("wins") / pl.col("games"))
 
 
-def _by_generations(alt: Any, curve: pl.DataFrame) -> Any:
-    """Every fitness by its name."""
+def _by_generations(alt: Any, curve: pl.DataFrame) -> Picture:
+    """Every fitness, its name at the end of its line."""
     names = [name for name, kind in curve.schema.items() if kind == pl.Float64]
     rows = curve.select("generation", *names).unpivot(index="generation", variable_name="fitness")
+    colours = alt.Scale(domain=names, range=[light for light, _ in AGENTS][: len(names)])
     return (
         alt.Chart(alt.Data(values=rows.to_dicts()))
         .mark_line(strokeWidth=2, point=len(curve) <= FEW)
         .encode(
             x=alt.X("generation:Q", title="generation", axis=alt.Axis(format="d", **_TICKS)),
             y=alt.Y("value:Q", title="fitness", scale=alt.Scale(zero=False)),
-            color=alt.Color("fitness:N", sort=names),
+            color=alt.Color("fitness:N", sort=names, scale=colours),
         )
     )

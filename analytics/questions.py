@@ -18,3 +18,17 @@ def query(name: str) -> str:
     if name not in names():
         raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
     return (files("analytics") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+CHOSEN = "true /* chosen */"  # where the SQL of a question that is asked of some games only has room for a condition
+
+
+def query_of(name: str, condition: str) -> str:
+    """The SQL of a question, asked of the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
+
+    Raises ``RequestError`` for a question that is not known or is always asked of all games.
+    """
+    text = query(name)
+    if CHOSEN not in text:
+        raise RequestError(f"question {name!r} is asked of all games: {CHOSEN!r} is not in its SQL")
+    return text.replace(CHOSEN, f"(\n{condition}\n)")

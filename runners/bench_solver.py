@@ -1,4 +1,4 @@
-"""`qarena bench --solver`: milliseconds a position beside a compiled yardstick, threads, and the whole game."""
+"""`qarena bench --solver`: beside a compiled yardstick, on two threads, over the whole game, and in use."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ from quarto.notation import has_line
 from quarto.position import ALL_PIECES, Position, from_plies
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
+from runners.bench_judging import judging_figures, oracle_figures
+from runners.config import available_cores
 from runners.solve import Solvers, prove
 
 POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each
 ROUNDS = 2
 MEGABYTES = 128.0
 PROOF_MEGABYTES = 256.0
+TARGET_SPEEDUP = 1.8
+TARGET_RATIO = 1.5  # to the yardstick, at most, with these numbers of pieces
+TARGET_PIECES = range(4, 9)
 
 
 def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
@@ -37,10 +42,12 @@ def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
         program = compiled(Path(folder))
         for pieces, count in POSITIONS.items():
             figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
-    figures["threads"] = _threads(positions(7, 60 if quick else 600))
-    if proof and not quick:
-        proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, based=False))
-        figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
+        figures["threads"] = _threads(positions(6, 50 if quick else 1000))
+        if proof and not quick:
+            proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, based=False))
+            figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
+        figures["oracle"] = oracle_figures(quick)
+        figures["annotate"] = judging_figures(Path(folder), min(2, available_cores()), quick)
     return figures
 
 
@@ -86,25 +93,34 @@ def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float
     figures = {"positions": count, "milliseconds": 1000 * seconds / count}
     if program:
         figures |= {"yardstick_milliseconds": 1000 * yardstick / count, "ratio_to_yardstick": seconds / yardstick}
+        figures |= {"target_ratio_to_yardstick": TARGET_RATIO} if pieces in TARGET_PIECES else {}
     return figures
 
 
 def _threads(asked: Sequence[Position]) -> dict[str, float]:
-    """Positions a second on one thread and on two that share a table."""
-    speeds = {}
-    for threads in (1, 2):
-        shared = Solver(CLASSIC, MEGABYTES)
-        forks = [shared.fork() for _ in range(threads)]
-        started = time.perf_counter()
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(_solve_all, forks, [asked[i::threads] for i in range(threads)]):
-                pass
-        speeds[threads] = len(asked) / (time.perf_counter() - started)
+    """Positions a second on one thread and on two that share a table, in turns; the best time of each counts."""
+    seconds: dict[int, float] = {}
+    for _ in range(ROUNDS + 1):
+        for threads in (1, 2):
+            forks = _forks(threads)
+            started = time.perf_counter()
+            with ThreadPoolExecutor(threads) as pool:
+                for _done in pool.map(_solve_all, forks, [asked[i::threads] for i in range(threads)]):
+                    pass
+            seconds[threads] = min(seconds.get(threads, float("inf")), time.perf_counter() - started)
     return {
-        "one_thread_positions_per_second": speeds[1],
-        "two_threads_positions_per_second": speeds[2],
-        "speedup": speeds[2] / speeds[1],
+        "one_thread_positions_per_second": len(asked) / seconds[1],
+        "two_threads_positions_per_second": len(asked) / seconds[2],
+        "speedup": seconds[1] / seconds[2],
+        "target_speedup": TARGET_SPEEDUP,
     }
+
+
+def _forks(threads: int) -> list[Solver]:
+    """Solvers over one empty table whose memory is really there: the first to touch a page would pay for all."""
+    shared = Solver(CLASSIC, MEGABYTES)
+    shared.touch()
+    return [shared.fork() for _ in range(threads)]
 
 
 def _solve_all(solver: Solver, asked: Sequence[Position]) -> None:

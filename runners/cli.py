@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
-from runners import archives, policy_commands, tablebases
+from runners import archives, bench_commands, policy_commands, report_commands, solver_commands, tablebases
 from runners.options import ARCHIVE, ROOT, ArchiveOption, Overrides, TrainingOverrides, agent_options, rules_options
 
 if TYPE_CHECKING:
@@ -231,74 +231,6 @@ def perft(
 
 
 @app.command()
-def solve(
-    position: Annotated[
-        str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Positions, one a line (- is stdin): one line of JSON for each.")
-    ] = None,
-    game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
-    rules: Annotated[str | None, typer.Option("--rules", help="The rules of that game (default: classic).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
-    distance: Annotated[
-        bool, typer.Option("--distance/--no-distance", help="Placements until the end; values alone are faster.")
-    ] = True,
-    values: Annotated[bool, typer.Option("--values", help="Without the turns.")] = False,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
-) -> None:
-    """Solve positions exactly: value, distance, and every turn with its value."""
-    from runners import solve_command
-    from runners.solve import Wanted
-
-    wanted = Wanted(turns=not values, distance=distance)
-    proven = solve_command.check_request(position, file, game, rules)
-    if proven is not None:
-        solve_command.solve_game(proven, megabytes, json)
-    elif file is not None:
-        solve_command.report_bad(solve_command.solve_file(file, wanted, megabytes))
-    else:
-        solve_command.solve_position(str(position), wanted, megabytes, json)
-
-
-RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")]
-
-
-@app.command()
-def annotate(
-    runs: RunIds = None,
-    archive: ArchiveOption = ARCHIVE,
-    choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
-    from_pieces: Annotated[
-        int | None,
-        typer.Option("--from-pieces", min=0, max=15, help="Judge from so many pieces on (0; own_piece: 5)."),
-    ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
-) -> None:
-    """Judge every decision of the games by its exact value and add that to the archive."""
-    from runners.mistakes import annotate as judge
-
-    judge(archive, runs or [], choices, from_pieces, threads, megabytes)
-
-
-@app.command()
-def mistakes(
-    runs: RunIds = None,
-    archive: ArchiveOption = ARCHIVE,
-    positions: Annotated[int, typer.Option("--positions", min=0, help="How many of the hardest positions.")] = 10,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write a chart to this file (needs the extra plots).")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
-) -> None:
-    """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
-    from runners.mistakes import show_mistakes
-
-    show_mistakes(archive, runs or [], positions, [path for path in (html, svg) if path])
-
-
-@app.command()
 def warm() -> None:
     """Compile every kernel now, so that the first game of any run starts at once."""
     from runners.warm import warm as compile_all
@@ -307,57 +239,8 @@ def warm() -> None:
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
-@app.command()
-def bench(
-    json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
-    solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
-    turn: Annotated[
-        str | None,
-        typer.Option("--turn", metavar="AGENT", help="Only: microseconds its turn takes, by pieces on the board."),
-    ] = None,
-    rules: Annotated[
-        str | None, typer.Option("--rules", help="With --turn: default classic, or what it plays.")
-    ] = None,
-    positions: Annotated[
-        int | None, typer.Option("--positions", help="With --turn: of each number of pieces; default 500.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="With --turn: of the positions; default 1.")] = None,
-) -> None:
-    """Measure games a second, bytes a row and memory, each as a ratio within this run; or the turns of one agent."""
-    if turn is not None:
-        _bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
-        return
-    for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
-        if value is not None:
-            raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
-    from runners.bench import bench as measure
-    from runners.bench_solver import bench_solver
-    from runners.tables import bench_table, write_json
-
-    figures = bench_solver(quick) if solver else measure(quick)
-    _print(bench_table(figures))
-    if json:
-        write_json(figures, json)
-
-
-def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
-    from runners.config import agent_named, load_rules
-    from runners.display import progress
-    from runners.experiment import interruptible
-    from runners.tables import show_turns, write_json
-    from runners.turn_times import turn_times
-    from runners.warm import rules_played_by
-
-    agent = agent_named(name)
-    chosen = load_rules(rules or rules_played_by(agent))
-    with interruptible() as stop, progress(doing="timing", unit="turns") as bar:
-        times = turn_times(agent, chosen, positions, seed, stop, bar)
-    show_turns(times)
-    if json:
-        write_json(times.figures(), json)
-    if stop.is_set():
-        raise typer.Exit(130)
+for topic in (solver_commands, report_commands, bench_commands):
+    topic.register(app)
 
 
 def _print(table: Table) -> None:

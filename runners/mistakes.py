@@ -10,15 +10,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from analytics import open_archive
+from analytics import open_archive, pages, plots
 from analytics.annotating import Done, Settings, annotate_runs, chosen_runs
 from analytics.archive import Archive
 from analytics.decisions import first_pieces, missing
-from analytics.mistakes import Hard, Record, hardest, records
+from analytics.figures import regret
+from analytics.figures.subject import Subject, subject
+from analytics.mistakes import Hard, Record, among, hardest, records
+from analytics.report_sections import drawn
 from quarto.errors import RequestError
 from runners import display
 from runners.config import available_cores
 from runners.memory import check_tables
+from runners.report import check_place, write_file
 from runners.solve import VALUE_NAMES
 
 
@@ -56,24 +60,38 @@ def _sentence(done: Done, seconds: float, root: Path) -> str:
     )
 
 
-def show_mistakes(root: Path, wanted: Sequence[str], positions: int, charts: Sequence[Path]) -> None:
+def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
     """Print what each agent gives up and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
+    charts = [path for path in (html, svg) if path]
+    if charts:
+        plots.altair()  # before anything is read
+    for path in charts:
+        check_place(path)
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
-        totals, by_ply = records(archive, runs, by_ply=False), records(archive, runs, by_ply=True)
+        totals, by_ply = (records(archive, among(runs), by_ply=each) for each in (False, True))
         if not totals:
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
         hard = hardest(archive, runs, positions) if positions else []
-    if charts:
-        from runners.mistakes_chart import write_charts
-
-        write_charts(by_ply, charts)
+        if charts:
+            _write(subject(archive, among(runs)), html, svg)
     display.show([display.tabulated(_columns(totals, by_ply=False), "What is given up, in half-points a decision")])
     display.show([display.tabulated(_columns(by_ply, by_ply=True), "By ply")])
     if hard:
         display.show([display.tabulated(_hard_columns(hard), "Hardest positions, up to symmetry")])
     elif positions:
         display.say("for the hardest positions count choices: qarena annotate --choices")
+
+
+def _write(of: Subject, html: Path | None, svg: Path | None) -> None:
+    """Blunders by agent and ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
+    frame = regret.mistakes_frame(of, by_ply=True)
+    if html:
+        heading, how = pages.element("h1", regret.TITLE), pages.note(regret.HOW)
+        panels = drawn(of, "mistakes", regret.mistakes_panels(frame, of))
+        write_file(html, pages.document(regret.TITLE, pages.joined([heading, how, panels])).encode())
+    if svg:
+        write_file(svg, plots.svg(regret.mistakes_picture(frame, of)).encode())
 
 
 def _columns(found: Sequence[Record], by_ply: bool) -> list[display.Column]:

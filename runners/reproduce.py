@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from analytics.plots import EXTRA, MODULES
+from analytics import plots as drawing
 from analytics.published import Figure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
@@ -208,8 +207,8 @@ def _write(wanted: Wanted, reproduction: Reproduction) -> None:
 
 def plots(reproduction: Reproduction) -> Mapping[str, str]:
     """A picture of each study; none, and a line that says why, without the extra."""
-    if any(importlib.util.find_spec(module) is None for module in MODULES):
-        display.say(f"the page has no plots; for them: {EXTRA}, in a clone -e '.[plots]'")
+    if not drawing.can_draw():
+        display.say(f"the page has no plots; for them: {drawing.EXTRA}, in a clone -e '.[plots]'")
         return {}
     from analytics.published.panels import panels
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
+from analytics.plots import svg
 from analytics.published import Figure
 from analytics.published.agreement import published_rate
 from analytics.published.comparison import Comparison, Reproduction
@@ -23,7 +23,7 @@ LABELS = 260  # wide enough for all, so that the panels stand in line
 
 def panels(reproduction: Reproduction) -> Mapping[str, str]:
     """An SVG picture of each study, by its letter."""
-    return {study.study: _svg(chart(comparisons)) for study, comparisons in reproduction.studies}
+    return {study.study: svg(chart(comparisons)) for study, comparisons in reproduction.studies}
 
 
 def chart(comparisons: Sequence[Comparison]) -> alt.LayerChart:
@@ -76,9 +76,3 @@ def _points(comparison: Comparison) -> list[dict[str, Any]]:
         for series, rate in zip(SERIES, rates, strict=True)
         if rate
     ]
-
-
-def _svg(picture: alt.LayerChart) -> str:
-    text = io.StringIO()
-    picture.save(text, format="svg")
-    return text.getvalue()

@@ -191,6 +191,11 @@ class Solver:
         other._own()
         return other
 
+    def touch(self) -> None:
+        """Have the memory of the empty tables given to this process now, and not page by page while it searches."""
+        for name in ("table", "distances"):
+            self._arrays[name].fill(0)
+
     def stop(self) -> None:
         """End every search of this solver and its forks, from any thread; their answers mean nothing then."""
         self._arrays["stop"][0] = 1

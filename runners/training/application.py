@@ -99,15 +99,10 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
     """The learning curve as a picture, or a note of what it takes to have one."""
     from analytics import plots
 
-    setting = request.setting
-    try:
-        picture = plots.learning_curve(curve, f"How {setting.name} learned", _subtitle(request))
-    except ModuleNotFoundError as error:
-        if error.name not in plots.MODULES:
-            raise
+    if not plots.can_draw():
         display.say(f"the learning curve is kept as data; for a picture of it: {plots.EXTRA}, in a clone -e '.[plots]'")
         return {}
-    return {"curve": picture}
+    return {"curve": plots.learning_curve(curve, f"How {request.setting.name} learned", _subtitle(request))}
 
 
 def _subtitle(request: TrainingRequest) -> list[str]:

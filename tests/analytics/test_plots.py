@@ -8,7 +8,8 @@ import sys
 import polars as pl
 import pytest
 
-from analytics.plots import FEW, MOST, learning_curve
+from analytics.plots import FEW, MOST, can_draw, learning_curve
+from quarto.errors import RequestError
 
 
 def by_games(rows: int, block: int = 100) -> pl.DataFrame:
@@ -73,6 +74,9 @@ def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
 
 def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(ModuleNotFoundError) as missing:
+    with pytest.raises(
+        RequestError, match=r"need the extra plots \(altair is missing\): pip install 'quarto-arena"
+    ) as no:
         learning_curve(by_games(5), "a", ["b"])
-    assert missing.value.name == "altair"
+    assert no.value.exit_code == 2
+    assert not can_draw()

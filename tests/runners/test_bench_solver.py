@@ -8,7 +8,7 @@ import pytest
 
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
-from runners import bench_solver
+from runners import bench_judging, bench_solver
 from tests.naive import has_line, winning_cells
 from tests.naive_solver import solve_position
 from tests.positions import view_of
@@ -38,9 +38,19 @@ def test_the_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path
 def test_the_figures_are_printed_beside_the_yardstick(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_solver, "POSITIONS", {9: 20})
     monkeypatch.setattr(bench_solver, "MEGABYTES", 1.0)
+    monkeypatch.setattr(bench_judging, "TURNS", 10)
+    monkeypatch.setattr(bench_judging, "GAMES", 200)
     found = qarena("bench", "--solver", "--quick")
     assert found.code == 0
-    for name in ("9_pieces.milliseconds", "9_pieces.ratio_to_yardstick", "threads.speedup"):
+    for name in (
+        "9_pieces.milliseconds",
+        "9_pieces.ratio_to_yardstick",
+        "threads.speedup",
+        "oracle.15_pieces.median_microseconds",
+        "oracle.anywhere.worst_microseconds",
+        "annotate.values_from_5_pieces.decisions_per_second",
+        "annotate.choices.decisions_per_second",
+    ):
         assert name in found.out
 
 

@@ -1,0 +1,85 @@
+"""How agents learned: the curves that are kept with the policies whose runs are chosen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics import plots, policies
+from analytics.database import OpenArchive
+from analytics.figures.subject import Subject, subject
+from analytics.plots import Panel, Picture
+from analytics.records import PolicyCard
+from quarto.errors import RequestError
+
+MOST_POLICIES = 12  # of more the newest are shown
+
+
+class Curve(NamedTuple):
+    """A policy and how its training went."""
+
+    card: PolicyCard
+    rows: pl.DataFrame  # as ``analytics.plots.learning_curve`` takes it
+
+
+def curves(of: Subject) -> list[Curve]:
+    """The policies that learned in one of the chosen runs and keep a curve, oldest first.
+
+    A curve is that of the whole training. Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged
+    curve.
+    """
+    archive = of.opened.archive
+    learned = [
+        card
+        for card in policies.cards(archive)
+        if set(card.learned["run_ids"]) & of.records.keys() and "curve.parquet" in card.files
+    ]
+    return [Curve(card, policies.read_table(archive, card, "curve")) for card in learned[-MOST_POLICIES:]]
+
+
+def learning_frame(found: list[Curve]) -> pl.DataFrame:
+    """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), ``value`` (Float64).
+
+    ``step`` is the number of games learned from, or of the generation; ``series`` is ``win_rate`` or the name of a
+    fitness.
+    """
+    parts = [pl.DataFrame(schema=CURVES)]
+    for card, rows in found:
+        by_games = "win_rate" in rows.columns
+        step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")
+        names = ["win_rate"] if by_games else [name for name, kind in rows.schema.items() if kind == pl.Float64]
+        long = rows.select(*names, step=step).unpivot(index="step", variable_name="series", value_name="value")
+        named = long.with_columns(policy=pl.lit(card.name), policy_id=pl.lit(card.policy_id))
+        parts.append(named.select(pl.col(name).cast(kind) for name, kind in CURVES.items()))
+    return pl.concat(parts)
+
+
+CURVES = {
+    **dict.fromkeys(("policy", "policy_id", "series"), pl.String()),
+    "step": pl.Int64(),
+    "value": pl.Float64(),
+}
+
+
+def learning_panels(found: list[Curve]) -> list[Panel]:
+    """A panel for each policy."""
+    return [
+        Panel(
+            f"{card.name}, {card.learned['trainer']}",
+            plots.curve_of(rows).properties(width=plots.PANEL_WIDTH - 15, height=plots.PANEL_HEIGHT),
+        )
+        for card, rows in found
+    ]
+
+
+def learning_curve(opened: OpenArchive, where: str | None = None) -> Picture:
+    """The learning curves of the policies that learned in runs with chosen games.
+
+    Raises ``RequestError`` for a condition that is none or that no game meets, when no policy learned there, and
+    without the extra ``plots``.
+    """
+    found = curves(subject(opened, where))
+    if not found:
+        raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
+    return plots.beside(learning_panels(found), "How policies were learned", "Each over its whole training.")

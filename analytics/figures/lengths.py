@@ -1,0 +1,138 @@
+"""How long games are, agent by agent, beside exact random play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from analytics import plots
+from analytics.database import OpenArchive
+from analytics.figures.strength import colour_of
+from analytics.figures.subject import Subject, subject
+from analytics.plots import Panel, Picture
+from analytics.statistics import wilson
+from quarto.errors import RequestError
+from quarto.random_play import lengths as random_lengths
+from quarto.rules import CELLS, SIDE, Rules
+
+SHORTEST = SIDE  # plies: with fewer pieces there is no line
+BAR = 14  # pixels
+TITLE = "How long games are"
+HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Strokes are exact random play."
+
+
+def lengths_frame(of: Subject) -> pl.DataFrame:
+    """A row for each rules, agent that is shown, and length; forfeited games are left out.
+
+    ``rules``, ``agent`` (String), ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64),
+    ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random``: the share in exact random play, null where
+    that is not known (Float64). All lengths from ``SHORTEST`` to 16 are there.
+    """
+    played = of.ask("lengths").filter(~pl.col("forfeited")).join(of.players(), on=("run_id", "pairing", "game"))
+    sides = [_of_seat(played, seat) for seat in (0, 1)]
+    counted = (
+        pl.concat(sides)
+        .filter(pl.col("agent").is_in(of.agents))
+        .group_by("rules", "agent", "plies")
+        .agg(pl.col("games", "wins", "draws", "losses").sum())
+    )
+    every = (
+        counted.select("rules", "agent").unique().join(pl.DataFrame({"plies": range(SHORTEST, CELLS + 1)}), how="cross")
+    )
+    full = every.join(counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left").fill_null(0)
+    full = full.sort("rules", "agent", "plies").with_columns(total=pl.col("games").sum().over("rules", "agent"))
+    reach = [wilson(*row) for row in full.select("games", "total").iter_rows()]
+    return full.select(
+        *(pl.col(name) for name in ("rules", "agent", "plies", "games", "wins", "draws", "losses")),
+        share=pl.col("games") / pl.col("total"),
+        low=pl.Series([low for low, _ in reach], dtype=pl.Float64()),
+        high=pl.Series([high for _, high in reach], dtype=pl.Float64()),
+        random=pl.Series(_random(of, full), dtype=pl.Float64()),
+    ).cast(dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()))
+
+
+def _of_seat(played: pl.DataFrame, seat: int) -> pl.DataFrame:
+    """The games as the agent in a seat sees them; where an agent meets itself, only as the one in seat 0 does."""
+    if seat:
+        played = played.filter(pl.col("agent_0") != pl.col("agent_1"))
+    games = pl.col("games")
+    return played.select(
+        "rules",
+        "plies",
+        "games",
+        agent=pl.col(f"agent_{seat}"),
+        wins=games * (pl.col("winner") == seat),
+        draws=games * (pl.col("winner") == -1),
+        losses=games * (pl.col("winner") == 1 - seat),
+    )
+
+
+def rules_of(of: Subject) -> dict[str, Rules]:
+    """The rules of the runs by name, in the order of the runs."""
+    return {record.rules.name: record.rules for record in of.records.values()}
+
+
+def _random(of: Subject, full: pl.DataFrame) -> list[float | None]:
+    chances = {name: random_lengths(rules) for name, rules in rules_of(of).items()}
+    return [
+        float(known[plies]) if (known := chances[rules]) else None
+        for rules, plies in full.select("rules", "plies").iter_rows()
+    ]
+
+
+def lengths_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
+    """A panel for each rules and agent, all on the same scale."""
+    alt = plots.altair()
+    shares = [share for name in ("high", "random") for share in frame[name].drop_nulls()]
+    height = alt.Scale(domain=[0, max(shares)], nice=False)
+    several = frame["rules"].n_unique() > 1
+    return [
+        Panel(
+            f"{agent}, {rules}" if several else f"{agent}",
+            _bars(alt, rows, colour_of(of, str(agent)), height),
+            str(agent),
+        )
+        for (rules, agent), rows in frame.group_by("rules", "agent", maintain_order=True)
+    ]
+
+
+def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
+    """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
+    results = ("wins", "losses", "draws")
+    totals = {name: pl.col(name) * pl.col("share") / pl.col("games") for name in results}
+    bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
+    axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
+    plies = alt.X("plies:O", title="plies", axis=axis, scale=alt.Scale(domain=[*range(SHORTEST, CELLS + 1)]))
+    share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
+    opacity = alt.Scale(domain=[*results], range=[1.0, 0.45, 0.2])
+    stacked = (
+        alt.Chart(alt.Data(values=bars.to_dicts()))
+        .mark_bar(color=colour, size=BAR)
+        .transform_calculate(place=f"indexof({[*results]}, datum.result)")
+        .encode(
+            x=plies,
+            y=alt.Y("value:Q", title="share of games", axis=share, scale=height, stack="zero"),
+            opacity=alt.Opacity("result:N", scale=opacity, legend=None),
+            order=alt.Order("place:Q"),
+        )
+    )
+    base = alt.Chart(alt.Data(values=rows.select("plies", "low", "high", "random").to_dicts())).encode(x=plies)
+    reach = base.mark_rule(color=plots.FAINT).encode(y="low:Q", y2="high:Q")
+    layers = stacked + reach
+    if rows["random"].null_count() == 0:
+        layers += base.mark_tick(color=plots.INK, thickness=2, size=BAR + 4, opacity=1).encode(y="random:Q")
+    return layers.properties(width=plots.PANEL_WIDTH, height=plots.PANEL_HEIGHT)
+
+
+def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
+    """How long the games that ``where`` chooses are, a panel an agent, beside exact random play.
+
+    Raises ``RequestError`` for a condition that is none or that no game meets, when all games were forfeited, and
+    without the extra ``plots``.
+    """
+    of = subject(opened, where)
+    frame = lengths_frame(of)
+    if frame.is_empty():
+        raise RequestError("all games chosen were forfeited: their lengths say nothing")
+    return plots.beside(lengths_panels(frame, of), TITLE, HOW)

@@ -1,0 +1,170 @@
+"""How games begin: where the first pieces go, which are given, and how that pays for whoever chose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from analytics import plots
+from analytics.database import OpenArchive
+from analytics.figures.subject import Subject, subject
+from analytics.plots import Panel, Picture
+from analytics.statistics import quantile
+from quarto.errors import RequestError
+from quarto.notation import format_cell, format_piece
+from quarto.rules import SIDE
+
+PLIES = 3  # the first ones: after them positions differ too much for a cell or a piece to mean something by itself
+TILE = 33  # pixels
+GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
+FAINT_ON_TILE = "#5b5b5b"
+ENOUGH = 100  # games from which on a tile's mean outcome sets the scale of the colours
+OFTEN = 0.25  # the share from which on a tile has the full colour, unless one has more: all alike are pale
+EVERYBODY = ""  # stands for all agents together
+
+
+HOW = "All agents together by ply, then the first ply of each agent. Outcomes are those of who chose."
+
+
+class Kind(NamedTuple):
+    """What is chosen: cells or pieces."""
+
+    question: str
+    column: str
+    what: str
+
+
+PLACEMENTS = Kind("first_placements", "cell", "placement")
+GIFTS = Kind("first_gifts", "piece", "gift")
+
+
+def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
+    """What was chosen at the first plies, and how it paid for who chose; imposed plies are left out.
+
+    A row for each rules, agent that is shown (``EVERYBODY``: all agents together, shown or not), ply and choice:
+    ``rules``, ``agent`` (String), ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of who
+    chose (Int64), ``share`` of the choices at that ply, ``mean_outcome`` (1 won, 0 drew, -1 lost) with ``low``,
+    ``high`` (95 %, normal; Float64).
+    """
+    found = of.ask(kind.question).join(of.players(), on=("run_id", "pairing", "game"))
+    places = (pl.col("ply") + 1) % 2
+    gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
+    chose = pl.when(gave).then(1 - places).otherwise(places)
+    chosen = found.filter(pl.col("ply") >= pl.col("imposed")).select(
+        "rules",
+        "ply",
+        kind.column,
+        "games",
+        "draws",
+        agent=pl.when(chose == 0).then("agent_0").otherwise("agent_1"),
+        wins=pl.when(gave).then("losses").otherwise("wins"),
+        losses=pl.when(gave).then("wins").otherwise("losses"),
+    )
+    shown = chosen.filter(pl.col("agent").is_in(of.agents))
+    together = chosen.with_columns(agent=pl.lit(EVERYBODY)).select(shown.columns)
+    counted = (
+        pl.concat([together, shown])
+        .group_by("rules", "agent", "ply", kind.column)
+        .agg(pl.col("games", "wins", "draws", "losses").sum())
+        .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
+        .sort("rules", "agent", "ply", kind.column)
+    )
+    return _with_means(counted)
+
+
+def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
+    mean = (pl.col("wins") - pl.col("losses")) / pl.col("games")
+    spread = ((pl.col("wins") + pl.col("losses")) / pl.col("games") - mean**2).clip(0)
+    reach = quantile() * (spread / pl.col("games")).sqrt()
+    return counted.with_columns(
+        share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
+        mean_outcome=mean,
+        low=(mean - reach).clip(-1),
+        high=(mean + reach).clip(upper_bound=1),
+    )
+
+
+def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
+    """The first plies of all agents together, then the first ply of each agent; per panel two 4 x 4 boards."""
+    alt = plots.altair()
+    frequent = frame.filter(pl.col("games") >= ENOUGH)["mean_outcome"].abs().max()
+    reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
+    several = frame["rules"].n_unique() > 1
+    panels = []
+    for (rules, agent, ply), rows in frame.group_by("rules", "agent", "ply", maintain_order=True):
+        if agent == EVERYBODY or ply == 0:
+            what = f"everybody, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
+            titled = f"{what}, {rules}" if several else what
+            panels.append(Panel(titled, _boards(alt, rows, kind, reach), str(agent) or None))
+    return panels
+
+
+def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
+    """How often each cell or piece was chosen, and beside it the mean outcome."""
+    tiles = [tile for board in _tiles(rows, kind, reach) for tile in board]
+    headings = [{"x": 0, "text": "how often, %"}, {"x": SIDE + GAP, "text": "mean outcome"}]
+    # Quantities instead of a chart a board: a picture of one chart is drawn in half the time of one of two.
+    across = alt.Scale(domain=[0, 2 * SIDE + GAP], nice=False)
+    down = alt.Scale(domain=[SIDE, -HEADING], nice=False)
+    x, y = alt.X("x:Q", axis=None, scale=across), alt.Y("y:Q", axis=None, scale=down)
+    colours = alt.Scale(domain=[-1, 0, 1], range=[plots.WORST, plots.MIDDLE, plots.BEST])
+    base = alt.Chart(alt.Data(values=tiles)).encode(x=x, y=y)
+    squares = base.mark_rect(stroke=plots.FAINT, strokeWidth=0.5).encode(
+        x2="right:Q", y2="bottom:Q", color=alt.Color("shade:Q", scale=colours, legend=None)
+    )
+    names = base.mark_text(dx=3, dy=7, align="left", fontSize=8, color=FAINT_ON_TILE).encode(text="name:N")
+    values = base.mark_text(dx=TILE / 2, dy=TILE / 2 + 4, fontSize=10, color=plots.ON_TILE).encode(text="text:N")
+    title = (
+        alt.Chart(alt.Data(values=headings))
+        .mark_text(align="left", fontSize=11, color=plots.INK)
+        .encode(x=x, y=alt.datum(-HEADING / 2, scale=down), text="text:N")
+    )
+    layers = squares + names + values + title
+    return layers.properties(width=(2 * SIDE + GAP) * TILE, height=(SIDE + HEADING) * TILE)
+
+
+def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:
+    """Each tile of both boards: where it is, its name, what is written on it, and its shade from -1 to 1."""
+    named = format_cell if kind is PLACEMENTS else format_piece
+    found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
+    most = max(OFTEN, *(row["share"] for row in found.values()))
+    for board in range(2):
+        tiles = []
+        for each in range(SIDE * SIDE):
+            row, column = divmod(each, SIDE)
+            left, known = column + board * (SIDE + GAP), found.get(each)
+            text, shade = "" if board else "0", 0.0
+            if known and board:
+                text, shade = f"{known['mean_outcome']:+.2f}", known["mean_outcome"] / reach
+            elif known:
+                text, shade = _percent(known["share"]), known["share"] / most
+            place = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
+            tiles.append({**place, "name": named(each), "text": text, "shade": max(-1.0, min(1.0, shade))})
+        yield tiles
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}" if share < 0.9995 else "100"
+
+
+def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> Picture:
+    frame = openings_frame(subject(opened, where), kind)
+    if frame.is_empty():
+        raise RequestError(f"the first {PLIES} plies of all games chosen were imposed: they say nothing of agents")
+    return plots.beside(openings_panels(frame, kind), title, HOW)
+
+
+def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
+    """Where the first pieces go, and how it pays for who placed, in the games that ``where`` chooses.
+
+    Raises ``RequestError`` for a condition that is none or that no game meets, when all first plies were imposed, and
+    without the extra ``plots``.
+    """
+    return _figure(opened, where, PLACEMENTS, "Where the first pieces go")
+
+
+def gifts(opened: OpenArchive, where: str | None = None) -> Picture:
+    """Which pieces are given first, and how it pays for who gave; raises as ``openings_board`` does."""
+    return _figure(opened, where, GIFTS, "Which pieces are given first")

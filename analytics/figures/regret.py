@@ -1,0 +1,91 @@
+"""What agents give up against perfect play, ply by ply: from decisions that were judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from analytics import plots
+from analytics.database import OpenArchive
+from analytics.figures.strength import colour_of
+from analytics.figures.subject import Subject, subject
+from analytics.mistakes import Record, records
+from analytics.plots import Panel, Picture
+from quarto.errors import RequestError
+from quarto.rules import CELLS
+
+TITLE = "Blunders by ply"
+HOW = "Solid lines with dots are gifts, dashed lines with squares placements, bands 95 % intervals."
+KINDS = ("gift", "placement")
+HEADROOM = 1.25  # how far over the largest share the panels reach; what intervals reach beyond that is cut
+
+
+def mistakes_frame(of: Subject, by_ply: bool) -> pl.DataFrame:
+    """What the agents that are shown give up, by kind of decision and, if wanted, ply.
+
+    ``agent``, ``kind`` (String), ``ply`` (Int64, null: all), ``decisions`` (Int64), then ``regret`` (half-points given
+    up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``
+    (Float64, 95 %). No rows where nothing was judged.
+    """
+    return frame_of([each for each in records(of.opened, of.condition, by_ply) if each.agent in of.agents])
+
+
+def frame_of(found: Sequence[Record]) -> pl.DataFrame:
+    """The same of records."""
+    rows = [(each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders) for each in found]
+    return pl.DataFrame(rows, schema=MISTAKES, orient="row")
+
+
+MISTAKES = {
+    **dict.fromkeys(("agent", "kind"), pl.String()),
+    **dict.fromkeys(("ply", "decisions"), pl.Int64()),
+    **dict.fromkeys(("regret", "regret_low", "regret_high", "blunders", "blunders_low", "blunders_high"), pl.Float64()),
+}
+
+
+def mistakes_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
+    """A panel an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
+    alt = plots.altair()
+    largest = frame["blunders"].max()
+    top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
+    cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
+    return [
+        Panel(str(agent), _lines(alt, rows, colour_of(of, str(agent)), top), str(agent))
+        for (agent,), rows in cut.group_by("agent", maintain_order=True)
+    ]
+
+
+def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:
+    ticks = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False, values=[*range(0, CELLS, 3)])
+    ply = alt.X("ply:Q", title="ply", axis=ticks, scale=alt.Scale(domain=[0, CELLS - 1], nice=False, padding=6))
+    share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
+    height = alt.Y("blunders:Q", title="blunders", axis=share, scale=alt.Scale(domain=[0, top], nice=False))
+    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(x=ply, detail="kind:N")
+    band = base.mark_area(color=colour, opacity=0.16).encode(
+        y=alt.Y("blunders_low:Q", title="blunders"), y2="blunders_high:Q"
+    )
+    dashes = alt.StrokeDash("kind:N", scale=alt.Scale(domain=[*KINDS], range=[[1, 0], [4, 3]]), legend=None)
+    line = base.mark_line(color=colour, strokeWidth=2).encode(y=height, strokeDash=dashes)
+    shapes = alt.Shape("kind:N", scale=alt.Scale(domain=[*KINDS], range=["circle", "square"]), legend=None)
+    points = base.mark_point(color=colour, filled=True, size=26, opacity=1).encode(y=height, shape=shapes)
+    return (band + line + points).properties(width=plots.PANEL_WIDTH, height=plots.PANEL_HEIGHT)
+
+
+def mistakes_picture(frame: pl.DataFrame, of: Subject) -> Picture:
+    """All panels as one picture."""
+    return plots.beside(mistakes_panels(frame, of), TITLE, HOW)
+
+
+def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
+    """The share of blunders by agent and ply in the games that ``where`` chooses.
+
+    Raises ``RequestError`` for a condition that is none or that no game meets, when none of their decisions is judged,
+    and without the extra ``plots``.
+    """
+    of = subject(opened, where)
+    frame = mistakes_frame(of, by_ply=True)
+    if frame.is_empty():
+        raise RequestError("no decision of the games chosen is judged: run 'qarena annotate' first")
+    return mistakes_picture(frame, of)

@@ -1,0 +1,151 @@
+"""Who is stronger: the crosstable, and the ratings of one joint fit."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analytics import plots
+from analytics.database import OpenArchive
+from analytics.figures.subject import Subject, subject
+from analytics.plots import Panel, Picture
+from analytics.ratings import Ratings, rate
+from analytics.results import Crosstable
+from analytics.results import crosstable as crosstable_of
+from analytics.statistics import score
+from analytics.tally import Tally
+from quarto.errors import RequestError
+
+TILE = 44  # pixels, of a crosstable
+ROW = 24  # pixels, of a rating
+LABELS = 110  # pixels that an agent's name may take
+
+
+def standings(of: Subject) -> Crosstable:
+    """Everybody's score against everybody else, best first; agents that are not shown are opponents only."""
+    ranked = crosstable_of(of.results).standings
+    return Crosstable(tuple(each for each in ranked if each.agent in of.agents and each.games))
+
+
+def crosstable_frame(of: Subject) -> pl.DataFrame:
+    """A row for each two agents that met: what the first scored (win 1, draw 1/2) against the second.
+
+    ``agent``, ``opponent`` (String), ``games`` (Int64), ``score``, ``low``, ``high`` (Float64; 95 %, over games, or
+    over pairs where openings were imposed). Best agents first, their opponents in the same order.
+    """
+    met: dict[tuple[str, str], Tally] = {}
+    for (first, second), tally in of.meetings.items():
+        for agents, seen in (((first, second), tally), ((second, first), tally.swapped)):
+            met[agents] = met.get(agents, Tally()) + seen
+    order = standings(of).agents
+    rows = [
+        (agent, opponent, met[agent, opponent].games, *score(met[agent, opponent], of.by_pairs))
+        for agent in order
+        for opponent in order
+        if agent != opponent and (agent, opponent) in met
+    ]
+    return pl.DataFrame(rows, schema=SCORES, orient="row")
+
+
+SCORES = {
+    **dict.fromkeys(("agent", "opponent"), pl.String()),
+    "games": pl.Int64(),
+    **dict.fromkeys(("score", "low", "high"), pl.Float64()),
+}
+
+
+def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
+    """The crosstable of the games that ``where`` chooses: rows against columns, best first.
+
+    Raises ``RequestError`` for a condition that is none or that no game meets, when nobody met anybody else, and
+    without the extra ``plots``.
+    """
+    alt, of = plots.altair(), subject(opened, where)
+    frame = crosstable_frame(of)
+    order = frame["agent"].unique(maintain_order=True).to_list()
+    if not order:
+        raise RequestError("there are no games between different agents: choose others, or play some")
+    base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
+        x=alt.X("opponent:N", sort=order, title=None, axis=alt.Axis(orient="top", labelAngle=-40, labelLimit=LABELS)),
+        y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS)),
+    )
+    colours = alt.Scale(domain=[0, 0.5, 1], range=[plots.WORST, plots.MIDDLE, plots.BEST])
+    tiles = base.mark_rect(stroke="white").encode(color=alt.Color("score:Q", scale=colours, legend=None))
+    texts = base.mark_text(color=plots.ON_TILE).encode(text=alt.Text("score:Q", format=".1%"))
+    sized = (tiles + texts).properties(width=alt.Step(TILE), height=alt.Step(TILE * 0.7))
+    return plots.styled(sized, "Score of rows against columns")
+
+
+def fitted(of: Subject) -> Ratings | None:
+    """The joint fit over the games between agents that are shown; None if nobody met anybody else."""
+    shown = {agents: tally for agents, tally in of.meetings.items() if set(agents) <= set(of.agents)}
+    if not any(first != second for first, second in shown):
+        return None
+    return rate(dict(sorted(shown.items())))
+
+
+def ratings_frame(of: Subject) -> pl.DataFrame:
+    """A row an agent, best first within each group of agents that met, directly or through others.
+
+    ``agent`` (String), ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over pairs),
+    ``games``, ``group`` (Int64), ``bounded`` (Boolean), ``above_next`` (Float64: how sure it is that it is above the
+    next one of its group; null for the last). No rows if nobody met anybody else.
+    """
+    return frame_of(fitted(of))
+
+
+def frame_of(fit: Ratings | None) -> pl.DataFrame:
+    """The same of a fit."""
+    ranked = fit.ratings if fit else ()
+    rows = []
+    for place, rating in enumerate(ranked):
+        below = place + 1 < len(ranked) and ranked[place + 1].group == rating.group
+        sure = float(fit.superiority[place, place + 1]) if fit and below else None
+        rows.append((rating.agent, *rating.elo, rating.games, rating.group, rating.bounded, sure))
+    return pl.DataFrame(rows, schema=RATINGS, orient="row")
+
+
+RATINGS = {
+    "agent": pl.String(),
+    **dict.fromkeys(("elo", "low", "high"), pl.Float64()),
+    **dict.fromkeys(("games", "group"), pl.Int64()),
+    "bounded": pl.Boolean(),
+    "above_next": pl.Float64(),
+}
+
+
+def ratings_panel(frame: pl.DataFrame, of: Subject) -> Panel:
+    """A dot a rating in its interval, its number beside it; hollow where games set it no bound."""
+    alt, order = plots.altair(), frame["agent"].to_list()
+    base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
+        y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS, domain=False, ticks=False)),
+        color=alt.Color("agent:N", scale=alt.Scale(domain=of.agents, range=colours_of(of)), legend=None),
+    )
+    elo = alt.X("elo:Q", title="Elo", scale=alt.Scale(zero=False, nice=False, padding=26))
+    reach = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo"), x2="high:Q")
+    dots = base.mark_point(size=60, opacity=1, strokeWidth=2).encode(x=elo)
+    filled = dots.transform_filter("datum.bounded").mark_point(size=60, filled=True, opacity=1)
+    texts = base.mark_text(dy=-9, fontSize=10, color=plots.INK).encode(
+        x=elo, text=alt.Text("elo:Q", format="+.0f"), color=alt.value(plots.INK)
+    )
+    sized = (reach + dots + filled + texts).properties(width=plots.PANEL_WIDTH - 60, height=alt.Step(ROW + 6))
+    return Panel("Ratings with their 95 % intervals", sized)
+
+
+def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
+    """Ratings over the games that ``where`` chooses; raises as ``crosstable`` does."""
+    of = subject(opened, where)
+    frame = ratings_frame(of)
+    if frame.is_empty():
+        raise RequestError("there are no games between different agents: choose others, or play some")
+    panel = ratings_panel(frame, of)
+    return plots.styled(panel.picture, panel.title)
+
+
+def colours_of(of: Subject) -> list[str]:
+    """The colour of each agent that is shown, in their order."""
+    return [light for light, _ in plots.AGENTS][: len(of.agents)]
+
+
+def colour_of(of: Subject, agent: str) -> str:
+    """The colour of an agent that is shown."""
+    return plots.AGENTS[of.agents.index(agent)][0]

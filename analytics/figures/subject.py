@@ -1,0 +1,180 @@
+"""What figures are about: the chosen games, how their pairs ended, and which agents are shown, each in its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import polars as pl
+
+from analytics.database import OpenArchive
+from analytics.questions import query_of
+from analytics.records import RunRecord
+from analytics.results import PairingResult
+from analytics.selection import Selection, select
+from analytics.tally import NO_PAIRS, NO_SINGLES, Tally
+
+MOST_AGENTS = 12  # as many colours as can be told apart; of more agents those with the most games are shown
+
+RESULTS = ("losses", "draws", "wins")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The games that a question is about. What is worked out once is kept."""
+
+    selection: Selection
+
+    @property
+    def opened(self) -> OpenArchive:
+        """The archive they are in."""
+        return self.selection.opened
+
+    @cached_property
+    def records(self) -> Mapping[str, RunRecord]:
+        """The runs with chosen games, by id, oldest first."""
+        return {record.run_id: record for record in self.selection.runs}
+
+    @cached_property
+    def takes_whole_runs(self) -> bool:
+        """Whether all games of these runs are chosen."""
+        archive = self.opened.archive
+        return all(
+            count == sum(commit.games.rows for commit in archive.commits(record.run_id))
+            for record, count in zip(self.selection.runs, self.selection.counts, strict=True)
+        )
+
+    @cached_property
+    def condition(self) -> str:
+        """A condition in SQL on ``run_id`` and ``game_id`` that holds for the chosen games, in any view."""
+        if self.takes_whole_runs:  # no row of games needs to be looked up then, and files of other runs stay closed
+            return f"run_id IN ({', '.join(repr(run_id) for run_id in self.records)})"
+        return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.selection.where}\n))"  # noqa: S608  (a condition by design)
+
+    @cached_property
+    def tallies(self) -> Mapping[tuple[str, int], Tally]:
+        """By run and number of the pairing; from the commits where whole runs are chosen, else counted."""
+        if not self.takes_whole_runs:
+            return self._counted()
+        archive = self.opened.archive
+        found = {
+            (run_id, pairing): tally for run_id in self.records for pairing, tally in archive.tallies(run_id).items()
+        }
+        return {key: tally for key, tally in found.items() if tally.games}
+
+    def _counted(self) -> dict[tuple[str, int], Tally]:
+        found: dict[tuple[str, int], Tally] = {}
+        for row in self.ask("pairs").iter_rows(named=True):
+            key = row["run_id"], row["pairing"]
+            found[key] = found.get(key, Tally()) + _tally_of(row)
+        return {(run_id, pairing): found[run_id, pairing] for run_id, pairing in self._in_order(found)}
+
+    def _in_order(self, keys: Mapping[tuple[str, int], Any]) -> list[tuple[str, int]]:
+        order = list(self.records)
+        return sorted(keys, key=lambda key: (order.index(key[0]), key[1]))
+
+    @cached_property
+    def meetings(self) -> Mapping[tuple[str, str], Tally]:
+        """By first and second agent, all runs together."""
+        found: dict[tuple[str, str], Tally] = {}
+        for (run_id, pairing), tally in self.tallies.items():
+            agents = self.records[run_id].pairings[pairing]
+            found[agents] = found.get(agents, Tally()) + tally
+        return found
+
+    @cached_property
+    def games_of(self) -> Mapping[str, int]:
+        """How many of the games each agent played, most first; a game against itself counts once."""
+        games: dict[str, int] = {}
+        for agents, tally in self.meetings.items():
+            for agent in set(agents):
+                games[agent] = games.get(agent, 0) + tally.games
+        return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that are shown, at most ``MOST_AGENTS``, in alphabetical order: their colours follow from it."""
+        return tuple(sorted(list(self.games_of)[:MOST_AGENTS]))
+
+    @cached_property
+    def total(self) -> Tally:
+        """All pairs together."""
+        return reduce(Tally.__add__, self.tallies.values(), Tally())
+
+    @cached_property
+    def by_pairs(self) -> bool:
+        """Whether pairs are the unit of variance: some shared an imposed opening, and no game came alone."""
+        shared = any(record.swapped and record.spec["opening_plies"] > 0 for record in self.records.values())
+        return shared and not any(map(any, self.total.singles))
+
+    @cached_property
+    def results(self) -> tuple[PairingResult, ...]:
+        """Each pairing of each run, as the crosstable takes them."""
+        return tuple(
+            PairingResult(pairing, *self.records[run_id].pairings[pairing], tally, self.by_pairs)
+            for (run_id, pairing), tally in self.tallies.items()
+        )
+
+    def ask(self, question: str) -> pl.DataFrame:
+        """The answer to one of the named questions, asked of these games only."""
+        return self.opened.sql(query_of(question, self.condition))
+
+    def players(self) -> pl.DataFrame:
+        """Who sat where: a row a run, pairing and game of a pair.
+
+        ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
+        ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
+        """
+        rows = [
+            {
+                "run_id": run_id,
+                "pairing": pairing,
+                "game": game,
+                "agent_0": agents[game],
+                "agent_1": agents[1 - game],
+                "rules": record.rules.name,
+                "mover_chooses": record.rules.mover_chooses,
+                "imposed": record.spec["opening_plies"],
+            }
+            for run_id, record in self.records.items()
+            for pairing, agents in enumerate(record.pairings)
+            for game in range(2)
+        ]
+        return pl.DataFrame(rows, schema=PLAYERS)
+
+
+PLAYERS = {
+    "run_id": pl.String(),
+    "pairing": pl.Int64(),
+    "game": pl.Int64(),
+    **dict.fromkeys(("agent_0", "agent_1", "rules"), pl.String()),
+    "mover_chooses": pl.Boolean(),
+    "imposed": pl.Int64(),
+}
+
+
+def _tally_of(row: Mapping[str, Any]) -> Tally:
+    """The tally that a row of the question ``pairs`` tells of: both games of its pairs, or the one that was chosen."""
+    results, count = (row["in_game_0"], row["in_game_1"]), row["pairs"]
+    pairs, singles = [[*each] for each in NO_PAIRS], [[*each] for each in NO_SINGLES]
+    if None not in results:
+        pairs[results[0]][results[1]] = count
+    else:
+        seat = 0 if results[1] is None else 1
+        singles[seat][results[seat]] = count
+    return Tally.of_mapping(
+        {
+            "pairs": pairs,
+            "singles": singles,
+            "illegal": (row["illegal_first"], row["illegal_second"]),
+            "errors": (row["errors_first"], row["errors_second"]),
+            "plies": row["plies"],
+        }
+    )
+
+
+def subject(opened: OpenArchive, where: str | None = None) -> Subject:
+    """The games that ``where`` chooses, as figures see them; raises what ``analytics.selection.select`` does."""
+    return Subject(select(opened, where))

@@ -1,0 +1,17 @@
+-- Which are the first three pieces of a game, and how does that pay? One row a run, pairing, game of the pair (in 0 the
+-- pairing's first agent holds seat 0), ply and piece: games, and those won, drawn and lost by the seat that placed.
+-- Imposed plies count like chosen ones. Reads: plies, of which only the row groups that hold the first ones.
+SELECT
+    run_id,
+    pairing,
+    (game_id & 1)::INTEGER AS game,
+    ply,
+    piece,
+    count(*) AS games,
+    count(*) FILTER (outcome = 1) AS wins,
+    count(*) FILTER (outcome = 0) AS draws,
+    count(*) FILTER (outcome = -1) AS losses
+FROM plies
+WHERE ply < 3 AND (true /* chosen */)
+GROUP BY ALL
+ORDER BY ALL

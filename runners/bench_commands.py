@@ -1,0 +1,68 @@
+"""``qarena bench``: how fast everything is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quarto.errors import RequestError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(bench)
+
+
+def bench(
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
+    solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
+    turn: Annotated[
+        str | None,
+        typer.Option("--turn", metavar="AGENT", help="Only: microseconds its turn takes, by pieces on the board."),
+    ] = None,
+    rules: Annotated[
+        str | None, typer.Option("--rules", help="With --turn: default classic, or what it plays.")
+    ] = None,
+    positions: Annotated[
+        int | None, typer.Option("--positions", help="With --turn: of each number of pieces; default 500.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="With --turn: of the positions; default 1.")] = None,
+) -> None:
+    """Measure games a second, bytes a row and memory, each as a ratio within this run; or the turns of one agent."""
+    if turn is not None:
+        _bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+        return
+    for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
+        if value is not None:
+            raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
+    from runners.bench import bench as measure
+    from runners.bench_solver import bench_solver
+    from runners.display import show
+    from runners.tables import bench_table, write_json
+
+    figures = bench_solver(quick) if solver else measure(quick)
+    show([bench_table(figures)])
+    if json:
+        write_json(figures, json)
+
+
+def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
+    from runners.config import agent_named, load_rules
+    from runners.display import progress
+    from runners.experiment import interruptible
+    from runners.tables import show_turns, write_json
+    from runners.turn_times import turn_times
+    from runners.warm import rules_played_by
+
+    agent = agent_named(name)
+    chosen = load_rules(rules or rules_played_by(agent))
+    with interruptible() as stop, progress(doing="timing", unit="turns") as bar:
+        times = turn_times(agent, chosen, positions, seed, stop, bar)
+    show_turns(times)
+    if json:
+        write_json(times.figures(), json)
+    if stop.is_set():
+        raise typer.Exit(130)

@@ -1,0 +1,72 @@
+"""What perfect play costs in use: the oracle's turns, and the decisions judged a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from analytics.annotating import Settings, annotate_runs
+from analytics.archive import Archive
+from analytics.tablebase import largest_for
+from quarto.rules import CLASSIC
+from runners.config import load_agent, load_rules
+from runners.schedule import pairings
+from runners.spec import RunSpec
+from runners.turn_times import turn_times
+from runners.warm import play
+
+AGENTS = ("random", "rule_based", "ga2", "mcts")  # everybody against everybody
+MEETINGS = pairings(len(AGENTS), "round_robin")
+GAMES = 2000  # of each pairing
+TURNS = 200  # of the oracle, with each number of pieces on the board
+TARGET_MEDIAN, TARGET_WORST = 2000.0, 300_000.0  # microseconds a turn of the oracle, at most
+TARGET_DECISIONS = {5: 5_000, 6: 15_000}  # a second on two threads, by pieces of the tablebase
+
+
+def oracle_figures(quick: bool = False) -> dict[str, Any]:
+    """Microseconds a turn of the oracle, by pieces on the board, and the worst of all."""
+    times = turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
+    rows = times.rows()
+    figures: dict[str, Any] = {
+        f"{pieces}_pieces": {"median_microseconds": row["median"], "worst_microseconds": row["max"]}
+        for pieces, row in rows.items()
+    }
+    worst = {
+        "median_microseconds": max(row["median"] for row in rows.values()),
+        "target_median_microseconds": TARGET_MEDIAN,
+        "worst_microseconds": max(row["max"] for row in rows.values()),
+        "target_worst_microseconds": TARGET_WORST,
+    }
+    return figures | {"anywhere": worst}
+
+
+def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str, Any]:
+    """Decisions judged a second over whole games of mixed agents, each time into an archive that knows none.
+
+    ``values``: before and after each decision, looking up boards of up to five pieces and of all that the largest
+    tablebase has. ``choices``: those that save the value counted too, with that tablebase.
+    """
+    games = GAMES // (10 if quick else 1)
+    known = largest_for(CLASSIC)
+    most = known.card.pieces if known else 0
+    figures: dict[str, Any] = {"games": games * len(MEETINGS), "tablebase_pieces": most}
+    for pieces in sorted({min(5, most), most}):
+        values = _speed(folder / f"values-{pieces}", games, Settings(threads=threads, base_pieces=pieces))
+        figures[f"values_from_{pieces}_pieces"] = {
+            "decisions_per_second": values,
+            **({"target_decisions_per_second": TARGET_DECISIONS[pieces]} if pieces in TARGET_DECISIONS else {}),
+        }
+    choices = _speed(folder / "choices", games // 10, Settings(choices=True, threads=threads))
+    return figures | {"choices": {"decisions_per_second": choices}}
+
+
+def _speed(root: Path, games: int, settings: Settings) -> float:
+    """Decisions judged a second, the archive's files read and written included."""
+    agents = tuple(load_agent(name) for name in AGENTS)
+    play(RunSpec(load_rules("classic"), agents, MEETINGS, 1, 0), root, games, settings.threads)
+    archive = Archive.open(root)
+    started = time.perf_counter()
+    done = annotate_runs(archive, archive.run_ids(), settings)
+    return done.decisions / (time.perf_counter() - started)

@@ -1,0 +1,81 @@
+"""``qarena solve``, ``annotate`` and ``mistakes``: exact values of positions and of logged decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runners.options import ARCHIVE, ArchiveOption
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (solve, annotate, mistakes):
+        app.command()(command)
+
+
+def solve(
+    position: Annotated[
+        str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Positions, one a line (- is stdin): one line of JSON for each.")
+    ] = None,
+    game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
+    rules: Annotated[str | None, typer.Option("--rules", help="The rules of that game (default: classic).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    distance: Annotated[
+        bool, typer.Option("--distance/--no-distance", help="Placements until the end; values alone are faster.")
+    ] = True,
+    values: Annotated[bool, typer.Option("--values", help="Without the turns.")] = False,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+) -> None:
+    """Solve positions exactly: value, distance, and every turn with its value."""
+    from runners import solve_command
+    from runners.solve import Wanted
+
+    wanted = Wanted(turns=not values, distance=distance)
+    proven = solve_command.check_request(position, file, game, rules)
+    if proven is not None:
+        solve_command.solve_game(proven, megabytes, json)
+    elif file is not None:
+        solve_command.report_bad(solve_command.solve_file(file, wanted, megabytes))
+    else:
+        solve_command.solve_position(str(position), wanted, megabytes, json)
+
+
+RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")]
+
+
+def annotate(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
+    from_pieces: Annotated[
+        int | None,
+        typer.Option("--from-pieces", min=0, max=15, help="Judge from so many pieces on (0; own_piece: 5)."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+) -> None:
+    """Judge every decision of the games by its exact value and add that to the archive."""
+    from runners.mistakes import annotate as judge
+
+    judge(archive, runs or [], choices, from_pieces, threads, megabytes)
+
+
+def mistakes(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    positions: Annotated[int, typer.Option("--positions", min=0, help="How many of the hardest positions.")] = 10,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write charts to this page (needs the extra plots).")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
+) -> None:
+    """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
+    from runners.mistakes import show_mistakes
+
+    show_mistakes(archive, runs or [], positions, html, svg)

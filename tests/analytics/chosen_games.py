@@ -1,0 +1,161 @@
+"""An archive with games of all kinds for figures and reports, and the same games as rows of plain Python."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analytics import policies
+from analytics.archive import Archive
+from analytics.decisions import annotate
+from analytics.policies import Origin
+from analytics.records import RunRecord
+from analytics.schema import DECISIONS
+from quarto.batch import Block
+from quarto.rules import CLASSIC, Rules
+from tests.analytics.naive_games import PAIRINGS, Pairings, naive_rows, random_block, record, single_games, spec_of
+from tests.analytics.policies import GENES, LEARNED
+from tests.naive import PRESETS
+
+Row = dict[str, Any]
+CREATED = "2026-11-21T05:07:00+00:00"
+GAME = ("game_id", "pair_id", "pairing", "agent_0", "agent_1", "winner", "plies", "opening", "ending")
+PLY = ("game_id", "pairing", "ply", "seat", "piece", "cell", "outcome")
+EDGE = [("<script>alert('x')</script>", "a & b \"c\" 'd'"), ("random", "random")]  # hostile, and against itself
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run: its record and its blocks, a list a shard."""
+
+    record: RunRecord
+    shards: Sequence[Sequence[Block]]
+    pairings: Pairings
+
+    @property
+    def rules(self) -> Rules:
+        return self.record.rules
+
+
+def _run(rules: Rules, shards: Sequence[Sequence[Block]], pairings: Pairings = PAIRINGS, **spec: Any) -> Played:
+    made = record(spec_of(rules, pairings, **spec), created=CREATED, status="complete")
+    return Played(made, shards, pairings)
+
+
+def _opened(block: Block) -> Block:
+    return block._replace(opening=1)
+
+
+RUNS = (
+    _run(CLASSIC, [[random_block(1, 0, 0), random_block(1, 1, 0)], [random_block(1, 0, 8, 4), random_block(1, 2, 0)]]),
+    _run(PRESETS["square"], [[_opened(random_block(2, 0, 0, 6, PRESETS["square"]))]], PAIRINGS[:1], opening_plies=1),
+    _run(PRESETS["own_piece"], [[single_games(3), single_games(4, 1, pairs=12)]], EDGE, seats="fixed"),
+)
+
+
+@dataclass
+class Chosen:
+    """Rows of games and plies, each with its run's id, rules and agents; a condition in SQL and one in Python."""
+
+    where: str | None
+    keep: Callable[[Row], bool]
+    games: list[Row] = field(default_factory=list)
+    plies: list[Row] = field(default_factory=list)
+
+
+def write_archive(root: Path, runs: Sequence[Played] = RUNS) -> Archive:
+    archive = Archive.open(root, create=True)
+    for played in runs:
+        archive.save_run(played.record)
+        for blocks in played.shards:
+            archive.commit(played.record.run_id, blocks, played.pairings)
+    return archive
+
+
+def rows_of(runs: Sequence[Played], keep: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
+    """The games that ``keep`` wants and their plies."""
+    games: list[Row] = []
+    plies: list[Row] = []
+    for played in runs:
+        blocks = [block for shard in played.shards for block in shard]
+        found, moves = naive_rows(blocks, played.pairings)
+        own = {"run_id": played.record.run_id, "rules": played.rules.name}
+        of_run = [dict(zip(GAME, row, strict=True)) | own for row in found]
+        kept = {row["game_id"]: row for row in of_run if keep(row)}
+        games += kept.values()
+        plies += [
+            kept[row[0]] | dict(zip(PLY, row, strict=True)) | {"length": kept[row[0]]["plies"]}
+            for row in moves
+            if row[0] in kept
+        ]
+    return games, plies
+
+
+SPLIT = f"run_id <> '{RUNS[1].record.run_id}' AND game_id % 3 <> 0 OR agent_1 = 'rule_based' -- part of the pairs"
+CHOICES: tuple[tuple[str | None, Callable[[Row], bool]], ...] = (
+    (None, lambda row: True),
+    ("agent_0 = 'random'", lambda row: row["agent_0"] == "random"),
+    (f"run_id = '{RUNS[1].record.run_id}'", lambda row: row["run_id"] == RUNS[1].record.run_id),
+    (
+        SPLIT,
+        lambda row: (
+            (row["run_id"] != RUNS[1].record.run_id and row["game_id"] % 3 != 0) or row["agent_1"] == "rule_based"
+        ),
+    ),
+)
+
+
+def add_decisions(archive: Archive, seed: int = 5) -> list[Row]:
+    """Made-up decisions of the first run's games; the rows that the view ``decisions`` should have."""
+    dice, rows = random.Random(seed), []
+    games, plies = rows_of(RUNS[:1], lambda _row: True)
+    known = {row["game_id"]: row for row in games}
+    for ply in plies:
+        for kind in (0, 1):
+            before, seat = dice.choice((0, 1)), (ply["ply"] + kind) % 2
+            after = dice.randrange(-1, before + 1)
+            stored = (ply["game_id"], ply["ply"], kind, seat, before, after, -1, 16 - ply["ply"])
+            agent = known[ply["game_id"]][f"agent_{seat}"]
+            regret = before - after
+            rows.append({"stored": stored, "agent": agent, "kind": ("gift", "placement")[kind], "regret": regret} | ply)
+    run_id = RUNS[0].record.run_id
+    for commit in archive.commits(run_id):
+        wanted = {
+            first + each
+            for part in commit.slices
+            for first in [(part.pairing << 32) + 2 * part.first_pair]
+            for each in range(2 * part.pairs)
+        }
+        own = [row["stored"] for row in rows if row["stored"][0] in wanted]
+        frame = pl.DataFrame(own, schema=DECISIONS, orient="row").sort("ply", "kind", "game_id")
+        assert annotate(archive, run_id, commit, frame, (False, 0))
+    return rows
+
+
+BY_GAMES = pl.DataFrame(
+    {
+        "first_game": [0, 10, 20],
+        "games": [10, 10, 5],
+        "wins": [2, 5, 4],
+        "draws": [1, 0, 0],
+        "losses": [7, 5, 1],
+        "win_rate": [0.2, 0.5, 0.8],
+    }
+)
+BY_GENERATIONS = pl.DataFrame({"generation": [0, 1], "games": [4, 4], "best": [0.5, 0.75], "mean": [0.25, 0.5]})
+
+
+def add_policies(archive: Archive) -> None:
+    """Two that learned in the first run, each with a curve of its kind, and one of a run that is not there."""
+    learned = LEARNED | {"run_ids": [RUNS[0].record.run_id]}
+    for name, curve, of in (
+        ("rising", BY_GAMES, learned),
+        ("bred", BY_GENERATIONS, learned | {"trainer": "ga2"}),
+        ("foreign", BY_GAMES, LEARNED),
+    ):
+        policies.save(archive, GENES, Origin(name, CLASSIC, {"version": "0.1.0"}, of, {"curve": curve}))

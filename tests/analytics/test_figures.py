@@ -1,0 +1,350 @@
+"""The frames beneath the figures equal what plain Python counts in the same games; the figures are Altair's charts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from analytics import figures, open_archive, plots
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.figures import learning, lengths, openings, regret, strength
+from analytics.figures.subject import MOST_AGENTS, Subject, subject
+from analytics.ratings import rate
+from analytics.statistics import mean_score, wilson
+from analytics.tally import Tally
+from quarto.errors import RequestError
+from tests.analytics.chosen_games import (
+    BY_GAMES,
+    BY_GENERATIONS,
+    CHOICES,
+    RUNS,
+    Row,
+    add_decisions,
+    add_policies,
+    rows_of,
+    write_archive,
+)
+from tests.analytics.naive_games import random_block, record, spec_of
+from tests.naive_quarto import ORACLES
+
+Keep = Callable[[Row], bool]
+Figure = Callable[[OpenArchive, str | None], plots.Picture]
+each_choice = pytest.mark.parametrize(("where", "keep"), CHOICES, ids=["all", "agent", "run", "part"])
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    return write_archive(tmp_path_factory.mktemp("figures") / "archive")
+
+
+@pytest.fixture(scope="module")
+def opened(archive: Archive) -> OpenArchive:
+    return open_archive(archive.root)
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bootstrap takes longer than all the rest; ``analytics.ratings`` has tests of its own."""
+    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
+
+
+def result_of(row: Row, agent_seat: int) -> int:
+    """0 lost, 1 drew, 2 won."""
+    return 1 if row["winner"] == -1 else 2 * (row["winner"] == agent_seat)
+
+
+def naive_tallies(games: list[Row]) -> dict[tuple[str, int], Counter[tuple[object, ...]]]:
+    """By run and pairing: how many pairs had these results of the first agent, None for a game that is not there."""
+    pairs: dict[tuple[str, int], dict[int, list[int | None]]] = defaultdict(lambda: defaultdict(lambda: [None, None]))
+    for row in games:
+        first_seat = row["game_id"] % 2  # the pairing's first agent holds seat 0 in game 0
+        pairs[row["run_id"], row["pairing"]][row["pair_id"]][first_seat] = result_of(row, first_seat)
+    return {key: Counter(map(tuple, found.values())) for key, found in pairs.items()}
+
+
+def counted(tally: Tally) -> Counter[tuple[object, ...]]:
+    """A tally in the same form."""
+    both: dict[tuple[object, ...], int] = {(a, b): tally.pairs[a][b] for a, b in product(range(3), repeat=2)}
+    alone: dict[tuple[object, ...], int] = {(result, None): tally.singles[0][result] for result in range(3)}
+    other: dict[tuple[object, ...], int] = {(None, result): tally.singles[1][result] for result in range(3)}
+    return +Counter(both | alone | other)
+
+
+@each_choice
+def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
+    games, _ = rows_of(RUNS, keep)
+    of = subject(opened, where)
+    assert {key: counted(tally) for key, tally in of.tallies.items()} == naive_tallies(games)
+    assert of.total.games == len(games)
+    assert of.total.plies == sum(row["plies"] for row in games)
+    for kind in ("illegal", "errors"):
+        ended = sum(row["ending"] == {"illegal": "forfeit_illegal", "errors": "forfeit_error"}[kind] for row in games)
+        assert sum(getattr(of.total, kind)) == ended
+    played = Counter(agent for row in games for agent in {row["agent_0"], row["agent_1"]})
+    assert of.games_of == played
+    assert list(of.games_of) == sorted(played, key=lambda agent: (-played[agent], agent))
+
+
+def test_counting_pairs_gives_what_the_commits_hold(opened: OpenArchive) -> None:
+    of = subject(opened)
+    assert of.takes_whole_runs
+    assert of._counted() == of.tallies
+    assert any(tally.illegal != (0, 0) for tally in of.tallies.values())
+    assert not subject(opened, "game_id > 0").takes_whole_runs
+
+
+@each_choice
+def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str | None, keep: Keep) -> None:
+    games, _ = rows_of(RUNS, keep)
+    of = subject(opened, where)
+    expected: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in games:
+        if not row["ending"].startswith("forfeit"):
+            for seat in {row["agent_0"]: 0, row["agent_1"]: 1} if row["agent_0"] != row["agent_1"] else {"": 0}:
+                at = 0 if row["agent_0"] == row["agent_1"] else int(seat == row["agent_1"])
+                expected[row["rules"], row[f"agent_{at}"], row["plies"]][result_of(row, at)] += 1
+    frame = lengths.lengths_frame(of)
+    totals: Counter[tuple[str, str]] = Counter()
+    for (rules, agent, _), counts in expected.items():
+        totals[rules, agent] += sum(counts)
+    found = {}
+    for row in frame.iter_rows(named=True):
+        key = row["rules"], row["agent"]
+        counts = [row["losses"], row["draws"], row["wins"]]
+        assert row["games"] == sum(counts)
+        assert row["share"] == pytest.approx(row["games"] / totals[key])
+        assert (row["low"], row["high"]) == pytest.approx(wilson(row["games"], totals[key]))
+        if any(counts):
+            found[*key, row["plies"]] = counts
+    assert found == expected
+    assert {*frame.select("rules", "agent").unique().rows()} == {*totals}
+    assert len(frame) == 13 * len(totals)
+
+
+def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
+    frame = lengths.lengths_frame(subject(opened))
+    assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
+    known = frame.filter(rules="classic", agent="random")["random"].to_list()
+    assert known[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
+    assert sum(known) == pytest.approx(1)
+
+
+@each_choice
+@pytest.mark.parametrize("kind", [openings.PLACEMENTS, openings.GIFTS], ids=["placements", "gifts"])
+def test_first_choices_are_those_that_were_chosen(
+    opened: OpenArchive, where: str | None, keep: Keep, kind: openings.Kind
+) -> None:
+    _, plies = rows_of(RUNS, keep)
+    mover_chooses = {played.rules.name: played.rules.mover_chooses for played in RUNS}
+    expected: dict[tuple[str, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in plies:
+        if row["ply"] < 3 and row["ply"] >= row["opening"]:
+            gave = kind is openings.GIFTS and not mover_chooses[row["rules"]]
+            seat = 1 - row["seat"] if gave else row["seat"]
+            for agent in (openings.EVERYBODY, row[f"agent_{seat}"]):
+                expected[row["rules"], agent, row["ply"], row[kind.column]][result_of(row, seat)] += 1
+    frame = openings.openings_frame(subject(opened, where), kind)
+    found = {}
+    together: Counter[tuple[str, str, int]] = Counter()
+    for row in frame.iter_rows(named=True):
+        counts = [row["losses"], row["draws"], row["wins"]]
+        found[row["rules"], row["agent"], row["ply"], row[kind.column]] = counts
+        together[row["rules"], row["agent"], row["ply"]] += row["games"]
+        assert row["games"] == sum(counts)
+        score = mean_score(counts)
+        assert [row["mean_outcome"], row["low"], row["high"]] == pytest.approx([2 * each - 1 for each in score])
+    assert found == expected
+    for row in frame.iter_rows(named=True):
+        assert row["share"] == pytest.approx(row["games"] / together[row["rules"], row["agent"], row["ply"]])
+
+
+@each_choice
+def test_the_crosstable_scores_every_game_between_two_agents(
+    opened: OpenArchive, where: str | None, keep: Keep
+) -> None:
+    games, _ = rows_of(RUNS, keep)
+    points: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in games:
+        for seat in (0, 1):
+            if row["agent_0"] != row["agent_1"]:
+                points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
+    frame = strength.crosstable_frame(subject(opened, where))
+    found = {(row["agent"], row["opponent"]): row for row in frame.iter_rows(named=True)}
+    assert found.keys() == points.keys()
+    for key, scored in points.items():
+        assert found[key]["games"] == len(scored)
+        assert found[key]["score"] == pytest.approx(sum(scored) / len(scored))
+        assert found[key]["low"] <= found[key]["score"] <= found[key]["high"]
+    order = [(agent, sum(all_of) / len(all_of)) for agent, all_of in _by_agent(points).items()]
+    ranked = [agent for agent, _ in sorted(order, key=lambda each: (-each[1], each[0]))]
+    assert frame["agent"].unique(maintain_order=True).to_list() == ranked
+
+
+def _by_agent(points: dict[tuple[str, str], list[float]]) -> dict[str, list[float]]:
+    merged: dict[str, list[float]] = defaultdict(list)
+    for (agent, _), scored in points.items():
+        merged[agent] += scored
+    return merged
+
+
+def test_pairs_are_the_unit_only_where_all_games_have_an_opening_of_their_pair(opened: OpenArchive) -> None:
+    imposed = f"run_id = '{RUNS[1].record.run_id}'"
+    assert subject(opened, imposed).by_pairs
+    assert not subject(opened, f"{imposed} AND game_id % 2 = 0").by_pairs
+    assert not subject(opened).by_pairs
+    (first, *_) = strength.crosstable_frame(subject(opened, imposed)).iter_rows(named=True)
+    tally = next(iter(subject(opened, imposed).tallies.values()))
+    seen = tally if RUNS[1].pairings[0][0] == first["agent"] else tally.swapped
+    assert (first["score"], first["low"], first["high"]) == mean_score(seen.pentanomial)
+
+
+def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
+    of = subject(opened)
+    fit = rate(dict(sorted(of.meetings.items())), samples=10)
+    frame = strength.ratings_frame(of)
+    assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
+    assert frame["group"].to_list() == [0, 0, 0, 1, 1]
+    sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
+    assert frame["above_next"].to_list() == sure
+    assert strength.ratings_frame(subject(opened, "agent_0 = agent_1")).is_empty()
+
+
+def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> None:
+    labels = [f"agent{number:02}" for number in range(MOST_AGENTS + 2)]
+    pairings = [(label, "everybody") for label in labels]
+    blocks = [random_block(number, number, 0, 3 if number in (1, 4) else 4) for number in range(len(labels))]
+    run = record(spec_of(pairings=pairings))
+    archive = Archive.open(tmp_path / "many", create=True)
+    archive.save_run(run)
+    archive.commit(run.run_id, blocks, pairings)
+    with open_archive(archive.root) as opened:
+        of = subject(opened)
+        shown = [label for number, label in enumerate(labels) if number not in (1, 4)][: MOST_AGENTS - 1]
+        assert of.agents == tuple(sorted([*shown, "everybody"]))
+        assert len({strength.colour_of(of, agent) for agent in of.agents}) == MOST_AGENTS == len(plots.AGENTS)
+        assert {*strength.standings(of).agents} == {*lengths.lengths_frame(of)["agent"]} == {*of.agents}
+        (everybody,) = (each for each in strength.standings(of).standings if each.agent == "everybody")
+        assert everybody.games == sum(len(block.games.plies) for block in blocks)
+
+
+def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "archive")
+    with open_archive(archive.root) as opened:
+        assert regret.mistakes_frame(subject(opened), by_ply=False).is_empty()
+    rows = add_decisions(archive)
+    with open_archive(archive.root) as opened:
+        for where, keep in CHOICES:
+            if where and "game_id" not in where and "agent" not in where:
+                continue  # a run that is not judged
+            for by_ply in (False, True):
+                expected: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+                for row in rows:
+                    if keep(row):
+                        expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
+                frame = regret.mistakes_frame(subject(opened, where), by_ply)
+                found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
+                assert found.keys() == expected.keys()
+                for key, each in expected.items():
+                    share = sum(given > 0 for given in each) / len(each)
+                    assert found[key]["decisions"] == len(each)
+                    assert found[key]["regret"] == pytest.approx(sum(each) / len(each))
+                    assert found[key]["blunders"] == pytest.approx(share)
+                    assert found[key]["blunders_low"] <= share <= found[key]["blunders_high"]
+
+
+def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "archive")
+    add_policies(archive)
+    with open_archive(archive.root) as opened:
+        found = learning.curves(subject(opened, "winner = 1"))
+        assert [(curve.card.name, curve.rows.columns) for curve in found] == [
+            ("rising", BY_GAMES.columns),
+            ("bred", BY_GENERATIONS.columns),
+        ]
+        frame = learning.learning_frame(found).select("policy", "series", "step", "value")
+        assert frame.filter(policy="rising").rows() == [
+            ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
+        ]
+        assert {*frame.filter(policy="bred").rows()} == {
+            ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
+        }
+        assert learning.curves(subject(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
+
+
+FIGURES: dict[Figure, tuple[str, str]] = {
+    figures.crosstable: ("random", "rule_based"),
+    figures.ratings: ("random", "Elo"),
+    figures.openings_board: ("a1", "mean outcome"),
+    figures.gifts: ("F", "how often, %"),
+    figures.game_lengths: ("plies", "share of games"),
+    figures.learning_curve: ("generation", "games learned from"),
+    figures.mistakes: ("ply", "blunders"),
+}
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
+    """The same games, judged and learned from."""
+    archive = write_archive(tmp_path_factory.mktemp("full") / "archive")
+    add_decisions(archive)
+    add_policies(archive)
+    return open_archive(archive.root)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
+def test_each_figure_is_a_chart_that_says_what_it_shows(full: OpenArchive, figure: Figure) -> None:
+    chart = figure(full, f"run_id = '{RUNS[0].record.run_id}'")
+    picture = plots.svg(chart)  # which has Altair check it first
+    for said in FIGURES[figure]:
+        assert f">{said}</text>" in picture
+    assert "NaN" not in picture
+
+
+@pytest.mark.parametrize(
+    ("figure", "complaint"),
+    [
+        (figures.crosstable, "no games between different agents"),
+        (figures.ratings, "no games between different agents"),
+        (figures.learning_curve, "no policy was learned in the runs"),
+        (figures.mistakes, "run 'qarena annotate' first"),
+    ],
+)
+def test_a_figure_of_nothing_says_why_there_is_none(opened: OpenArchive, figure: Figure, complaint: str) -> None:
+    with pytest.raises(RequestError, match=complaint):
+        figure(opened, "agent_0 = agent_1")
+
+
+@pytest.mark.parametrize(
+    ("figure", "where", "complaint"),
+    [
+        (figures.game_lengths, "ending LIKE 'forfeit%'", "were forfeited"),
+        (figures.openings_board, "plies = 0", "were imposed"),
+        (figures.gifts, "plies = 99", "has no game with"),
+    ],
+)
+def test_games_without_a_first_ply_or_an_end_are_no_figure(
+    opened: OpenArchive, figure: Figure, where: str, complaint: str
+) -> None:
+    with pytest.raises(RequestError, match=complaint):
+        figure(opened, where)
+
+
+def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
+    frame = openings.openings_frame(subject(opened), openings.PLACEMENTS).filter(agent="", rules="classic", ply=0)
+    inside = frame.filter((frame["low"] > -1) & (frame["high"] < 1))
+    assert len(inside)
+    for row in inside.iter_rows(named=True):
+        assert math.isclose((row["low"] + row["high"]) / 2, row["mean_outcome"], abs_tol=1e-12)
+
+
+def test_all_that_is_needed_is_a_selection(opened: OpenArchive) -> None:
+    of = subject(opened, "winner = -1")
+    assert isinstance(of, Subject)
+    assert of.total.draws == of.total.games == of.selection.games

@@ -1,0 +1,245 @@
+"""The report is one page without network and script, says everything there is and what there is not, and is the same
+bytes for the same archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics import open_archive, plots
+from analytics.figures import strength
+from analytics.pages import Html, Tinted, element, joined, table
+from analytics.plots import AGENTS
+from analytics.ratings import rate
+from analytics.report import report
+from analytics.report_sections import SECTIONS
+from quarto.errors import FailureError, RequestError
+from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
+from tests.analytics.naive_games import record, spec_of
+
+SAMPLE = Path(__file__).parents[2] / "data" / "sample"
+SNAPSHOT = Path(__file__).parent / "report_of_sample.txt"
+VOID = {"meta"}  # elements without an end
+WITHIN = {"th", "td", "span", "small", "code", "a"}  # elements that stand in a line
+TITLES = (
+    "Crosstable",
+    "Ratings",
+    "Game lengths",
+    "Openings: first placements",
+    "Openings: first gifts",
+    "Learning curves",
+    "Mistakes",
+    "Runs",
+)
+
+
+class Page(HTMLParser):
+    """A page taken apart; every element must be closed where it was opened."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []  # the innermost element, and what it says
+        self.lines: list[list[str]] = []  # what a row of a table or a paragraph says
+        self.open: list[str] = []
+        self.feed(content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs)
+        self.tags.append((tag, dict(attrs)))
+        if tag not in WITHIN:
+            self.lines.append([])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+            self.lines[-1].append(data.strip())
+
+    def said_in(self, *tags: str) -> list[str]:
+        return [text for tag, text in self.texts if tag in tags]
+
+    def all(self, name: str) -> list[str]:
+        return [value or "" for _, attributes in self.tags for key, value in attributes.items() if key == name]
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """The bootstrap takes longer than all the rest."""
+    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
+
+
+@pytest.fixture
+def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture is the hash of what is to be drawn: drawing takes longer than all the rest."""
+
+    def hashed(spec: dict[str, Any]) -> str:
+        return f"<svg><text>{hashlib.sha256(json.dumps(spec).encode()).hexdigest()}</text></svg>"
+
+    monkeypatch.setattr(plots, "_drawn", hashed)
+
+
+def made(root: Path, where: str | None = None, title: str | None = None) -> str:
+    with open_archive(root) as opened:
+        return report(opened, where, title)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Games of three rules, hostile labels, judged decisions, policies."""
+    archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
+    add_decisions(archive)
+    add_policies(archive)
+    return archive.root
+
+
+@pytest.fixture(scope="module")
+def content(root: Path) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strength, "rate", partial(rate, samples=10))
+        return made(root, title="<i>All</i> & more")
+
+
+def test_every_section_is_there(content: str) -> None:
+    page = Page(content)
+    assert page.said_in("h2") == [*TITLES]
+    assert len(TITLES) == len(SECTIONS)
+    assert {f"#{anchor}" for anchor in page.all("id") if not anchor.startswith("mark-")} == {*page.all("href")}
+    assert content.count("<svg") == content.count("<figcaption") > 20
+    captions = page.said_in("caption")
+    assert len(captions) == content.count("<table") == 8
+
+
+def test_nothing_is_fetched_and_nothing_runs(content: str) -> None:
+    page = Page(content)
+    assert "//" not in content
+    assert not re.search(r"@import|javascript:|url\((?!#)", content)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "image", "object", "embed", "base"}
+    names = {name for _, attributes in page.tags for name in attributes}
+    assert not {name for name in names if name.startswith("on") or name in ("src", "srcset", "xlink:href")}
+    assert all(target.startswith("#") for target in page.all("href"))
+    ids = page.all("id")
+    assert len(ids) == len(set(ids))
+    assert {*re.findall(r"url\(#([^)]*)\)", content)} <= {*ids}
+
+
+def test_labels_and_titles_are_shown_as_they_are(content: str) -> None:
+    page = Page(content)
+    assert page.said_in("title", "h1") == ["<i>All</i> & more"] * 2
+    for label in EDGE[0]:
+        assert label in page.said_in("th")
+        assert any(label in text for text in page.said_in("figcaption"))
+        assert any(label[:9] in text for text in page.said_in("text"))  # of the picture of the ratings
+
+
+@pytest.mark.usefixtures("quick_pictures")
+def test_a_condition_is_shown_as_it_is(root: Path) -> None:
+    condition = "agent_0 <> '<script>' AND agent_1 = agent_0 -- & all"
+    assert condition in Page(made(root, condition)).said_in("code")
+
+
+@pytest.mark.usefixtures("quick_pictures")
+def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
+    page = Page(made(root, f"run_id = '{RUNS[2].record.run_id}' AND agent_0 = agent_1 AND ending LIKE 'forfeit%'"))
+    openings = [title for title in TITLES if title.startswith("Openings")]
+    assert page.said_in("h2") == [*openings, "Runs", "Left out"]
+    said = page.said_in("li")
+    assert [text.split(":")[0] for text in said] == [
+        "Crosstable",
+        "Ratings",
+        "Game lengths",
+        "Learning curves",
+        "Mistakes",
+    ]
+    assert "'qarena annotate' does that" in said[-1]
+
+
+@pytest.mark.usefixtures("quick_pictures")
+def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
+    imposed = record(spec_of(opening_plies=3), created=CREATED)
+    archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].shards, RUNS[0].pairings)])
+    said = Page(made(archive.root)).said_in("li")
+    assert sum(text.endswith("the first 3 plies of all games were imposed, or none was played.") for text in said) == 2
+
+
+@pytest.mark.usefixtures("quick_pictures")
+def test_the_same_games_are_the_same_bytes_in_whatever_shards(root: Path, tmp_path: Path) -> None:
+    shards = [[block] for shard in RUNS[0].shards for block in shard][::-1]
+    archive = write_archive(tmp_path / "other", [Played(RUNS[0].record, shards, RUNS[0].pairings)])
+    add_decisions(archive)
+    where = f"run_id = '{RUNS[0].record.run_id}' AND game_id % 5 < 3 AND agent_0 <> 'random'"
+    first = made(archive.root, where)
+    assert made(archive.root, where) == first
+    add_policies(archive)
+    assert made(archive.root, where) == made(root, where) != first
+
+
+def test_every_agent_has_its_colour_everywhere(content: str) -> None:
+    chips = re.findall(r'<span class="chip (agent-\d+)" aria-hidden="true"></span>([^<]+)', content)
+    pairs = {(number, re.sub(", (classic|square|own_piece)$", "", label)) for number, label in chips}
+    assert len(pairs) == len({number for number, _ in pairs}) == len({label for _, label in pairs}) == 5
+    assert len({light for light, _ in AGENTS}) == len({dark for _, dark in AGENTS}) == len(AGENTS)
+
+
+@pytest.mark.usefixtures("quick_pictures")
+def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.test_report"""
+    monkeypatch.setattr(strength, "rate", rate)
+    assert sample_texts() == SNAPSHOT.read_text(encoding="utf-8")
+
+
+def sample_texts() -> str:
+    """What the report on the sample archive says outside of its pictures and long tables, a line a row or paragraph."""
+    page = Page(re.sub(r"<(svg|style|details)\b.*?</\1>", "", made(SAMPLE), flags=re.DOTALL))
+    return "\n".join(" | ".join(line) for line in page.lines if line) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("where", "complaint"),
+    [("agent_0 = 'nobody'", "has no game with where="), ("winner =", "is no condition on games")],
+)
+def test_a_wrong_condition_is_a_wrong_request(root: Path, where: str, complaint: str) -> None:
+    with pytest.raises(RequestError, match=complaint):
+        made(root, where)
+
+
+def test_without_the_extra_it_is_a_wrong_request(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(RequestError, match=r"need the extra plots \(vl_convert is missing\): pip install"):
+        made(root)
+
+
+def test_damage_is_a_failure(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "archive")
+    archive.committed_files("plies")[0].unlink()
+    with pytest.raises(FailureError, match="is missing or damaged"):
+        made(archive.root)
+
+
+def test_what_is_html_is_not_escaped_again_and_all_else_is() -> None:
+    assert joined(["<", Html("<b>")], "&") == "&lt;&amp;<b>"
+    assert element("p", '"', class_='a"b', aria_label="x") == '<p class="a&quot;b" aria-label="x">&quot;</p>'
+    cells = table("c", ["a", "b"], [["<x>", Tinted("1", -1.0)]])
+    assert '<th scope="row" class="left">&lt;x&gt;</th>' in cells
+    assert '<td style="background:rgba(213,94,0,0.45)">1</td>' in cells
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(sample_texts(), encoding="utf-8")

@@ -1,0 +1,135 @@
+"""`qarena report` and the charts of `qarena mistakes`, as they are typed."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.figures import strength
+from analytics.figures.lengths import lengths_frame
+from analytics.figures.subject import subject
+from analytics.ratings import rate
+from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
+from tests.analytics.folders import snapshot
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+ONE = RUNS[0].record.run_id
+ANOTHER = RUNS[2].record.run_id
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bootstrap takes longer than all the rest."""
+    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    archive = write_archive(tmp_path / "archive")
+    add_decisions(archive)
+    return archive.root
+
+
+def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+    before = snapshot(root)
+    typed = ("--archive", "archive", "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output", "one.html")
+    found = qarena("report", *typed)
+    page = (tmp_path / "one.html").read_bytes()
+    assert (found.code, found.err) == (0, "")
+    assert found.out == f"one.html: {len(page):,} bytes, to be opened in any browser.\n"
+    assert b"<h1>Seat 1</h1>" in page
+    assert f"run_id IN (&#x27;{ONE}&#x27;) AND".encode() in page
+    assert ANOTHER.encode() not in page
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
+        (("--where", "winner = "), "is no condition on games"),
+        (("--where", "1 = 1); DROP VIEW games; SELECT (true"), "is no condition on games"),
+        (("--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
+        (("--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),
+        (("--archive", "nowhere"), "there is no archive at"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_writes_nothing(
+    qarena: Qarena, root: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    before = snapshot(tmp_path)
+    found = qarena("report", "--archive", str(root), *arguments)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    assert complaint in found.err
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", [("report",), ("mistakes", "--html", "m.html"), ("mistakes", "--svg", "m.svg")])
+@pytest.mark.parametrize("module", ["altair", "vl_convert"])
+def test_without_the_extra_its_name_is_said(
+    qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    before = snapshot(tmp_path)
+    found = qarena(*command, "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    assert found.err == (
+        f"error: pictures need the extra plots ({module} is missing): pip install 'quarto-arena[plots]', in a clone -e "
+        "'.[plots]'\n"
+    )
+    assert snapshot(tmp_path) == before
+
+
+def test_a_file_that_cannot_be_written_is_a_failure(
+    qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = ("--archive", str(root), "--run", ANOTHER)
+    monkeypatch.setattr("runners.report.report", lambda *_: "page")
+    for path, reason in (
+        ("nowhere/r.html", "its folder is not there; name a file in a folder that exists"),
+        (str(tmp_path), "it is a folder; name a file in a folder that exists"),
+        ("/dev/full", "No space left on device"),
+    ):
+        found = qarena("report", *only, "--output", path)
+        assert (found.code, found.out) == (1, "")
+        assert found.err == f"error: cannot write {path}: {reason}\n"
+
+
+def games_at_random(root: Path, games: int) -> float:
+    """The sum of squares by which the lengths of random games differ from exact random play: chi square of 12."""
+    play(root, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
+    with open_archive(root) as opened:
+        rows = lengths_frame(subject(opened)).filter(agent="random")
+    assert rows["games"].sum() == games
+    chances: list[tuple[int, float]] = rows.select("games", "random").rows()
+    return sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)
+
+
+def test_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
+    assert games_at_random(tmp_path / "random", 20_000) < 40  # one in 14,000 would be larger
+
+
+@pytest.mark.slow
+def test_ten_million_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
+    assert games_at_random(tmp_path / "random", 10**7) < 40
+
+
+def test_mistakes_are_drawn_as_a_page_and_as_a_picture(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+    found = qarena("mistakes", "--archive", str(root), "--html", "m.html", "--svg", "m.txt", "--positions", "0")
+    assert found.code == 0
+    page, picture = (tmp_path / "m.html").read_text(), (tmp_path / "m.txt").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "//" not in page
+    assert picture.startswith("<svg xmlns=")
+    for agent in ("random", "rule_based", "dumb(depth=2)"):
+        assert agent in page
+        assert f">{agent}</text>" in picture
+    assert page.count("<svg") == 3
+    assert picture.count(">blunders</text>") == 3
