@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption, build_arguments
+from runners.options import ARCHIVE, ArchiveOption, build_arguments, options_of
 
 app = typer.Typer(
     help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None
@@ -41,7 +41,7 @@ def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive
     display.show([properties_table(properties, f"policy {card.name}")])
 
 
-@app.command("build")
+@app.command("build", help=f"Derive a policy from logged games. Kinds: {', '.join(options_of('policy'))}.")
 def build(
     arguments: Annotated[
         list[str] | None,

@@ -24,7 +24,6 @@ from runners.deriving import code_of, derivation_of
 from runners.spec import code_by, flat, made
 
 ONLINE = "runners.training.online.Online"
-MOST_DIFFERENCES = 5  # columns whose first difference is shown
 
 
 class Rebuilt(NamedTuple):
@@ -64,24 +63,26 @@ def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
 
 def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
     """What differs between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
-    if policies.knowledge_of(stored) == policies.knowledge_of(found):
+    before, after = policies.knowledge_of(stored), policies.knowledge_of(found)
+    if before == after:
         return
-    for what, before, after in (
+    yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"
+    for what, old, new in (
         ("kind", stored.kind, found.kind),
         ("parameters", dict(stored.parameters), dict(found.parameters)),
         ("columns", _columns(stored), _columns(found)),
     ):
-        if before != after:
-            yield f"{what}: stored {before}, derived again {after}"
+        if old != new:
+            yield f"{what}: stored {old}, derived again {new}"
     sizes = [len(next(iter(policy.table.values()), ())) for policy in (stored, found)]
     if sizes[0] != sizes[1]:
         yield f"rows: stored {sizes[0]:,}, derived again {sizes[1]:,}"
-    for name in [name for name in stored.table if name in found.table][:MOST_DIFFERENCES]:
-        old, new = (policy.table[name][: min(sizes)] for policy in (stored, found))
-        wrong = np.flatnonzero(old != new)
+    for name in (name for name in stored.table if name in found.table):
+        one, other = (policy.table[name][: min(sizes)] for policy in (stored, found))
+        wrong = np.flatnonzero(one != other)
         if wrong.size:
             row = int(wrong[0])
-            first = f"stored {old[row]}, derived again {new[row]}"
+            first = f"stored {one[row]}, derived again {other[row]}"
             yield f"column {name}: {wrong.size:,} rows differ, the first is row {row}: {first}"
 
 

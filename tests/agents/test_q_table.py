@@ -24,7 +24,7 @@ def games_of(played: list[naive.Outcome]) -> list[Game]:
 @pytest.mark.parametrize("rules", [CLASSIC, PRESETS["square"]], ids=lambda rules: rules.name)
 def test_what_it_learns_is_what_the_slow_twin_learns(rules: Rules) -> None:
     learner = QTableLearner(0.3, 0.9, exploration=0.5)
-    policy, played = train(learner, SemiRandom(), rules, 40)
+    policy, played = train(learner, SemiRandom(), rules, 20)
     table = {name: column.tolist() for name, column in policy.table.items()}
     keys = list(zip(table["lanes"], table["occupied"], strict=True))
     assert dict(zip(keys, table["value"], strict=True)) == q_table(games_of(played), rules, 0.3, 0.9)

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from agents.learning.policy import MC_AFTERSTATE, Policy
-from analytics import policies
+from analytics import open_archive, policies
 from analytics.archive import Archive
+from analytics.derived.material import gathered
+from analytics.derived.mc_afterstate import McAfterstate
+from analytics.selection import select
 from quarto.rules import CLASSIC
 from runners.comparing import choices_of, joined
-from tests.analytics.policies import GENES, origin
 from tests.analytics.folders import snapshot
+from tests.analytics.policies import GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -46,25 +49,28 @@ OTHER = values((0, 0, 7, 0.5), (1, 1, 5, -0.25))
 def test_what_both_know_is_joined_by_position_whatever_the_counts() -> None:
     common = joined(ONE, OTHER)
     assert common is not None
-    assert common.select("lanes", "occupied", "a", "b", "difference").rows() == [(0, 0, 0.5, 0.5, 0.0), (1, 1, 0.25, -0.25, 0.5)]
+    assert common.select("lanes", "occupied", "a", "b", "difference").rows() == [
+        (0, 0, 0.5, 0.5, 0.0),
+        (1, 1, 0.25, -0.25, 0.5),
+    ]
     assert joined(ONE, GENES) is None
 
 
-def test_a_policy_chooses_as_itself_and_not_as_its_opposite() -> None:
-    first = 1 << 0, 1 << 0  # piece 1 on a1, piece 0 in hand
-    turns = [(lanes, 0b11) for lanes in range(4) if lanes]
-    good = values((*first, 2, 0.0), *((lanes, mask, 2, 0.1 * lanes) for lanes, mask in turns))
-    bad = values((*first, 2, 0.0), *((lanes, mask, 2, -0.1 * lanes) for lanes, mask in turns))
-    same, different = choices_of(good, good, CLASSIC), choices_of(good, bad, CLASSIC)
+def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
+    with open_archive(made) as opened:
+        policy = McAfterstate().derive(gathered(select(opened)), 1)
+    opposite = Policy(policy.kind, table={**policy.table, "mean": -policy.table["mean"]})
+    same, different = choices_of(policy, policy, CLASSIC), choices_of(policy, opposite, CLASSIC)
     assert same.same_turn.all()
     assert same.same_board.all()
-    assert len(different.positions) == 4
-    assert not different.same_turn[different.decided].all()
+    assert len(same.positions) == len(different.positions) == len(policy.table["mean"])
+    assert different.same_turn[different.decided].mean() < 0.5
+    assert 20 < different.decided.sum() < len(different.positions)
 
 
 def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -> None:
-    for kind, name in (("mc_afterstate", "one"), ("mc_afterstate least=4", "two"), ("fitted_q", "three"), ("gift", "four")):
-        assert qarena("policy", "build", f"name={name}", *f"kind={kind}".split()).code == 0
+    for typed in ("mc_afterstate name=one", "mc_afterstate name=two least=4", "fitted_q name=three", "gift name=four"):
+        assert qarena("policy", "build", *f"kind={typed}".split()).code == 0
     policies.save(Archive.open(root), GENES, origin("bred"))
     before = snapshot(root)
     rows = {name: policies.find(Archive.open(root), name).files["table.parquet"].rows for name in ("one", "two")}
@@ -79,7 +85,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
         found = qarena("policy", "compare", "one", other)
         assert (found.code, found.err) == (0, "")
         assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both know|the one knows that has some)", found.out)
-        assert "Different turns" in found.out
+    assert "Different turns" in qarena("policy", "compare", "one", "three").out
     assert "positions of 1,000 random games" in qarena("policy", "compare", "four", "bred").out
     assert snapshot(root) == before
 
@@ -91,27 +97,30 @@ def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena
         assert qarena("policy", "build", "kind=gift", f"name={rules}", where).code == 0
     found = qarena("policy", "compare", "classic", "square")
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("error: policies classic (classic) and square (square) were learned under different rules")
+    assert found.err.startswith(
+        "error: policies classic (classic) and square (square) were learned under different rules"
+    )
 
 
 def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qarena) -> None:
     assert qarena("policy", "build", "kind=gift", "name=first", "where=winner = 0").code == 0
     play(root, "agent@a=policy", "a.policy=first", "agent@b=random", "games=40", f"archive.root={root}")
-    assert qarena("policy", "build", "kind=mc_afterstate", "name=second", "where=agent_0 = 'policy(policy=first)'").code == 0
+    by_first = "where=agent_0 = 'policy(policy=first)'"
+    assert qarena("policy", "build", "kind=mc_afterstate", "name=second", by_first).code == 0
     first, second = (policies.find(Archive.open(root), name) for name in ("first", "second"))
-    before = snapshot(root)
     found = qarena("policy", "lineage", "second")
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
     assert lines[0] == f"policy second ({second.policy_id}), mc_afterstate, classic rules"
-    assert "  where agent_0 = 'policy(policy=first)'" in lines
+    assert f"  {by_first.replace('=', ' ', 1)}" in lines
     (run,) = second.learned["run_ids"]
     assert re.search(rf"^  run {run}, .*: 20 of 40 games of policy\(policy=first\), random$", found.out, re.MULTILINE)
     assert f"      policy first ({first.policy_id}), gift, classic rules" in lines
-    assert re.search(rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE)
+    assert re.search(
+        rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
+    )
     assert len(re.findall("code 0", found.out)) == 4
     shutil.rmtree(policies.folder_of(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
     (root / f"runs/{run}.json").unlink()
     assert f"  run {run}: not in this archive any more" in qarena("policy", "lineage", "second").out
-    assert before

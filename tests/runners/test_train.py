@@ -56,10 +56,11 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
         f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: table.parquet, "
         "curve.parquet, curve.svg."
     )
-    assert command == f"  qarena run agent@a={name} a.policy={name}"
+    player = name if name in names("agent") else "policy"
+    assert command == f"  qarena run agent@a={player} a.policy={name}"
     played = qarena(*command.split()[1:], "games=10")
     assert (played.code, played.err) == (0, "")
-    assert f"{name}(policy={name})" in played.out
+    assert f"{player}(policy={name})" in played.out
     assert verify(Archive.open(root)).problems == []
 
 

@@ -59,7 +59,10 @@ def games_of(rules: Rules) -> list[Game]:
     return found
 
 
-@pytest.fixture(scope="module", params=["classic", "square", "torus_square"])
+@pytest.fixture(
+    scope="module",
+    params=["classic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("square", "torus_square"))],
+)
 def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Rules]:
     """An archive of some rules."""
     rules = PRESETS[request.param]

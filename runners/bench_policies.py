@@ -1,0 +1,46 @@
+"""What `qarena bench --archive` measures of policies: how long deriving them takes, and how much memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from analytics import open_archive
+from analytics.archive import MARKER
+from analytics.schema import TABLES
+from analytics.selection import select
+from runners.bench import MEBIBYTE, Figures, _process
+
+KINDS = ("mc_afterstate", "gift")
+TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million games on two cores
+
+
+def policy_figures(archive_root: Path) -> Figures:
+    """Seconds and peak memory by kind, each derived from all games of an archive in a process of its own.
+
+    Its runs must have the same rules. What is derived goes to an archive of links to the files of this one, which is
+    left as it is. Raises ``FailureError`` if a kind cannot be derived.
+    """
+    with open_archive(archive_root) as opened:
+        games = select(opened).games
+    figures: Figures = {"games": games}
+    for kind in KINDS:
+        with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+            root = Path(folder) / "archive"
+            linked(archive_root, root)
+            seconds, peak = _process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+        figures[kind] = {
+            "seconds": seconds,
+            "target_seconds": TARGET_SECONDS,
+            "peak_memory_mib": peak / MEBIBYTE,
+            "target_peak_memory_mib": TARGET_MEBIBYTES,
+            "games_per_second": games / seconds,
+        }
+    return figures
+
+
+def linked(archive_root: Path, root: Path) -> None:
+    """Make an archive that has the games of another one, and its policies to itself."""
+    root.mkdir()
+    for name in (MARKER, "runs", "commits", *TABLES):
+        (root / name).symlink_to((archive_root / name).absolute())
