@@ -7,7 +7,7 @@ name of its own, can be rebuilt, and its games are in the archive: going on afte
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from analytics.derived.sources import TABLE
 from analytics.records import PolicyCard
 from analytics.results import PairingResult
 from quarto.errors import RequestError, nearest
-from runners.config import MAX_OPENING_PLIES, Request, agent_of, labelled, settings_of
+from runners.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
 from runners.deriving import GROUP, Wanted, build, code_of, derivation_of
 from runners.experiment import Outcome, carry_out, prepare
 from runners.spec import AgentSpec, RunSpec
@@ -116,6 +116,9 @@ class _Loop:
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
         policies.check_name(self._name(self._plan.generations))
+        agent, _ = labelled(self._plan.player, "trainer.player")
+        if "policy" not in agent_settings(agent):
+            raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
         agent_of(self._plan.player, self._setting.root, "trainer.player").build()
         prepare(self._meeting(self._first))
         prepare(self._lesson(0, self._first))
@@ -257,9 +260,13 @@ def _score(result: PairingResult) -> tuple[float, float, float]:
 
 
 def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
-    """A row a generation: games learned from, the mean score against all opponents, and that against each."""
-    each = strength.pivot(on="opponent", index=["generation", "games"], values="score", maintain_order=True)
-    against = [name for name in each.columns if name not in ("generation", "games")]
-    mean = pl.mean_horizontal(*against) if against else pl.lit(None, pl.Float64)
-    named: Iterator[pl.Expr] = (pl.col(name).alias(f"v {name}") for name in against)
-    return each.select("generation", "games", mean.alias("strength"), *named)
+    """A row a generation: games learned from, mean score against all opponents, each score with its interval."""
+    index = ["generation", "games"]
+    opponents = strength["opponent"].unique(maintain_order=True).to_list()
+    mean = strength.group_by(index, maintain_order=True).agg(strength=pl.col("score").mean())
+    for opponent in opponents:
+        met = strength.filter(pl.col("opponent") == opponent)
+        name = f"v {opponent}"
+        columns = {name: "score", f"{name} low": "low", f"{name} high": "high"}
+        mean = mean.join(met.select(*index, **{new: pl.col(old) for new, old in columns.items()}), on=index, how="left")
+    return mean
