@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from agents.learning.policy import COUNTERS, ENCODED_VALUES, FITTED_Q, GENOME, GIFT, MC_AFTERSTATE, Q_PLACEMENT, Q_TABLE
@@ -26,19 +28,25 @@ PLAYERS = {  # by kind: who plays it. The first genetic player that has all gene
 class Policy:
     """Plays by a policy of any kind, as the player of that kind does with its other parameters as usual.
 
-    Making one makes that player, so it plays at its speed. ``fallback`` and ``unknown`` are for the kinds that tell
-    values of afterstates (``agents/learning/afterstates.py``), and for no policy at all: then every turn is the
-    fallback's. Raises ``ValueError`` for a kind that nobody plays, and what the player raises.
+    Making one makes that player, so it plays at its speed. ``fallback``, ``unknown`` and ``exploration`` are for the
+    kinds that tell values of afterstates (``agents/learning/afterstates.py``), and for no policy at all: then every
+    turn is the fallback's. Raises ``ValueError`` for a kind that nobody plays, and what the player raises.
     """
 
-    def __new__(cls, policy: Learned | None = None, fallback: str = "semi_random", unknown: float = -1.0) -> Any:
-        return player_of(policy, fallback, unknown)
+    def __new__(
+        cls,
+        policy: Learned | None = None,
+        fallback: str = "semi_random",
+        unknown: float = -1.0,
+        exploration: float = 0.0,
+    ) -> Any:
+        return player_of(policy, {"fallback": fallback, "unknown": unknown, "exploration": exploration})
 
 
-def player_of(policy: Learned | None, fallback: str = "semi_random", unknown: float = -1.0) -> Any:
-    """The player of a policy. Raises ``ValueError`` as ``Policy`` does."""
+def player_of(policy: Learned | None, settings: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """The player of a policy; ``settings`` are those of ``Afterstates``. Raises ``ValueError`` as ``Policy`` does."""
     afterstates = _class(AFTERSTATES)
-    untrained = afterstates(None, fallback, unknown)  # which also checks both parameters
+    untrained = afterstates(None, **settings)  # which also checks them
     if policy is None:
         return untrained
     if not isinstance(policy, Learned):
@@ -49,7 +57,7 @@ def player_of(policy: Learned | None, fallback: str = "semi_random", unknown: fl
     if policy.kind == GENOME:
         return _by_genes(policy, players)
     player = players[0]
-    return afterstates(policy, fallback, unknown) if player is afterstates else player(policy)
+    return afterstates(policy, **settings) if player is afterstates else player(policy)
 
 
 def _by_genes(policy: Learned, players: list[Any]) -> Any:

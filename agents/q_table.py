@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agents.base import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.learning.afterstates import FALLBACKS, HAND, best_turn, turn_by_afterstates
+from agents.learning.afterstates import COIN, EXPLORATION, FALLBACKS, HAND, best_turn, explores, turn_by_afterstates
 from agents.learning.learner import Learner, LoggedGame, update
 from agents.learning.policy import Q_TABLE, Policy
 from agents.learning.rows import add_row, empty_rows, grown_rows, has_room, known_positions
@@ -16,22 +16,22 @@ from agents.parameters import checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.kernel import inlined, int64, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
-from quarto.rng import draw, unit
+from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules, spread
 from quarto.symmetry import canonical
 from quarto.threats import winning_cells
 
-# Where the parameters are; the first three are those of ``agents/learning/afterstates.py``
-FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION, DECAY, FLOOR, LEARNING_RATE, DISCOUNT = range(8)
-COIN, RANDOM = 1, 2  # indices of the words that say whether to explore, and how; word 0 is the fallback's
+# Where the parameters are, after those of ``agents/learning/afterstates.py``
+DECAY, FLOOR, LEARNING_RATE, DISCOUNT = range(EXPLORATION + 1, EXPLORATION + 5)
+RANDOM = COIN + 1  # index of the word that says how to explore
 
 
 @turn
 def q_table_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    if unit(draw(seed, COIN)) < params(own)[EXPLORATION]:
+    if explores(seed, own):
         word = draw(seed, RANDOM)
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
-    return turn_by_afterstates(position, seed, rules, own)
+    return turn_by_afterstates(position, seed, False, rules, own)
 
 
 @inlined

@@ -163,10 +163,11 @@ def _renumbered(text: str, name: str) -> str:
 
 
 def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
-    """A learning curve as SVG: the win rate by games with its 95 % interval, or fitness by generations.
+    """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
     ``curve`` is what ``analytics.curves.learning_curve`` makes, or has a column ``generation`` and, of type Float64,
-    one for each line to draw. Raises ``RequestError`` without the extra ``plots``.
+    one for each line to draw; where it has a column ``strength`` too, lines are the columns ``v OPPONENT``, whose
+    intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the extra ``plots``.
     """
     return svg(styled(curve_of(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
 
@@ -174,6 +175,8 @@ def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> 
 def curve_of(curve: pl.DataFrame) -> Picture:
     """The same, to be given a size, a title and a style."""
     alt = altair()
+    if "strength" in curve.columns:
+        return _by_strength(alt, curve)
     return _by_games(alt, curve) if "win_rate" in curve.columns else _by_generations(alt, curve)
 
 
@@ -194,6 +197,27 @@ def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
     band = base.mark_area(color=FIRST, opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = base.mark_line(color=FIRST, strokeWidth=2, point={"color": FIRST, "size": 30} if len(rows) <= FEW else False)
     return band + line.encode(y=win_rate)
+
+
+def _by_strength(alt: Any, curve: pl.DataFrame) -> Picture:
+    """Points a game against each opponent, by generation, in the band that holds the true ones 19 times in 20."""
+    opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
+    rows = pl.concat(
+        curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
+        for name in opponents
+    )
+    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(
+        x=alt.X("generation:O", title="generation", axis=alt.Axis(labelAngle=0)),
+        color=alt.Color(
+            "opponent:N",
+            sort=opponents,
+            scale=alt.Scale(range=[light for light, _ in AGENTS]),
+            legend=alt.Legend(symbolOpacity=1),
+        ),
+    )
+    title, scale = "points a game, a draw counting half", alt.Scale(domain=[0, 1])
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
+    return band + base.mark_line(strokeWidth=2, point=len(curve) <= FEW).encode(y=alt.Y("score:Q", title=title))
 
 
 def _joined(curve: pl.DataFrame) -> pl.DataFrame:

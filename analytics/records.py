@@ -294,7 +294,7 @@ class PolicyCard:
     @property
     def is_derived(self) -> bool:
         """Whether it comes from games that a condition chose; else from a training's."""
-        return "where" in self.learned
+        return "derivation" in self.learned
 
     def as_mapping(self) -> dict[str, Any]:
         """The fields as JSON values; ``PolicyCard.of_mapping`` reads them."""

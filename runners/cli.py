@@ -103,6 +103,13 @@ def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
     _hydra("train", [*(arguments or []), *context.args])
 
 
+def trains(arguments: Sequence[str]) -> bool:
+    """Whether the experiment that is chosen is a training's: then it is one whichever command names it."""
+    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
+    recipe = ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
+    return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
+
+
 def _hydra(command: str, arguments: Sequence[str]) -> None:
     from runners.application import RUN, launch
     from runners.training.application import TRAIN
@@ -110,7 +117,7 @@ def _hydra(command: str, arguments: Sequence[str]) -> None:
     flags, rest = flags_first(arguments)
     multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
     flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    application = TRAIN if command == "train" else RUN
+    application = TRAIN if command == "train" or trains(rest) else RUN
     raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
 
 

@@ -175,18 +175,28 @@ def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
 
     Policies are those of the archive at ``root``.
     """
+    name, chosen = labelled(text, "agent")
+    own = agent_settings(name)
+    for key in chosen:
+        _check_parameter(name, key, _params(own))
+    return _agent(name, own | chosen, own, root)
+
+
+def labelled(text: str, what: str) -> tuple[str, dict[str, Any]]:
+    """``name(parameter=value,…)`` as its name and parameters; ``what`` it is the label of, for messages.
+
+    Raises ``RequestError`` for a text that is none.
+    """
     found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
     if not found:
-        raise RequestError(f"agent {text!r} is neither a name nor name(parameter=value,…)")
-    own = agent_settings(found[1])
+        raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
     chosen = {}
     for part in _split(found[2] or ""):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals:
-            raise RequestError(f"agent {text!r}: {part!r} is not parameter=value")
-        _check_parameter(found[1], key, _params(own))
-        chosen[key] = _value(text, f"{key}={value}")
-    return _agent(found[1], own | chosen, own, root)
+            raise RequestError(f"{what} {text!r}: {part!r} is not parameter=value")
+        chosen[key] = _value(f"{what} {text!r}", f"{key}={value}")
+    return found[1], chosen
 
 
 def agent_settings(name: str) -> dict[str, Any]:
@@ -224,15 +234,15 @@ def _hydra() -> Iterator[None]:
             yield
 
 
-def _value(agent: str, setting: str) -> Any:
+def _value(whose: str, setting: str) -> Any:
     """The value of ``key=value`` in Hydra's grammar."""
     try:
         parsed = OverridesParser.create().parse_override(setting)
     except HydraException as error:
         reason = " ".join(str(error).split()).partition(" See https")[0]
-        raise RequestError(f"agent {agent!r}: {setting} cannot be read: {reason}") from error
+        raise RequestError(f"{whose}: {setting} cannot be read: {reason}") from error
     if parsed.is_sweep_override():
-        raise RequestError(f"agent {agent!r}: {setting} is more than one value")
+        raise RequestError(f"{whose}: {setting} is more than one value")
     return parsed.value()
 
 

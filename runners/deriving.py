@@ -201,6 +201,7 @@ def _learned(wanted: Wanted, material: Material) -> dict[str, Any]:
         "run_ids": [record.run_id for record in material.runs],
         "command": wanted.command,
         "where": wanted.where,
+        "derivation": {"kind": wanted.kind, "parameters": dict(wanted.settings)},
         "checksums": material.checksums(wanted.threads),
     }
 

@@ -92,7 +92,8 @@ def _columns(policy: Policy) -> dict[str, str]:
 
 def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
     """The policy, and in whose games something has changed."""
-    derivation = derivation_of(str(card.learned["trainer"]), card.learned["parameters"])
+    how = card.learned["derivation"]
+    derivation = derivation_of(str(how["kind"]), how["parameters"])
     with open_archive(archive.root) as opened:
         material = gathered(sources_of(opened, card))
     sums = material.checksums(threads)
@@ -164,10 +165,10 @@ def _unknown(card: PolicyCard) -> RequestError:
 
 def _other_code(card: PolicyCard) -> Iterator[str]:
     """That other code made it, if so: probably why it differs."""
-    settings = card.learned["parameters"]
     if card.is_derived:
-        now = code_of(settings)
+        now = code_of(card.learned["derivation"]["parameters"])
     else:
+        settings = card.learned["parameters"]
         now = code_by([str(value) for key, value in flat(settings) if key.endswith("_target_")], learning=True)
     for key in ("version", "fingerprint", "numba", "numpy"):
         if card.code.get(key) != now[key]:

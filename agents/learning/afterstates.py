@@ -20,19 +20,20 @@ from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symme
 from agents.learning.boards import check_ascending, check_boards, refuse
 from agents.learning.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy, checked_columns
 from agents.learning.rows import empty_rows, find_row, rows_of
-from agents.parameters import checked_number, checked_one_of
+from agents.parameters import checked_number, checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
 from quarto.kernel import inlined, int64, popcount, uint64
 from quarto.position import ALL_CELLS, Position
-from quarto.rng import draw
+from quarto.rng import draw, unit
 from quarto.rules import CELLS, NONE, PIECES, Rules, spread
 from quarto.symmetry import Symmetries, canonical, canonical_forms, symmetries
 from quarto.threats import safe_pieces, winning_cells
 
 FALLBACKS = ("random", "semi_random")
 VALUE_COLUMNS = {MC_AFTERSTATE: "mean", Q_TABLE: "value", FITTED_Q: "value"}
-FALLBACK, UNKNOWN, MOST_PIECES = range(3)  # where the parameters are; a learner has more of them
+FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION = range(4)  # where the parameters are; a learner has more of them
+COIN = 1  # index of the word that says whether to explore; word 0 is the fallback's
 HAND = 0  # of every canonical form
 
 
@@ -87,12 +88,22 @@ def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> Choi
 
 
 @inlined
-def turn_by_afterstates(position: Position, seed: int, rules: Any, own: Any) -> int:
-    """A win if there is one, else the best known turn if it is worth enough, else the fallback's turn."""
+def explores(seed: int, own: Any) -> bool:
+    """Whether this turn is one of those that do not go by what is known."""
+    coin: bool = unit(draw(seed, COIN)) < params(own)[EXPLORATION]
+    return coin
+
+
+@inlined
+def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any, own: Any) -> int:
+    """A win if there is one, else the best known turn if it is worth enough, else the fallback's turn.
+
+    To ``explore`` is to know of no turn.
+    """
     settings, word = params(own), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
     pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
-    if not won and pieces <= settings[MOST_PIECES]:
+    if not won and not explore and pieces <= settings[MOST_PIECES]:
         best = best_turn(position, rules, True, own)
         if best.gift != NONE and best.value >= settings[UNKNOWN]:
             return encode_turn(best.cell, best.gift)
@@ -103,7 +114,7 @@ def turn_by_afterstates(position: Position, seed: int, rules: Any, own: Any) -> 
 
 @turn
 def afterstates_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    return turn_by_afterstates(position, seed, rules, own)
+    return turn_by_afterstates(position, seed, explores(seed, own), rules, own)
 
 
 class Afterstates(KernelAgent):
@@ -111,7 +122,8 @@ class Afterstates(KernelAgent):
 
     It finishes a line if it can. Else it makes the turn of the greatest value among those that are known and do not let
     the opponent finish one at once, first on ties by cell, then by gift. If it knows none, or none that is worth at
-    least ``unknown``, it plays as ``fallback``: ``random`` or ``semi_random``. Word 0 of a turn is the fallback's.
+    least ``unknown``, and otherwise with probability ``exploration``, it plays as ``fallback``: ``random`` or
+    ``semi_random``. Word 0 of a turn is the fallback's, word 1 says whether to explore.
 
     ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``): a row for each
     afterstate, ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in hand, ascending.
@@ -121,12 +133,19 @@ class Afterstates(KernelAgent):
 
     kernel = afterstates_turn
 
-    def __init__(self, policy: Policy | None = None, fallback: str = "semi_random", unknown: float = -1.0) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        fallback: str = "semi_random",
+        unknown: float = -1.0,
+        exploration: float = 0.0,
+    ) -> None:
         chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
         self._columns = None if policy is None else _checked(policy)
         occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
         most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
-        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces])
+        explored = checked_probability("exploration", exploration)
+        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces, explored])
 
     def knowledge(self, rules: Rules) -> Knowledge:
         if self._columns is None:

@@ -30,10 +30,10 @@ RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step"
 class Named(Selection):
     """The games that were named one by one, whatever condition chose them."""
 
-    game_ids: Mapping[str, NDArray[np.int64]]  # by run, ascending
+    named: Mapping[str, NDArray[np.int64]]  # ids by run, ascending
 
-    def _game_ids(self, run_id: str) -> NDArray[np.int64]:
-        return self.game_ids[run_id]
+    def game_ids(self, run_id: str) -> NDArray[np.int64]:
+        return self.named[run_id]
 
 
 def ranges_of(material: Material) -> pl.DataFrame:

@@ -48,13 +48,14 @@ def learning_frame(found: list[Curve]) -> pl.DataFrame:
     """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), ``value`` (Float64).
 
     ``step`` is the number of games learned from, or of the generation; ``series`` is ``win_rate`` or the name of a
-    fitness.
+    fitness or score, whose interval is left out.
     """
     parts = [pl.DataFrame(schema=CURVES)]
     for card, rows in found:
         by_games = "win_rate" in rows.columns
         step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")
-        names = ["win_rate"] if by_games else [name for name, kind in rows.schema.items() if kind == pl.Float64]
+        lines = [name for name, kind in rows.schema.items() if kind == pl.Float64]
+        names = ["win_rate"] if by_games else [name for name in lines if not name.endswith((" low", " high"))]
         long = rows.select(*names, step=step).unpivot(index="step", variable_name="series", value_name="value")
         named = long.with_columns(policy=pl.lit(card.name), policy_id=pl.lit(card.policy_id))
         parts.append(named.select(pl.col(name).cast(kind) for name, kind in CURVES.items()))

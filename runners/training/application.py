@@ -88,6 +88,7 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
         "games": trained.games,
         "run_ids": list(trained.run_ids),
         "command": setting.command,
+        **trained.origin,
     }
     tables = {"curve": trained.curve, **trained.tables}
     origin = Origin(request.policy, setting.rules, request.code, learned, tables, _pictures(request, trained.curve))
@@ -129,18 +130,19 @@ def _full(curve: pl.DataFrame) -> pl.DataFrame:
 
 
 def _score(curve: pl.DataFrame) -> float | None:
-    """What a curve has come to: the learner's last win rate, or the fitness of the best."""
+    """What a curve has come to: the learner's last win rate, the fitness of the best, or the strength measured."""
     if curve.is_empty():
         return None
     if "win_rate" in curve.columns:
         return float(_full(curve)["win_rate"][-1])
-    return float(curve["best"][-1]) if "best" in curve.columns else None
+    return next((float(curve[name][-1]) for name in ("best", "strength") if name in curve.columns), None)
 
 
 def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
     """The row of a job in the table of its sweep."""
     score = _score(trained.curve)
-    what = "last win rate" if "win_rate" in trained.curve.columns else "fitness"
+    names = {"win_rate": "last win rate", "strength": "mean score"}
+    what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
     return {
         "policy": card.name,
         "games": f"{trained.games:,}",
@@ -181,6 +183,8 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
     first, last = _score(curve.head(1)), _score(curve)
     if first is None or last is None:
         return f"{learned}."
+    if "strength" in curve.columns:
+        return f"{learned}: its mean score against the same opponents went from {first:.3f} to {last:.3f}."
     if "win_rate" not in curve.columns:
         return f"{learned}: the best of the first generation had fitness {first:.3f}, the best of the last {last:.3f}."
     begins, games = _full(curve).select("first_game", "games").row(-1)

@@ -142,7 +142,8 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         progress=cfg.progress,
         notes=trainer.notes if isinstance(trainer, Checking) else (),
     )
-    return request if request.policy else replace(request, policy=_derived_name(request))
+    name = request.policy or _derived_name(request)
+    return replace(request, policy=name, setting=replace(setting, policy=name))
 
 
 def check(request: TrainingRequest) -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -32,6 +32,7 @@ class Setting:
     stop: threading.Event
     progress: Progress | None
     curve_block: int = BLOCK  # games of a row of the curve, where that counts games
+    policy: str = ""  # what is learned will be called so
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Trained:
     seconds: float  # of this session
     curve: pl.DataFrame  # how it went: a row for each thousand games, or for each generation
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept beside the policy, by name
+    origin: Mapping[str, Any] = field(default_factory=dict)  # more of what the card says, where it was derived
 
 
 class Trainer(Protocol):

@@ -1,0 +1,272 @@
+"""Closing the loop: play, learn from the log, play with what was learned, generation after generation.
+
+Each generation's policy is derived from logged games like any other (``qarena policy build``), so it is stored under a
+name of its own, can be rebuilt, and its games are in the archive: going on after a stop means finding what is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from agents.genetic.evolution import seed_of_games
+from agents.learning.policy import Policy
+from agents.parameters import checked_one_of, checked_whole
+from analytics import policies
+from analytics.archive import Archive
+from analytics.derived.sources import TABLE
+from analytics.records import PolicyCard
+from analytics.results import PairingResult
+from quarto.errors import RequestError, nearest
+from runners.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
+from runners.deriving import GROUP, Wanted, build, code_of, derivation_of
+from runners.experiment import Outcome, carry_out, prepare
+from runners.spec import AgentSpec, RunSpec
+from runners.training.evolution import Tracker
+from runners.training.trainer import Setting, Trained
+
+REMEMBER = ("all", "last")
+MOST_GENERATIONS, MOST_GAMES = 10_000, 1 << 30
+STRENGTH = {
+    **dict.fromkeys(("generation", "games"), pl.Int64),
+    **dict.fromkeys(("player", "opponent", "run_id"), pl.String),
+    **dict.fromkeys(("wins", "draws", "losses"), pl.Int64),
+    **dict.fromkeys(("score", "low", "high"), pl.Float64),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfImprovement:
+    """The trainer of ``conf/trainer/self_improve.yaml``, which says what each key means.
+
+    Raises ``RequestError`` for a value that makes no sense.
+    """
+
+    extent: ClassVar[str] = "generations"  # more of them go on from where fewer ended
+    notes: ClassVar[tuple[str, ...]] = ()
+
+    kind: str
+    first: str
+    player: str
+    generations: int
+    games: int
+    opening_plies: int
+    remember: str
+    opponents: Sequence[Any]
+    strength_games: int
+    strength_opening_plies: int
+
+    def __post_init__(self) -> None:
+        try:
+            checked_whole("generations", self.generations, 1, MOST_GENERATIONS)
+            checked_whole("games", self.games, 2, MOST_GAMES)
+            checked_whole("strength_games", self.strength_games, 2, MOST_GAMES)
+            checked_whole("opening_plies", self.opening_plies, 0, MAX_OPENING_PLIES)
+            checked_whole("strength_opening_plies", self.strength_opening_plies, 0, MAX_OPENING_PLIES)
+            checked_one_of("remember", self.remember, REMEMBER)
+        except ValueError as error:
+            raise RequestError(f"trainer.{error}") from error
+        if isinstance(self.opponents, str) or not isinstance(self.opponents, Sequence) or not self.opponents:
+            raise RequestError(f"trainer.opponents={self.opponents!r} is not a list of agents, [random, …]")
+        for key in ("kind", "first", "player"):
+            if not isinstance(getattr(self, key), str):
+                raise RequestError(f"trainer.{key}={getattr(self, key)!r} is not NAME or NAME(parameter=value,…)")
+        derivation_of(*self.derivation)
+
+    @property
+    def derivation(self) -> tuple[str, dict[str, Any]]:
+        """The kind's name, and its class and parameters."""
+        name, parameters = labelled(self.kind, "trainer.kind")
+        own = settings_of(GROUP, name)
+        for key in parameters:
+            valid = [each for each in own if each != "_target_"]
+            if key not in valid:
+                raise RequestError(f"trainer.kind={self.kind}: {name} has no parameter {key!r}{nearest(key, valid)}")
+        return name, own | parameters
+
+    def check(self, setting: Setting) -> None:
+        """Raises ``RequestError`` if ``train`` would."""
+        _Loop(self, setting).check()
+
+    def train(self, setting: Setting) -> Trained:
+        """Go through all generations, or as many as there is time for until ``setting.stop`` is set.
+
+        Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
+        refuses; what was committed and derived before is kept.
+        """
+        return _Loop(self, setting).run()
+
+
+class _Loop:
+    """One self-improvement, while it goes on."""
+
+    def __init__(self, plan: SelfImprovement, setting: Setting) -> None:
+        self._plan, self._setting = plan, setting
+        self._opponents = [agent_of(entry, setting.root, "trainer.opponents") for entry in plan.opponents]
+        self._first = agent_of(plan.first, setting.root, "trainer.first")
+        self._tracker = Tracker(setting.progress)
+        self._learned_from: list[str] = []  # runs, one for each generation
+        self._strength: list[tuple[Any, ...]] = []
+        self._told = self._played = 0
+
+    def check(self) -> None:
+        """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
+        policies.check_name(self._name(self._plan.generations))
+        agent, _ = labelled(self._plan.player, "trainer.player")
+        if "policy" not in agent_settings(agent):
+            raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
+        agent_of(self._plan.player, self._setting.root, "trainer.player").build()
+        prepare(self._meeting(self._first))
+        prepare(self._lesson(0, self._first))
+
+    def run(self) -> Trained:
+        started, plan = time.perf_counter(), self._plan
+        if self._setting.progress:
+            measured = (plan.generations + 1) * len(self._opponents) * plan.strength_games
+            self._setting.progress.start(measured + plan.generations * plan.games)
+        card: PolicyCard | None = None
+        for generation in range(plan.generations + 1):
+            card = self._derive(generation) if generation else None
+            if not self._measure(generation) or (generation < plan.generations and not self._practise(generation)):
+                card = None
+                break
+        return self._trained(card, time.perf_counter() - started)
+
+    def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
+        """What it has come to; ``card`` is that of the last generation, if it was reached."""
+        archive = Archive.open(self._setting.root)
+        policy: Policy | None = policies.read(archive, card.policy_id)[1] if card else None
+        strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
+        tables = {"strength": strength} | ({TABLE: policies.read_table(archive, card, TABLE)} if card else {})
+        return Trained(
+            policy=policy,
+            run_ids=tuple(card.learned["run_ids"] if card else self._learned_from),
+            games=card.learned["games"] if card else len(self._learned_from) * self._plan.games,
+            played=self._played,
+            seconds=seconds,
+            curve=curve_of(strength),
+            tables=tables,
+            origin={key: card.learned[key] for key in ("where", "checksums", "derivation")} if card else {},
+        )
+
+    def _name(self, generation: int) -> str:
+        """What the policy of a generation is called."""
+        return f"{self._setting.policy}-{generation}"
+
+    def _player(self, generation: int, label: str) -> AgentSpec:
+        """Who plays in a generation: from the first policy on what ``label`` says."""
+        if generation == 0:
+            return self._first
+        agent, parameters = labelled(label, "trainer.player")
+        entry = {"agent": agent, **parameters, "policy": self._name(generation)}
+        return agent_of(entry, self._setting.root, "trainer.player")
+
+    def _measure(self, generation: int) -> bool:
+        """Meet every opponent; false if somebody asked to stop before all of these games were played."""
+        player = self._player(generation, "policy")
+        outcome = self._play(self._meeting(player))
+        if outcome is None:
+            return False
+        learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
+        for opponent, result in zip(self._opponents, outcome.results, strict=True):
+            counts = result.wins, result.draws, result.losses
+            row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *_score(result))
+            self._strength.append(row)
+        return True
+
+    def _practise(self, generation: int) -> bool:
+        """Play against itself, to learn from; false if somebody asked to stop."""
+        outcome = self._play(self._lesson(generation, self._player(generation, self._plan.player)))
+        if outcome is None:
+            return False
+        self._learned_from.append(outcome.run_id)
+        return True
+
+    def _derive(self, generation: int) -> PolicyCard:
+        """The policy of a generation, from the games before it: what is stored already is not derived again."""
+        plan, setting = self._plan, self._setting
+        runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
+        kind, settings = plan.derivation
+        wanted = Wanted(
+            kind=kind,
+            settings=settings,
+            derivation=derivation_of(kind, settings),
+            name=self._name(generation),
+            where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
+            threads=setting.threads,
+            root=setting.root,
+            command=setting.command,
+        )
+        known = policies.named(Archive.open(setting.root), wanted.name)
+        if known and known.learned["training"] == wanted.training and known.code == code_of(settings):
+            return known
+        return build(wanted)
+
+    def _meeting(self, player: AgentSpec) -> Request:
+        """The player against each opponent. All generations meet the same openings and the same randomness.
+
+        Without openings, two players that leave nothing to chance would play one game over and over.
+        """
+        agents = (player, *self._opponents)
+        pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
+        return self._request(
+            RunSpec(self._setting.rules, agents, pairings, self._seed(0), 0), self._plan.strength_games
+        )
+
+    def _lesson(self, generation: int, player: AgentSpec) -> Request:
+        """The player against itself."""
+        spec = RunSpec(
+            self._setting.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
+        )
+        return self._request(spec, self._plan.games)
+
+    def _seed(self, number: int) -> int:
+        """Of a run: the games to be played are part of it, since asking for more would change an earlier generation."""
+        return seed_of_games(self._setting.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
+
+    def _request(self, spec: RunSpec, games: int) -> Request:
+        setting = self._setting
+        return Request(
+            spec=spec,
+            games=games + games % 2,
+            threads=setting.threads,
+            root=setting.root,
+            shard_games=setting.shard_games,
+            shard_seconds=setting.shard_seconds,
+            other_code=setting.other_code,
+            progress=setting.progress is not None,
+        )
+
+    def _play(self, request: Request) -> Outcome | None:
+        """Play what the archive lacks; None if games are missing still."""
+        experiment = prepare(request)
+        if experiment.games_left(request.games) and self._setting.stop.is_set():
+            return None
+        outcome = carry_out(experiment, self._setting.command, self._setting.stop, self._tracker)
+        self._played += outcome.played
+        self._told += request.games * len(request.spec.pairings)
+        self._tracker.reach(self._told)
+        return None if outcome.interrupted else outcome
+
+
+def _score(result: PairingResult) -> tuple[float, float, float]:
+    """Points a game, a draw counting half, with a 95 % interval over pairs."""
+    mean, low, high = result.score
+    return mean, low, high
+
+
+def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
+    """A row a generation: games learned from, mean score against all opponents, each score with its interval."""
+    index = ["generation", "games"]
+    opponents = strength["opponent"].unique(maintain_order=True).to_list()
+    mean = strength.group_by(index, maintain_order=True).agg(strength=pl.col("score").mean())
+    for opponent in opponents:
+        met = strength.filter(pl.col("opponent") == opponent)
+        name = f"v {opponent}"
+        columns = {name: "score", f"{name} low": "low", f"{name} high": "high"}
+        mean = mean.join(met.select(*index, **{new: pl.col(old) for new, old in columns.items()}), on=index, how="left")
+    return mean

@@ -1,0 +1,172 @@
+"""A player that learns from its own log: what is derived, what is measured, stopping, and going on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analytics import open_archive, plots, policies
+from analytics.archive import Archive
+from analytics.policies import knowledge_of
+from quarto.errors import RequestError
+from runners.config import settings_of
+from runners.rebuilding import rebuild
+from runners.training.self_improvement import SelfImprovement
+from runners.training.trainer import Setting, Trained
+from tests.runners.conftest import Qarena
+from tests.runners.trainings import setting, stopped_after, training
+
+SMALL = {
+    "kind": "mc_afterstate(least=3)",
+    "generations": 3,
+    "games": 300,
+    "strength_games": 40,
+    "opponents": ["random", "rule_based"],
+}
+KEYS = [f"trainer.{key}={value}" for key, value in SMALL.items() if isinstance(value, int)]
+TYPED = ["trainer=self_improve", *KEYS, 'trainer.kind="mc_afterstate(least=3)"', "trainer.opponents=[random,dumb]"]
+
+
+def trainer(**other: Any) -> SelfImprovement:
+    settings = settings_of("trainer", "self_improve")
+    assert settings.pop("_target_") == "runners.training.self_improvement.SelfImprovement"
+    return SelfImprovement(**settings | SMALL | other)
+
+
+def named(root: Path, **other: Any) -> Setting:
+    return setting(root, "self_improve", policy="mine", **other)
+
+
+def knowledge(trained: Trained) -> str:
+    assert trained.policy is not None
+    return knowledge_of(trained.policy)
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
+    root = tmp_path_factory.mktemp("loop") / "archive"
+    Archive.open(root, create=True)
+    return root, trainer().train(named(root))
+
+
+def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path, Trained]) -> None:
+    root, trained = loop
+    archive = Archive.open(root)
+    cards = [policies.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
+    runs = [card.learned["run_ids"] for card in cards]
+    assert [len(each) for each in runs] == [1, 2, 3]
+    assert set(runs[0]) < set(runs[1]) < set(runs[2]) == set(trained.run_ids)
+    played = [record.labels for record in archive.runs() if record.run_id in runs[2]]
+    exploring = [f"policy(exploration=0.2,policy=mine-{generation})" for generation in (1, 2)]
+    assert sorted(played) == sorted((label, label) for label in ["semi_random", *exploring])
+    assert (trained.games, knowledge(trained)) == (900, cards[2].knowledge)
+
+
+def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, Trained]) -> None:
+    root, trained = loop
+    strength = trained.tables["strength"]
+    assert strength["generation"].to_list() == [0, 0, 1, 1, 2, 2, 3, 3]
+    with open_archive(root) as opened:
+        games = opened.sql(
+            "SELECT run_id, CASE WHEN agent_0 IN ('random', 'rule_based') THEN agent_0 ELSE agent_1 END AS opponent, "
+            "avg(CASE winner WHEN -1 THEN .5 WHEN 0 THEN (agent_1 = opponent)::int ELSE (agent_0 = opponent)::int END) "
+            "AS points, count(*) AS met FROM games GROUP BY ALL"
+        )
+    met = strength.join(games, on=["run_id", "opponent"], how="left")
+    assert met["points"].to_list() == pytest.approx(met["score"].to_list())
+    assert set(met["met"]) == {40}
+    assert (strength["low"] <= strength["score"]).all()
+    curve = trained.curve
+    assert curve.select("generation", "games").rows() == [(0, 0), (1, 300), (2, 600), (3, 900)]
+    means = strength.group_by("generation", maintain_order=True).agg(pl.col("score").mean())
+    assert curve["strength"].to_list() == pytest.approx(means["score"].to_list())
+    assert curve["v random high"].to_list() == strength.filter(pl.col("opponent") == "random")["high"].to_list()
+
+
+def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    Archive.open(root, create=True)
+    for games in (1, 100, 500, 900):
+        trained = trainer().train(replace(stopped_after(games, root), name="self_improve", policy="mine"))
+        assert trained.policy is None
+    trained = trainer().train(named(root, threads=2))
+    assert knowledge(trained) == knowledge(loop[1])
+    assert trained.tables["strength"].equals(loop[1].tables["strength"])
+    again = trainer().train(named(root))
+    assert (again.played, knowledge(again)) == (0, knowledge(trained))
+
+
+def test_more_generations_go_on_from_fewer(loop: tuple[Path, Trained]) -> None:
+    root, trained = loop
+    more = trainer(generations=4).train(named(root))
+    assert more.played == 300 + 80
+    assert more.curve.head(4).equals(trained.curve)
+
+
+def test_remembering_the_last_generation_only(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    Archive.open(root, create=True)
+    trained = trainer(remember="last", generations=2).train(named(root))
+    assert (len(trained.run_ids), trained.games) == (1, 300)
+    assert trained.curve["games"].to_list() == [0, 300, 300]
+
+
+def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None:
+    found = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
+    assert found.code == 0, found.err
+    assert "its mean score against the same opponents went from" in found.out
+    root = Path("data/archive")
+    for name in ("mine", "mine-1", "mine-2", "mine-3"):
+        assert rebuild(root, name).differences == ()
+    archive = Archive.open(root)
+    card = policies.find(archive, "mine")
+    assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
+    if plots.can_draw():
+        drawn = (policies.folder_of(archive, card.policy_id) / "curve.svg").read_text()
+        assert all(text in drawn for text in ("v random", "v dumb", "points a game"))
+    assert qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=10").code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"kind": "mc_afterstates"}, "policy 'mc_afterstates' does not exist; did you mean 'mc_afterstate'?"),
+        ({"kind": "gift(smooth=1)"}, r"gift has no parameter 'smooth'; did you mean 'smoothing'?"),
+        ({"kind": "gift(smoothing=-1)"}, "smoothing"),
+        ({"kind": 3}, "trainer.kind=3 is not NAME"),
+        ({"generations": 0}, "trainer.generations=0 is not a whole number from 1"),
+        ({"remember": "some"}, "trainer.remember='some' is not one of all, last"),
+        ({"opponents": "random"}, "trainer.opponents='random' is not a list of agents"),
+        ({"strength_opening_plies": 16}, "trainer.strength_opening_plies=16 is not a whole number from 0 to 15"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        trainer(**changes)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("trainer.player=random", "agent 'random' has no parameter 'policy'"),
+        ("trainer.first=nobody", "agent 'nobody' does not exist"),
+        (f"policy.name=a{'b' * 62}", "cannot be a name"),
+        ("trainer.kinds=gift", "key 'trainer.kinds' does not exist; did you mean 'trainer.kind'?"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_leaves_nothing(qarena: Qarena, override: str, complaint: str) -> None:
+    found = qarena("train", *TYPED, override)
+    assert (found.code, found.out) == (2, "")
+    assert complaint in found.err
+    assert not Path("data").exists()
+
+
+def test_the_same_training_by_another_name_is_another_training() -> None:
+    one, other = (training(*TYPED, f"policy.name={name}") for name in ("one", "other"))
+    assert one.training == other.training
+    assert (one.setting.policy, other.setting.policy) == ("one", "other")
