@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from agents.learning.afterstates import VALUE_COLUMNS
 from agents.learning.policy import COUNTERS, ENCODED_VALUES, GIFT, Q_PLACEMENT, Policy
 from agents.lift import lift
-from agents.policy import player_of
+from agents.policy import Policy as Player
 from agents.random import Random
 from analytics import policies
 from analytics.archive import Archive
@@ -119,7 +119,7 @@ def choices_of(one: Policy, other: Policy, rules: Rules) -> Choices:
         step = max(1, -(-len(chosen) // MOST_POSITIONS))
         positions = [_position(*each) for each in chosen[::step]]
         asked = f"{len(positions):,} of {len(chosen):,} positions that {which}"
-    players, batch = [lift(player_of(policy), rules, "policy") for policy in (one, other)], Batch.of(positions)
+    players, batch = [lift(Player(policy), rules, "policy") for policy in (one, other)], Batch.of(positions)
     turns, decided = [], np.ones(len(positions), np.bool_)
     for player in players:
         answers = [player.play(batch, _streams(seed, len(positions))) for seed in range(SEEDS)]

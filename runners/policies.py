@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from agents.learning.policy import GENOME, READERS, Policy
-from agents.policy import PLAYERS
 from analytics import policies
 from analytics.archive import Archive
 from analytics.records import PolicyCard
@@ -120,7 +119,8 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
 
 def readers_of(kind: str) -> list[str]:
     """The agents that play policies of a kind."""
-    return [*READERS.get(kind, ()), *([ANY] if kind in PLAYERS and ANY not in READERS.get(kind, ()) else [])]
+    known = READERS.get(kind, ())
+    return [*known, ANY] if known and ANY not in known else [*known]
 
 
 def _rows(rows: int | None) -> str:

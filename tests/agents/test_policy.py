@@ -10,10 +10,9 @@ import pytest
 
 from agents.ga2 import Ga2
 from agents.ga5 import Ga5
-from agents.learning.afterstates import Afterstates
 from agents.learning.gifts import Gifts
 from agents.learning.policy import GENOME, GIFT, MC_AFTERSTATE, READERS, Policy
-from agents.policy import PLAYERS, player_of
+from agents.policy import KINDS
 from agents.policy import Policy as Agent
 from agents.q_placement import QPlacement, QPlacementLearner
 from agents.rl_encoded import EncodedLearner, RlEncoded
@@ -44,7 +43,7 @@ def untrained(learner: EncodedLearner | QPlacementLearner | TabularLearner) -> P
 
 
 def test_every_kind_that_somebody_reads_has_a_player() -> None:
-    assert set(PLAYERS) == set(READERS)
+    assert set(KINDS) == set(READERS)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +54,9 @@ def test_every_kind_that_somebody_reads_has_a_player() -> None:
         (untrained(TabularLearner()), RlTabular),
         (Policy(GENOME, {"alpha": 0.25, "beta": 0.75}), Ga2),
         (Policy(GENOME, dict.fromkeys(("alpha", "beta", "gamma", "delta", "epsilon"), 0.5)), Ga5),
-        (means([0], [0], [0.5]), Afterstates),
+        (means([0], [0], [0.5]), Agent),
         (risks([0], [0], [0.5]), Gifts),
-        (None, Afterstates),
+        (None, Agent),
     ],
 )
 def test_each_kind_is_played_by_its_player(policy: Policy | None, player: type[Any]) -> None:
@@ -65,7 +64,8 @@ def test_each_kind_is_played_by_its_player(policy: Policy | None, player: type[A
 
 
 def test_the_genes_of_a_genome_reach_its_player() -> None:
-    assert (player_of(Policy(GENOME, {"beta": 0.75})).alpha, Agent(Policy(GENOME, {"beta": 0.75})).beta) == (0.1, 0.75)
+    player = Agent(Policy(GENOME, {"beta": 0.75}))
+    assert (player.alpha, player.beta) == (0.1, 0.75)
 
 
 @pytest.mark.parametrize("fallback", ["semi_random", "random"])

@@ -160,7 +160,8 @@ def forge(root: Path, **learned: Any) -> None:
 
 def test_what_differs_is_said_and_exits_1(root: Path, qarena: Qarena) -> None:
     qarena(*words("gift", root))
-    forge(root, parameters=card_of(root).learned["parameters"] | {"smoothing": 2.0})
+    how = card_of(root).learned["derivation"]
+    forge(root, derivation=how | {"parameters": how["parameters"] | {"smoothing": 2.0}})
     before = snapshot(root)
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert found.code == 1
