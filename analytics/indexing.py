@@ -71,6 +71,15 @@ class Shard:
         return self.index.end_ply if self.index else 0
 
 
+def position_files(archive: Archive) -> list[Path]:
+    """All files of positions that count. Raises ``FailureError`` naming a damaged commit or index."""
+    return [
+        archive.file("positions", run_id, index.positions)
+        for run_id in archive.run_ids()
+        for index in indexes_of(archive, run_id, archive.commits(run_id)).values()
+    ]
+
+
 class Done(NamedTuple):
     """What indexing came to."""
 

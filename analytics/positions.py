@@ -71,23 +71,22 @@ class Keys(NamedTuple):
 class Counts(NamedTuple):
     """The columns of ``positions`` that differ within a ply."""
 
-    occupied: NDArray[np.int32]  # [R]
+    occupied: NDArray[np.int64]  # [R]
     board: NDArray[np.int64]  # [R]
     pairing: NDArray[np.int32]  # [R]
     second: NDArray[np.int8]  # [R]
     cell: NDArray[np.int8]  # [R]
     piece: NDArray[np.int8]  # [R]
-    games: NDArray[np.int32]  # [R]
-    wins: NDArray[np.int32]  # [R]
-    draws: NDArray[np.int32]  # [R]
+    games: NDArray[np.int64]  # [R]
+    wins: NDArray[np.int64]  # [R]
+    draws: NDArray[np.int64]  # [R]
     sample: NDArray[np.int64]  # [R]
 
     @staticmethod
     def empty(rows: int) -> Counts:
         """Room for so many."""
-        bytes_, ints, longs = np.empty((3, rows), np.int8), np.empty((5, rows), np.int32), np.empty((2, rows), np.int64)
-        whose, decided = (ints[0], longs[0], ints[1], bytes_[0]), (bytes_[1], bytes_[2])
-        return Counts(*whose, *decided, ints[2], ints[3], ints[4], longs[1])
+        small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
+        return Counts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
 
 
 @kernel()

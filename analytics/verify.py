@@ -24,6 +24,7 @@ from analytics.schema import GAME_BITS, TABLES, game_ids
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
 from analytics.verify_decisions import verify_decisions
+from analytics.verify_positions import verify_positions
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
@@ -40,6 +41,7 @@ class Verification:
     games: int = 0
     plies: int = 0
     decisions: int = 0
+    positions: int = 0  # rows
     policies: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -88,6 +90,9 @@ def verify(archive: Archive) -> Verification:
         if record is not None:
             decisions, problems = verify_decisions(archive, record)
             found.decisions += decisions
+            found.problems += problems
+            positions, problems = verify_positions(archive, record)
+            found.positions += positions
             found.problems += problems
     found.problems += _sweeps(archive)
     for policy_id in policies.policy_ids(archive):

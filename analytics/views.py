@@ -94,7 +94,7 @@ VIEWS["positions"] = {
     "run_id": "VARCHAR",
     "ply": "INTEGER",
     "position": "VARCHAR",  # its canonical text
-    "occupied": "INTEGER",
+    "occupied": "INTEGER",  # of its canonical board: bit c says that cell c holds a piece
     "board": "BIGINT",
     "pairing": "INTEGER",
     "agent": "VARCHAR",  # who decided

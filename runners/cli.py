@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quarto.errors import ArenaError, RequestError
-from runners import archives, policy_commands, tablebases
+from runners import archives, openings_commands, policy_commands, tablebases
 from runners.options import ARCHIVE, ROOT, ArchiveOption, Overrides, TrainingOverrides, agent_options, rules_options
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ app = typer.Typer(
 app.add_typer(archives.app, name="archive")
 app.add_typer(policy_commands.app, name="policy")
 app.add_typer(tablebases.app, name="tablebase")
+openings_commands.register(app)
 
 
 def _say_version(wanted: bool) -> None:
@@ -126,20 +127,30 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 @app.command()
 def sql(
     question: Annotated[
-        str, typer.Argument(help="One SELECT over the views runs, games, plies, decisions, sweeps; - reads stdin.")
+        str,
+        typer.Argument(
+            help="One SELECT over the views runs, games, plies, decisions, positions, sweeps; - reads stdin."
+        ),
     ],
     archive: ArchiveOption = ARCHIVE,
     format: Annotated[  # noqa: A002
         Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
+    memory: Annotated[
+        str, typer.Option("--memory", help="What DuckDB may take before it spills to the disk: 1GiB, 70%.")
+    ] = "70%",
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
     from analytics import open_archive
     from runners.tables import write
 
     text = sys.stdin.read() if question == "-" else question
-    with open_archive(archive) as opened:
+    if "positions" in text.lower():
+        from runners.explorer import bring_all_up_to_date
+
+        bring_all_up_to_date(archive)
+    with open_archive(archive, memory) as opened:
         frame = opened.sql(text)
     write(frame, format.value if format else None, output)
 
