@@ -217,7 +217,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
         (EMPTY_BOARD, None, {"since": "soon"}, "since 'soon' is not a day or a moment"),
         (EMPTY_BOARD, None, {"until": "2026-02-30"}, "until '2026-02-30' is not a day"),
         (EMPTY_BOARD, None, {"least": 10**6}, "no gift was chosen at least 1,000,000 times"),
-        ("0F../.6../..A./..1E 7", None, {}, "nothing was decided in"),
+        ("0F../.7../..A./..1E 6", None, {}, "nothing was decided in"),
     ],
 )
 def test_a_wrong_question_is_a_wrong_request(
