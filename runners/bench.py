@@ -21,6 +21,7 @@ import polars as pl
 from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
 from quarto.errors import FailureError
+from runners.bench_archive import bench_archive
 from runners.config import MAX_SEED, available_cores, load_agent, load_rules, names
 from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
@@ -62,6 +63,7 @@ def bench(quick: bool = False) -> Figures:
         figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = _startup(Path(folder))
+    figures["archive"] = bench_archive(quick)
     return figures
 
 
