@@ -49,8 +49,9 @@ def bring_up_to_date(
 def _sentence(done: Done, seconds: float, root: Path) -> str:
     if not done.shards:
         return f"Nothing to index: all shards in {root} are."
+    shards = "shard" if done.shards == 1 else "shards"
     return (
-        f"{done.plies:,} plies of {done.shards} shards in {seconds:.1f} s, {done.plies / seconds:,.0f} a second: "
+        f"{done.plies:,} plies of {done.shards} {shards} in {seconds:.1f} s, {done.plies / seconds:,.0f} a second: "
         f"{done.rows:,} rows, {done.bytes / 1e6:.1f} MB; ask 'qarena openings', or in SQL the view positions"
     )
 
@@ -58,8 +59,13 @@ def _sentence(done: Done, seconds: float, root: Path) -> str:
 def bring_all_up_to_date(root: Path) -> None:
     """Index what is not indexed yet of an archive; one that is not writable stays as it is."""
     archive = Archive.open(root)
-    if os.access(root, os.W_OK | os.X_OK):
+    if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
+
+
+def is_writable(root: Path) -> bool:
+    """Whether files can be added to an archive."""
+    return os.access(root, os.W_OK | os.X_OK)
 
 
 def text_of(position: str, rules: str | None) -> str:
