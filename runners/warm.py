@@ -10,7 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
+from analytics import open_archive
 from analytics.archive import Archive
+from analytics.indexing import index_shards, shards_of, stale
+from analytics.openings import EMPTY_BOARD, Filters, openings
 from analytics.verify import verify
 from runners.config import Request, load_agent, load_rules, names
 from runners.engine import Contestant
@@ -34,9 +37,20 @@ def warm() -> Iterator[tuple[str, float]]:
         started = time.perf_counter()
         verify(Archive.open(Path(folder)))
         yield "verify", time.perf_counter() - started
+        started = time.perf_counter()
+        look_at_openings(Path(folder))
+        yield "openings", time.perf_counter() - started
     started = time.perf_counter()
     ask_once()
     yield "play", time.perf_counter() - started
+
+
+def look_at_openings(root: Path) -> None:
+    """Index an archive and ask what was played first."""
+    archive = Archive.open(root)
+    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids())), 1)
+    with open_archive(root) as opened:
+        openings(opened, EMPTY_BOARD, filters=Filters(imposed=True))
 
 
 def ask_once() -> None:
