@@ -147,7 +147,7 @@ def sql(
 
     text = sys.stdin.read() if question == "-" else question
     if "positions" in text.lower():
-        from runners.explorer import bring_all_up_to_date
+        from runners.indexing import bring_all_up_to_date
 
         bring_all_up_to_date(archive)
     with open_archive(archive, memory) as opened:

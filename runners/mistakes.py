@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from analytics import open_archive
-from analytics.annotating import Done, Settings, annotate_runs, chosen_runs
-from analytics.archive import Archive
+from analytics.annotating import Done, Settings, annotate_runs
+from analytics.archive import Archive, chosen_runs
 from analytics.decisions import first_pieces, missing
 from analytics.mistakes import Hard, Record, hardest, records
 from quarto.errors import RequestError

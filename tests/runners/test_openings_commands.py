@@ -91,7 +91,7 @@ def test_an_archive_that_is_not_writable_is_read_as_it_is(
 ) -> None:
     before = snapshot(sample)
     with monkeypatch.context() as patch:
-        patch.setattr("runners.explorer.is_writable", lambda _root: False)
+        patch.setattr("runners.indexing.is_writable", lambda _root: False)
         found = qarena("openings", "--by", "turn", "--archive", str(sample))
     assert snapshot(sample) == before
     assert found.out == qarena("openings", "--by", "turn", "--archive", str(sample)).out
