@@ -10,6 +10,7 @@ import pytest
 from analytics.annotating import Settings, annotate_runs
 from analytics.archive import Archive
 from analytics.database import OpenArchive
+from analytics.indexing import index_shards, position_files, shards_of, stale
 from analytics.records import SweepJob
 from analytics.schema import TABLES
 from analytics.views import VIEWS
@@ -56,10 +57,20 @@ def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
 
 @pytest.fixture
 def swept(archive: Archive) -> Archive:
-    """The archive with one job of a sweep and late decisions, so that no view is empty."""
+    """The archive with one job of a sweep, late decisions and an index, so that no view is empty."""
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     annotate_runs(archive, [RUN_ID], Settings(from_pieces=12, megabytes=0.1))
+    index_shards(archive, stale(archive, shards_of(archive, [RUN_ID])), 1)
     return archive
+
+
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
+    swept: Archive, damage: Callable[[Path], None]
+) -> None:
+    damage(position_files(swept)[1])
+    with OpenArchive(swept.root) as opened:
+        assert_only("positions", opened, "1 of 2 shards are not indexed: run 'qarena archive index' first")
 
 
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
