@@ -175,15 +175,17 @@ def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> Non
         def games(by: str | None = None, **filters: Any) -> int:
             return explore(opened, EMPTY_BOARD, by, Filters(**filters)).games
 
-        there = {
-            (i >> 32, i & 1): sum(1 for j, g in kept if (j >> 32, j & 1) == (i >> 32, i & 1) and g["plies"])
-            for i, _ in kept
-        }
-        assert games(runs=(run.run_id,)) == games() == sum(there.values())
-        # The first agent of a pairing gives in game 0 of a pair and places in game 1; random is first in both.
-        assert games("gift", agent="random") == there[0, 0] + there[1, 0]
-        assert games("turn", agent="random") == there[0, 1] + there[1, 1]
-        assert games("turn", agent="rule_based") == there[0, 0]
+        started = sum(bool(game["plies"]) for _, game in kept)
+        assert games(runs=(run.run_id,)) == games() == started
+        # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1: random is the first
+        # in both pairings, rule_based the second in one.
+        for by, agent, theirs in (
+            ("gift", "random", [each for each in kept if each[0] & 1 == 0]),
+            ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
+            ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
+        ):
+            rows = openings(opened, EMPTY_BOARD, by, Filters(agent=agent))
+            assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
         assert games(since=run.created[:10], until=run.created[:10]) == games()
         assert games(since=run.created) == games()
         least = sorted(openings(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
