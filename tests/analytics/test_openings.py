@@ -177,8 +177,8 @@ def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> Non
 
         started = sum(bool(game["plies"]) for _, game in kept)
         assert games(runs=(run.run_id,)) == games() == started
-        # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1: random is the first
-        # in both pairings, rule_based the second in one.
+        # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1. random is the
+        # first of both pairings, rule_based the second of one.
         for by, agent, theirs in (
             ("gift", "random", [each for each in kept if each[0] & 1 == 0]),
             ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
