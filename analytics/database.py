@@ -20,7 +20,7 @@ from analytics import views
 from analytics.answers import ask, explained
 from analytics.archive import Archive
 from analytics.decisions import annotations_of
-from analytics.indexing import Shard, position_file, shards_of, stale
+from analytics.indexing import NotIndexedError, Shard, position_file, shards_of, stale
 from analytics.records import StoredFile
 from analytics.schema import TABLES
 from quarto.errors import FailureError, RequestError, nearest
@@ -175,11 +175,12 @@ class OpenArchive:
         return shards
 
     def _require_indexed(self) -> None:
-        """Raises ``FailureError`` unless all positions are there: a part of them would be a wrong answer."""
+        """Raises ``NotIndexedError`` unless all positions are there: a part of them would be a wrong answer."""
         shards = self.shards()
         missing = len(stale(self.archive, shards))
         if missing:
-            raise FailureError(f"{missing} of {len(shards)} shards are not indexed: run 'qarena archive index' first")
+            what = f"{missing} of {len(shards)} shards are not indexed"
+            raise NotIndexedError(f"{what}: run 'qarena archive index' first")
 
     def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
         files = self._files[table]

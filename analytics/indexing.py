@@ -33,6 +33,10 @@ END_PLY = 6  # unless somebody asks for more: from seven pieces on most random g
 POLL_SECONDS = 0.1
 
 
+class NotIndexedError(FailureError):
+    """A question about positions some of which are not indexed."""
+
+
 @dataclass(frozen=True)
 class Index:
     """A shard of positions."""

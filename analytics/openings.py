@@ -96,10 +96,8 @@ def explore(
 ) -> Explored:
     """``openings`` with what it says of the position; raises as that does."""
     filters = filters or Filters()
-    parsed, rules_name = parse_position(position)
-    records = _chosen_runs(opened.archive, rules_name, filters)
+    parsed, by, records = checked(opened.archive, position, by, filters)
     rules = records[0].rules
-    by = _checked(parsed, rules, by)
     turns = turns_in(parsed, rules)
     found = _decided(opened, records, parsed, turns)
     chosen = _of_agent(found, records, by, filters.agent)
@@ -116,6 +114,19 @@ def explore(
         keys = list(rows.select("run_id", "game_id").iter_rows())
         rows = rows.with_columns(sample=pl.Series(game_texts(opened, keys), dtype=pl.String))
     return Explored(parsed, rules, by, games, rows)
+
+
+def checked(archive: Archive, position: str, by: str | None, filters: Filters) -> tuple[Position, str, list[RunRecord]]:
+    """What is asked for: the position, what a decision is, and the runs that count. Reads no games.
+
+    Raises ``RequestError`` for a question that has no answer whatever was played.
+    """
+    parsed, rules_name = parse_position(position)
+    records = _chosen_runs(archive, rules_name, filters)
+    labels = {label for record in records for label in record.labels}
+    if filters.agent is not None and filters.agent not in labels:
+        raise RequestError(f"agent {filters.agent!r} is not in these runs{nearest(filters.agent, labels)}")
+    return parsed, _checked_by(parsed, records[0].rules, by), records
 
 
 def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[RunRecord]:
@@ -155,7 +166,7 @@ def _moment(text: str | None, of_day: time, option: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _checked(position: Position, rules: Rules, by: str | None) -> str:
+def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
     """What a decision is. Raises ``RequestError`` where there is none, or not one of this kind."""
     text = format_position(position, rules.name)
     if by is not None and by not in BY:
@@ -217,12 +228,9 @@ def _from_games(archive: Archive, shards: Sequence[Shard], ply: int, where: str)
 
 
 def _of_agent(found: pl.DataFrame, records: Sequence[RunRecord], by: str, agent: str | None) -> pl.DataFrame:
-    """The rows in which an agent decided. Raises ``RequestError`` for a label that none of the runs has."""
+    """The rows in which an agent decided."""
     if agent is None:
         return found
-    labels = {label for record in records for label in record.labels}
-    if agent not in labels:
-        raise RequestError(f"agent {agent!r} is not in these runs{nearest(agent, labels)}")
     other = by == "gift"  # ``second`` says who placed: the opponent of who gave
     theirs = [
         (record.run_id, number, second ^ other)

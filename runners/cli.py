@@ -142,16 +142,10 @@ def sql(
     ] = "70%",
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
-    from analytics import open_archive
+    from runners.indexing import ask
     from runners.tables import write
 
-    text = sys.stdin.read() if question == "-" else question
-    if "positions" in text.lower():
-        from runners.indexing import bring_all_up_to_date
-
-        bring_all_up_to_date(archive)
-    with open_archive(archive, memory) as opened:
-        frame = opened.sql(text)
+    frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
     write(frame, format.value if format else None, output)
 
 
@@ -336,6 +330,8 @@ def bench(
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
+    if solver and archive:
+        raise RequestError("--solver and --archive measure different things: give one of them")
     from runners.bench import bench as measure
     from runners.bench_archive import bench_archive
     from runners.bench_solver import bench_solver

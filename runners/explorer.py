@@ -8,7 +8,8 @@ import polars as pl
 from rich.table import Table
 
 from analytics import open_archive
-from analytics.openings import Explored, Filters, explore
+from analytics.archive import Archive
+from analytics.openings import Explored, Filters, checked, explore
 from analytics.statistics import Estimate
 from quarto.errors import RequestError, nearest
 from quarto.notation import format_position
@@ -37,6 +38,7 @@ def show_openings(
     kind, output = form
     if kind is not None and kind not in FORMS:
         raise RequestError(f"format {kind!r} is not one of {', '.join(FORMS)}{nearest(kind, FORMS)}")
+    checked(Archive.open(root), position, by, filters)  # before anything is written
     bring_all_up_to_date(root)
     with open_archive(root) as opened:
         found = explore(opened, position, by, filters)

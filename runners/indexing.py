@@ -7,8 +7,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import polars as pl
+
+from analytics import open_archive
 from analytics.archive import Archive, chosen_runs
-from analytics.indexing import Done, index_shards, plies_before, shards_of, stale
+from analytics.indexing import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
 from runners import display
 from runners.config import available_cores
 
@@ -48,6 +51,19 @@ def bring_all_up_to_date(root: Path) -> None:
     archive = Archive.open(root)
     if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
+
+
+def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
+    """The answer to a question in SQL; one about positions that are not indexed is asked again once they are."""
+    try:
+        with open_archive(root, memory) as opened:
+            return opened.sql(text)
+    except NotIndexedError:
+        if not is_writable(root):
+            raise
+    bring_all_up_to_date(root)
+    with open_archive(root, memory) as opened:
+        return opened.sql(text)
 
 
 def is_writable(root: Path) -> bool:

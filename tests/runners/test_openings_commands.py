@@ -74,9 +74,11 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample
     ],
 )
 def test_a_wrong_request_is_one_line(qarena: Qarena, sample: Path, arguments: list[str], complaint: str) -> None:
+    before = snapshot(sample)
     found = qarena("openings", *arguments, "--archive", str(sample))
     assert found.code == 2
     assert complaint in found.err
+    assert snapshot(sample) == before
     assert found.err.count("\n") == 1
     assert found.out == ""
 
@@ -110,6 +112,10 @@ def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
 
 
 def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, sample: Path) -> None:
+    before = snapshot(sample)
+    for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
+        qarena("sql", other, "--archive", str(sample))
+        assert snapshot(sample) == before
     question = "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
     found = qarena("sql", question, "--format", "csv", "--archive", str(sample))
     assert found.out == "games\n16000\n"
