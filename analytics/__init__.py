@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["open_archive"]
 
 
-def open_archive(path: str | Path = "data/archive") -> OpenArchive:
+def open_archive(path: str | Path = "data/archive", memory: str = "70%") -> OpenArchive:
     """The archive in folder ``path`` as it is now, for SQL and data frames; see ``OpenArchive``.
 
-    Raises ``RequestError`` when ``path`` is not an archive.
+    A question that needs more than ``memory`` (``1GiB``, or a share of the machine's) spills to the disk. Raises
+    ``RequestError`` when ``path`` is not an archive.
     """
     from analytics.database import OpenArchive  # here, because importing analytics must not cost DuckDB and numba
 
-    return OpenArchive(Path(path))
+    return OpenArchive(Path(path), memory)

@@ -15,7 +15,7 @@ from analytics.archive import Archive
 from analytics.decisions import annotate, first_pieces, frame_of, missing, record_of
 from analytics.judging import Judged, Record, Task, judge
 from analytics.tablebase import base_for
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 
@@ -88,15 +88,6 @@ class Done(NamedTuple):
     shards: int
     games: int
     decisions: int
-
-
-def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
-    """The runs to work on: those wanted, or all. Raises ``RequestError`` for one that is not in the archive."""
-    known = archive.run_ids()
-    for run_id in wanted:
-        if run_id not in known:
-            raise RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
-    return list(dict.fromkeys(wanted)) or known
 
 
 def annotate_runs(

@@ -26,7 +26,7 @@ from analytics.schema import SCHEMA_VERSION, TABLES
 from analytics.tables import in_order, tables, write_table
 from analytics.tally import Tally, tally_of
 from quarto.batch import Block
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError, RequestError, nearest
 
 MARKER = "archive.json"
 FORMAT = "quarto-arena archive"
@@ -242,6 +242,15 @@ class Archive:
     def sweep_files(self) -> list[Path]:
         """The files that are named like jobs of sweeps, damaged or not, sorted."""
         return sorted(path for path in self.root.glob("sweeps/*/*.json") if path.stem.isdecimal())
+
+
+def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
+    """The runs to work on: those wanted, or all. Raises ``RequestError`` for one that is not in the archive."""
+    known = archive.run_ids()
+    for run_id in wanted:
+        if run_id not in known:
+            raise RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
+    return list(dict.fromkeys(wanted)) or known
 
 
 def sweep_job(path: Path) -> SweepJob:

@@ -19,12 +19,14 @@ import polars as pl
 from analytics import verdicts, views
 from analytics.answers import ask, explained
 from analytics.archive import Archive
-from analytics.decisions import annotations_of, pairing_rows
+from analytics.decisions import annotations_of
+from analytics.indexing import NotIndexedError, Shard, position_file, shards_of, stale
 from analytics.records import StoredFile
 from analytics.schema import TABLES
 from quarto.errors import FailureError, RequestError, nearest
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
+_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)")
 
 _ROWS: dict[str, tuple[Callable[[Archive], list[list[Any]]], str]] = {
     "runs": (views.run_rows, views.INSERT_RUN),
@@ -74,6 +76,12 @@ def _committed(archive: Archive) -> dict[str, list[_File]]:
     return files
 
 
+def _checked_amount(memory: str) -> str:
+    if not _AMOUNT.fullmatch(memory) or not float(re.split("[ KMGT%]", memory)[0]):
+        raise RequestError(f"memory {memory!r} is not an amount: write 1GiB, 500MB or 70%")
+    return memory
+
+
 def _require_whole(files: list[_File]) -> None:
     """Raises ``FailureError`` for a file that is missing or truncated."""
     for file in files:
@@ -86,13 +94,20 @@ class OpenArchive:
 
     Views ``games`` and ``plies`` are the tables of ``data/README.md`` with ``run_id`` in front and small integers
     widened to 32 bits; ``runs`` has a row a run, ``sweeps`` a row a pairing of a sweep's job, ``decisions`` a row a
-    decision of the games that were annotated, ``verdicts`` a row a test of strength.
+    decision of the games that were annotated, ``verdicts`` a row a test of strength, ``positions`` a row a position,
+    turn and player.
     """
 
-    def __init__(self, root: Path) -> None:
-        """Raises ``RequestError`` when ``root`` is not an archive, ``FailureError`` for a damaged commit."""
+    def __init__(self, root: Path, memory: str = MEMORY) -> None:
+        """``memory`` is what a question may take before it spills to the disk, as ``1GiB`` or ``70%``.
+
+        Raises ``RequestError`` when ``root`` is not an archive or ``memory`` no amount, ``FailureError`` for a damaged
+        commit.
+        """
+        self._memory = _checked_amount(memory)
         self.archive = Archive.open(root)
         self._files = _committed(self.archive)
+        self._shards = self._find_shards()
         self._broken: dict[str, FailureError] = {}  # by view
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._spill = Path(tempfile.gettempdir()) / f"quarto-arena-sql-{uuid.uuid4().hex}"
@@ -139,6 +154,36 @@ class OpenArchive:
     ) -> None:
         self.close()
 
+    def shards(self) -> list[Shard]:
+        """All shards of games with the indexes of their positions, by run and number.
+
+        Raises ``FailureError`` for a damaged index, and for games without the record of their run.
+        """
+        if isinstance(self._shards, FailureError):
+            raise self._shards
+        return self._shards
+
+    def _find_shards(self) -> list[Shard] | FailureError:
+        """The shards, or why they cannot be known: no reason to answer nothing about all else."""
+        self._files["positions"] = []
+        try:
+            shards = shards_of(self.archive, self.archive.run_ids())
+        except FailureError as error:
+            return error
+        for shard in shards:
+            if shard.index is not None:
+                path = position_file(self.archive, shard).absolute()
+                self._files["positions"].append(_File(shard.record.run_id, path, shard.index.positions))
+        return shards
+
+    def _require_indexed(self) -> None:
+        """Raises ``NotIndexedError`` unless all positions are there: a part of them would be a wrong answer."""
+        shards = self.shards()
+        missing = len(stale(self.archive, shards))
+        if missing:
+            what = f"{missing} of {len(shards)} shards are not indexed"
+            raise NotIndexedError(f"{what}: run 'qarena archive index' first")
+
     def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
         files = self._files[table]
         if run_id is not None:
@@ -163,7 +208,7 @@ class OpenArchive:
         return frame.select(run_of_file.alias("run_id"), *widened)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(self._spill)})
+        connection = duckdb.connect(config={"memory_limit": self._memory, "temp_directory": str(self._spill)})
         self._broken = {}
         for view in views.VIEWS:
             failure = self._create(connection, view)
@@ -173,6 +218,7 @@ class OpenArchive:
         paths = [str(file.path) for files in self._files.values() for file in files]
         connection.execute("SET VARIABLE files = $1", [paths])
         connection.execute("SET allowed_paths = getvariable('files')")
+        connection.execute("SET parquet_metadata_cache = true")  # no byte of a file that counts is ever changed
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         return connection
@@ -187,7 +233,13 @@ class OpenArchive:
             if view == "decisions":
                 _require_whole(self._files[view])
                 paths = [str(file.path) for file in self._files[view]]
-                connection.execute(views.over_decisions(paths, pairing_rows(self.archive)))
+                connection.execute(views.over_decisions(paths, views.pairings(self.archive)))
+                return None
+            if view == "positions":
+                self._require_indexed()
+                _require_whole(self._files[view])
+                paths = [str(file.path) for file in self._files[view]]
+                connection.execute(views.over_positions(paths, views.pairings(self.archive)))
                 return None
             rows_of, insert = _ROWS[view]
             rows = rows_of(self.archive)

@@ -73,15 +73,6 @@ def decision_files(archive: Archive) -> list[Path]:
     ]
 
 
-def pairing_rows(archive: Archive) -> list[tuple[str, int, str, str]]:
-    """Run, number, first and second agent of every pairing. Raises ``FailureError`` for a damaged record."""
-    return [
-        (record.run_id, number, first, second)
-        for record in archive.runs()
-        for number, (first, second) in enumerate(record.pairings)
-    ]
-
-
 def first_pieces(rules: Rules) -> int:
     """From how many pieces on decisions are judged unless somebody asks for others."""
     return FIRST_PIECES_MOVER if rules.mover_chooses else 0

@@ -12,12 +12,15 @@ from analytics import policies, verdicts
 from analytics.archive import MARKER, Archive
 from analytics.decisions import decision_files
 from analytics.durable import TEMPORARY, explained
+from analytics.indexing import position_files
 from analytics.records import COMMIT, PART, POLICY_FILE, POLICY_ID, RUN_ID
 from analytics.schema import TABLES
 
 GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
 
-FOLDERS = (*TABLES, "decisions", "commits", "annotations", "runs", "sweeps", policies.FOLDER, verdicts.FOLDER)
+DERIVED = ("decisions", "positions")  # tables that were made from games
+RECORDS = ("commits", "annotations", "indexes")  # of runs, a file a shard
+FOLDERS = (*TABLES, *DERIVED, *RECORDS, "runs", "sweeps", policies.FOLDER, verdicts.FOLDER)
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -42,6 +45,7 @@ def leftovers(archive: Archive) -> list[Leftover]:
     for table in TABLES:
         named.update(archive.committed_files(table))
     named.update(decision_files(archive))
+    named.update(position_files(archive))
     found = []
     moment = time.time()
     with explained("list", archive.root):
@@ -76,11 +80,11 @@ def remove(found: Sequence[Leftover], older_than_seconds: float = GRACE_SECONDS)
 
 
 def _is_record(root: Path, path: Path) -> bool:
-    """Whether a file is a run, a commit, an annotation, a verdict or a job of a sweep by its place and name."""
+    """Whether a file is a record of a run, of one of its shards or tests, or of a sweep by its place and name."""
     match path.relative_to(root).parts:
         case ("runs", name):
             return name.endswith(".json") and bool(RUN_ID.fullmatch(name[:-5]))
-        case ("commits" | "annotations", folder, name):
+        case (records, folder, name) if records in RECORDS:
             return _is_run_folder(folder) and bool(COMMIT.fullmatch(name))
         case (verdicts.FOLDER, folder, name):
             return _is_run_folder(folder) and name.endswith(".json") and bool(verdicts.VERDICT_ID.fullmatch(name[:-5]))
@@ -93,7 +97,7 @@ def _is_ours(root: Path, path: Path) -> bool:
     if _TEMPORARY.fullmatch(path.name):
         return True
     match path.relative_to(root).parts:
-        case (table, folder, name) if table in (*TABLES, "decisions"):
+        case (table, folder, name) if table in (*TABLES, *DERIVED):
             return _is_run_folder(folder) and bool(PART.fullmatch(name))
         case (policies.FOLDER, folder, name):
             return bool(POLICY_ID.fullmatch(folder) and POLICY_FILE.fullmatch(name))

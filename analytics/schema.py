@@ -57,6 +57,24 @@ DECISIONS = pl.Schema(
     }
 )
 
+# 64 bits also where fewer would do: such columns are stored as differences, which costs less than a dictionary.
+POSITIONS = pl.Schema(
+    {
+        "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
+        "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
+        "board": pl.Int64(),  # its pieces and the hand: ``quarto.turns.board_word``
+        "pairing": pl.Int32(),
+        "second": pl.Int8(),  # who decided: 0 the pairing's first agent, 1 its second
+        "cell": pl.Int8(),  # where the piece was placed, on the canonical board
+        "piece": pl.Int8(),  # the gift that came with it, -1 none; where the mover chooses, the piece placed
+        "imposed": pl.Int8(),  # 0 chosen, 1 the placement was imposed and the gift chosen, 2 the whole turn imposed
+        "games": pl.Int64(),
+        "wins": pl.Int64(),  # of who decided
+        "draws": pl.Int64(),
+        "sample": pl.Int64(),  # number in its pairing of the first of the games: the low 32 bits of its game_id
+    }
+)
+
 TABLES = {"games": GAMES, "plies": PLIES}
 
 GAME_BITS = 32  # of a game_id: 2 * pair + s; the pairing is above them

@@ -24,6 +24,7 @@ from analytics.schema import GAME_BITS, TABLES, game_ids
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
 from analytics.verify_decisions import verify_decisions
+from analytics.verify_positions import verify_positions
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
@@ -40,6 +41,7 @@ class Verification:
     games: int = 0
     plies: int = 0
     decisions: int = 0
+    positions: int = 0  # rows
     policies: int = 0
     verdicts: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -92,6 +94,9 @@ def verify(archive: Archive) -> Verification:
             found.problems += problems
             tests, problems = verdicts.problems(archive, record)
             found.verdicts += tests
+            found.problems += problems
+            positions, problems = verify_positions(archive, record)
+            found.positions += positions
             found.problems += problems
     found.problems += _sweeps(archive)
     for path in verdicts.files(archive):

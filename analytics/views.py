@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -12,6 +12,8 @@ from analytics.archive import Archive
 from analytics.records import RunRecord, SweepJob
 from analytics.results import results
 from analytics.schema import GAME_BITS, GIFT, NOT_COUNTED, TABLES
+from quarto.notation import CLASSIC_NAME, PIECE_DIGITS
+from quarto.rules import ATTRIBUTES, CELLS, SIDE, Rules
 
 _TYPES: dict[type[pl.DataType], str] = {
     pl.Int64: "BIGINT",
@@ -22,6 +24,17 @@ _TYPES: dict[type[pl.DataType], str] = {
 
 def _widened(schema: pl.Schema) -> dict[str, str]:
     return {"run_id": "VARCHAR"} | {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
+
+
+class Pairing(NamedTuple):
+    """A pairing of a run, for the views in which a row has its number."""
+
+    run: str
+    number: int
+    first_agent: str
+    second_agent: str
+    mover_chooses: bool  # under the rules of the run
+    rules: str  # as the text of a position ends: nothing, or a space and the name
 
 
 # The columns of each view: names and DuckDB's types.
@@ -100,6 +113,25 @@ VIEWS["verdicts"] = {
     "command": "VARCHAR",
 }
 
+VIEWS["positions"] = {
+    "run_id": "VARCHAR",
+    "ply": "INTEGER",
+    "position": "VARCHAR",  # its canonical text
+    "occupied": "INTEGER",  # of its canonical board: bit c says that cell c holds a piece
+    "board": "BIGINT",
+    "pairing": "INTEGER",
+    "agent": "VARCHAR",  # who decided
+    "opponent": "VARCHAR",
+    "cell": "INTEGER",
+    "piece": "INTEGER",  # NULL: no gift came with the placement
+    "imposed": "VARCHAR",  # nothing, placement, turn
+    "games": "BIGINT",
+    "wins": "BIGINT",
+    "draws": "BIGINT",
+    "losses": "BIGINT",
+    "sample_game": "BIGINT",
+}
+
 INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_JOB = "INSERT INTO sweeps VALUES (?, ?, MAP(?::VARCHAR[], ?::VARCHAR[]), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_VERDICT = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -109,8 +141,13 @@ INSERT_VERDICT = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 RUN_OF_FILE = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as SQL writes it, where no parameter may stand."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _literal(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else str(value)
 
 
 def _columns(values: Mapping[str, str]) -> str:
@@ -120,49 +157,85 @@ def _columns(values: Mapping[str, str]) -> str:
 def over_files(view: str, files: Iterable[str]) -> str:
     """The statement that creates view ``games`` or ``plies`` over Parquet files."""
     columns = VIEWS[view]
-    listed = ", ".join(map(_quoted, files))  # a view takes no parameters
+    listed = ", ".join(map(quoted, files))  # a view takes no parameters
     if not listed:
         return _view(view, {name: f"NULL::{kind}" for name, kind in columns.items()}, "WHERE false")
     values = {name: f"{name if name != 'run_id' else RUN_OF_FILE}::{kind}" for name, kind in columns.items()}
     return _view(view, values, f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)")
 
 
-def over_decisions(files: Iterable[str], pairings: Iterable[tuple[str, int, str, str]]) -> str:
+def over_decisions(files: Iterable[str], known: Iterable[Pairing]) -> str:
     """The statement that creates view ``decisions`` over Parquet files.
 
-    ``pairings``: run, number, first and second agent of every pairing; who decided follows from them, so that no row of
-    ``games`` needs to be looked up.
+    Who decided follows from the pairing, so that no row of ``games`` needs to be looked up.
     """
-    listed = ", ".join(map(_quoted, files))
+    return _over_pairings("decisions", files, known, _OF_DECISIONS, f"game_id >> {GAME_BITS}")
+
+
+def over_positions(files: Iterable[str], known: Iterable[Pairing]) -> str:
+    """The statement that creates view ``positions`` over Parquet files."""
+    return _over_pairings("positions", files, known, _OF_POSITIONS, "pairing")
+
+
+def _over_pairings(
+    view: str, files: Iterable[str], known: Iterable[Pairing], values: Mapping[str, str], number: str
+) -> str:
+    """The statement that creates a view whose rows belong to the pairing that ``number`` says."""
+    listed = ", ".join(map(quoted, files))
     if not listed:
-        return _view("decisions", {name: f"NULL::{kind}" for name, kind in VIEWS["decisions"].items()}, "WHERE false")
-    known = ", ".join(
-        f"({_quoted(run_id)}, {number}, {_quoted(first)}, {_quoted(second)})"
-        for run_id, number, first, second in pairings
-    )
-    values = {name: f"{_OF_DECISIONS.get(name, name)}::{kind}" for name, kind in VIEWS["decisions"].items()}
+        return _view(view, {name: f"NULL::{kind}" for name, kind in VIEWS[view].items()}, "WHERE false")
+    rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
     return _view(
-        "decisions",
-        values,
+        view,
+        {name: f"{values.get(name, name)}::{kind}" for name, kind in VIEWS[view].items()},
         f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false) "
-        f"JOIN (VALUES {known}) AS pairings (run, number, first, second) "
-        f"ON run = {RUN_OF_FILE} AND number = game_id >> {GAME_BITS}",
+        f"JOIN (VALUES {rows}) AS pairings ({', '.join(Pairing._fields)}) ON run = {RUN_OF_FILE} AND number = {number}",
     )
 
 
 _OF_DECISIONS = {
     "run_id": "run",
     "kind": f"CASE kind WHEN {GIFT} THEN 'gift' ELSE 'placement' END",
-    "agent": "CASE WHEN seat = game_id & 1 THEN first ELSE second END",
+    "agent": "CASE WHEN seat = game_id & 1 THEN first_agent ELSE second_agent END",
     "regret": "(value_before - value_after)",
     "choices": "legal",
     "saving": f"nullif(saving, {NOT_COUNTED})",
 }
 
 
+def _piece_text(cell: int) -> str:
+    """The piece on a cell of ``positions`` as a hex digit, a dot if there is none: four lanes, each of ``ply`` bits."""
+    place = f"bit_count(occupied::INTEGER & {(1 << cell) - 1})"
+    bits = " + ".join(
+        f"(((board >> (4 + {attribute} * ply + {place})) & 1) << {attribute})" for attribute in range(ATTRIBUTES)
+    )
+    return f"CASE WHEN occupied & {1 << cell} = 0 THEN '.' ELSE substr('{PIECE_DIGITS}', ({bits})::INTEGER + 1, 1) END"
+
+
+_NEXT_ROW = " || '/' || "
+
+
+def _position_text() -> str:
+    rows = (" || ".join(map(_piece_text, range(first, first + SIDE))) for first in range(0, CELLS, SIDE))
+    hand = f"CASE WHEN mover_chooses THEN '-' ELSE substr('{PIECE_DIGITS}', (board & 15)::INTEGER + 1, 1) END"
+    return f"({_NEXT_ROW.join(rows)} || ' ' || {hand} || rules)"
+
+
+_OF_POSITIONS = {
+    "run_id": "run",
+    "position": _position_text(),
+    "agent": "CASE WHEN second = 0 THEN first_agent ELSE second_agent END",
+    "opponent": "CASE WHEN second = 0 THEN second_agent ELSE first_agent END",
+    "piece": "nullif(piece, -1)",
+    "imposed": "CASE imposed WHEN 0 THEN 'nothing' WHEN 1 THEN 'placement' ELSE 'turn' END",
+    "losses": "(games - wins - draws)",
+    "sample_game": f"(pairing::BIGINT << {GAME_BITS} | sample)",
+}
+
+
 def broken(view: str, reason: str) -> str:
     """The statement that creates a view of which no row can be read: DuckDB raises ``reason`` instead."""
-    error = f"error({_quoted(reason)})"
+    error = f"error({quoted(reason)})"
     # In every column too: of a column that is known to be NULL a condition is decided without asking for a row.
     return _view(view, {name: f"{error}::{kind}" for name, kind in VIEWS[view].items()}, f"WHERE {error} IS NULL")
 
@@ -174,6 +247,19 @@ def _view(view: str, values: Mapping[str, str], rest: str) -> str:
 def table(view: str) -> str:
     """The statement that creates ``runs``, ``sweeps`` or ``verdicts`` as an empty table."""
     return f"CREATE TABLE {view} ({', '.join(f'{name} {kind}' for name, kind in VIEWS[view].items())})"
+
+
+def pairings(archive: Archive) -> list[Pairing]:
+    """Every pairing of every run. Raises ``FailureError`` for a damaged record."""
+    return [
+        Pairing(record.run_id, number, first, second, record.rules.mover_chooses, _suffix(record.rules))
+        for record in archive.runs()
+        for number, (first, second) in enumerate(record.pairings)
+    ]
+
+
+def _suffix(rules: Rules) -> str:
+    return "" if rules.name == CLASSIC_NAME else f" {rules.name}"
 
 
 def run_rows(archive: Archive) -> list[list[Any]]:

@@ -11,7 +11,9 @@ from runners import exchange_commands
 from runners.options import ARCHIVE, ArchiveOption
 
 app = typer.Typer(
-    help="List, check and clean an archive; games out of it and into it.", no_args_is_help=True, rich_markup_mode=None
+    help="List, index, check and clean an archive; games out of it and into it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 exchange_commands.register(app)
 
@@ -37,6 +39,7 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
         typer.echo(str(problem), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
     counts += f", {found.decisions:,} decisions" if found.decisions else ""
+    counts += f", {found.positions:,} rows of positions" if found.positions else ""
     counts += f", {found.policies} policies" if found.policies else ""
     counts += f", {found.verdicts} verdicts" if found.verdicts else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
@@ -67,3 +70,19 @@ def gc(
         if remove
         else f"{len(found)} files, {able} to remove with --remove"
     )
+
+
+@app.command("index")
+def index(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")] = None,
+    archive: ArchiveOption = ARCHIVE,
+    plies: Annotated[
+        int | None,
+        typer.Option("--plies", min=1, max=16, help="Of each game. Default: 6, or as many as the run was indexed by."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+) -> None:
+    """Index the positions of all games, for `qarena openings` and the view positions."""
+    from runners.indexing import index as carry_out
+
+    carry_out(archive, runs or [], plies, threads)

@@ -21,6 +21,7 @@ import polars as pl
 from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
 from quarto.errors import FailureError
+from runners.bench_archive import bench_archive
 from runners.config import MAX_SEED, available_cores, load_agent, load_rules, names
 from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
@@ -62,6 +63,7 @@ def bench(quick: bool = False) -> Figures:
         figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = _startup(Path(folder))
+    figures["archive"] = bench_archive(quick)
     return figures
 
 
@@ -179,7 +181,7 @@ def _growth(sizes: Sequence[int], folder: Path) -> Figures:
     figures: Figures = {}
     for games in sizes:
         root = folder / "growth"
-        seconds, peak = _process(
+        seconds, peak = process(
             ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"], folder
         )
         figures[f"{games}"] = {"games_per_second": games / seconds, "peak_memory_mib": peak / MEBIBYTE}
@@ -196,7 +198,7 @@ def _training(folder: Path, scale: int) -> Figures:
     for trainer, settings in extent.items():
         root = folder / f"training-{trainer}"
         changed = [f"trainer.{key}={value}" for key, value in settings.items()]
-        seconds, _ = _process(["train", f"trainer={trainer}", *changed, f"archive.root={root}"], folder)
+        seconds, _ = process(["train", f"trainer={trainer}", *changed, f"archive.root={root}"], folder)
         figures[trainer] = settings | {"seconds": seconds, "target_seconds": TRAINING_SECONDS[trainer]}
         shutil.rmtree(root)
     return figures
@@ -204,10 +206,10 @@ def _training(folder: Path, scale: int) -> Figures:
 
 def _startup(folder: Path) -> Figures:
     """What a person waits for: the help page, and the first games of a process whose kernels are cached."""
-    help_seconds = min(_process(["--help"], folder)[0] for _ in range(ROUNDS))
+    help_seconds = min(process(["--help"], folder)[0] for _ in range(ROUNDS))
     match = ["run", "agent@a=random", "agent@b=random", "games=2"]
     run_seconds = min(
-        _process([*match, f"archive.root={folder / f'start-{number}'}"], folder)[0] for number in range(ROUNDS)
+        process([*match, f"archive.root={folder / f'start-{number}'}"], folder)[0] for number in range(ROUNDS)
     )
     return {"help_seconds": help_seconds, "run_of_two_games_seconds": run_seconds}
 
@@ -224,7 +226,7 @@ print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(
 """
 
 
-def _process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
+def process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
     """Run the command line in a process of its own; returns its wall seconds and peak memory in bytes."""
     command = [sys.executable, "-c", "from runners.cli import main; main()", *arguments]
     between = [sys.executable, "-S", "-c", _BETWEEN, *command]

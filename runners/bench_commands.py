@@ -19,6 +19,7 @@ def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
     turn: Annotated[
         str | None,
         typer.Option("--turn", metavar="AGENT", help="Only: microseconds its turn takes, by pieces on the board."),
@@ -38,12 +39,15 @@ def bench(
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
+    if solver and archive:
+        raise RequestError("--solver and --archive measure different things: give one of them")
     from runners.bench import bench as measure
+    from runners.bench_archive import bench_archive
     from runners.bench_solver import bench_solver
     from runners.display import show
     from runners.tables import bench_table, write_json
 
-    figures = bench_solver(quick) if solver else measure(quick)
+    figures = bench_solver(quick) if solver else bench_archive(quick) if archive else measure(quick)
     show([bench_table(figures)])
     if json:
         write_json(figures, json)

@@ -9,7 +9,7 @@ from analytics import open_archive
 from analytics.archive import MARKER
 from analytics.schema import TABLES
 from analytics.selection import select
-from runners.bench import MEBIBYTE, Figures, _process
+from runners.bench import MEBIBYTE, Figures, process
 
 KINDS = ("mc_afterstate", "gift")
 TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million games on two cores
@@ -28,7 +28,7 @@ def policy_figures(archive_root: Path) -> Figures:
         with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
             root = Path(folder) / "archive"
             linked(archive_root, root)
-            seconds, peak = _process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+            seconds, peak = process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
         figures[kind] = {
             "seconds": seconds,
             "target_seconds": TARGET_SECONDS,

@@ -19,6 +19,7 @@ from quarto.errors import ArenaError, RequestError
 from runners import (
     archives,
     bench_commands,
+    openings_commands,
     policy_commands,
     report_commands,
     solver_commands,
@@ -141,21 +142,25 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 @app.command()
 def sql(
     question: Annotated[
-        str, typer.Argument(help="One SELECT over the views runs, games, plies, decisions, sweeps; - reads stdin.")
+        str,
+        typer.Argument(
+            help="One SELECT over the views runs, games, plies, decisions, positions, sweeps, verdicts; - reads stdin."
+        ),
     ],
     archive: ArchiveOption = ARCHIVE,
     format: Annotated[  # noqa: A002
         Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
+    memory: Annotated[
+        str, typer.Option("--memory", help="What DuckDB may take before it spills to the disk: 1GiB, 70%.")
+    ] = "70%",
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
-    from analytics import open_archive
+    from runners.indexing import ask
     from runners.tables import write
 
-    text = sys.stdin.read() if question == "-" else question
-    with open_archive(archive) as opened:
-        frame = opened.sql(text)
+    frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
     write(frame, format.value if format else None, output)
 
 
@@ -247,7 +252,7 @@ def warm() -> None:
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
-for topic in (strength_commands, solver_commands, report_commands, bench_commands):
+for topic in (openings_commands, strength_commands, solver_commands, report_commands, bench_commands):
     topic.register(app)
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from analytics import open_archive, pages, plots
-from analytics.annotating import Done, Settings, annotate_runs, chosen_runs
-from analytics.archive import Archive
+from analytics.annotating import Done, Settings, annotate_runs
+from analytics.archive import Archive, chosen_runs
 from analytics.decisions import first_pieces, missing
 from analytics.figures import regret
 from analytics.figures.subject import Subject, subject

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive, plots
-from analytics.annotating import chosen_runs
-from analytics.archive import Archive
+from analytics.archive import Archive, chosen_runs
 from analytics.mistakes import among
 from analytics.report import report
 from quarto.errors import FailureError

@@ -16,6 +16,8 @@ from analytics.archive import Archive
 from analytics.exchange.export import Wish, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
+from analytics.indexing import index_shards, shards_of, stale
+from analytics.openings import EMPTY_BOARD, Filters, openings
 from analytics.verify import verify
 from runners.config import Request, load_agent, load_rules, names
 from runners.engine import Contestant
@@ -42,6 +44,9 @@ def warm() -> Iterator[tuple[str, float]]:
         started = time.perf_counter()
         exchange_once(Path(folder))
         yield "exchange", time.perf_counter() - started
+        started = time.perf_counter()
+        look_at_openings(Path(folder))
+        yield "openings", time.perf_counter() - started
     started = time.perf_counter()
     ask_once()
     yield "play", time.perf_counter() - started
@@ -54,6 +59,14 @@ def exchange_once(root: Path) -> None:
         next(episodes(opened, Wish("d3rlpy", perspective="mover")))
         export_to(opened, Wish("text"), text)
     read_text(text.getvalue(), Tags(), load_rules)
+
+
+def look_at_openings(root: Path) -> None:
+    """Index an archive and ask what was played first."""
+    archive = Archive.open(root)
+    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids())), 1)
+    with open_archive(root) as opened:
+        openings(opened, EMPTY_BOARD, filters=Filters(imposed=True))
 
 
 def ask_once() -> None:

@@ -12,6 +12,7 @@ from analytics import verdicts
 from analytics.annotating import Settings, annotate_runs
 from analytics.archive import Archive
 from analytics.database import OpenArchive
+from analytics.indexing import index_shards, position_files, shards_of, stale
 from analytics.records import SweepJob
 from analytics.schema import TABLES
 from analytics.sprt import Hypotheses, Trial
@@ -59,13 +60,23 @@ def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
 
 @pytest.fixture
 def swept(archive: Archive) -> Archive:
-    """The archive with one job of a sweep, a verdict and late decisions, so that no view is empty."""
+    """The archive with one job of a sweep, a verdict, late decisions and an index, so that no view is empty."""
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     trial = Trial(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
     verdicts.save(archive, verdicts.Verdict.of(RUN_ID, trial, "qarena sprt"))
     annotate_runs(archive, [RUN_ID], Settings(from_pieces=12, megabytes=0.1))
+    index_shards(archive, stale(archive, shards_of(archive, [RUN_ID])), 1)
     return archive
+
+
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
+    swept: Archive, damage: Callable[[Path], None]
+) -> None:
+    damage(position_files(swept)[1])
+    with OpenArchive(swept.root) as opened:
+        assert_only("positions", opened, "1 of 2 shards are not indexed: run 'qarena archive index' first")
 
 
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])

@@ -1,0 +1,310 @@
+"""The openings explorer: what was decided in a position, up to symmetry, how often, and how those games ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+
+import polars as pl
+
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.indexing import Shard, is_there, position_file, table_of
+from analytics.positions import turns_in
+from analytics.records import RunRecord
+from analytics.samples import game_texts
+from analytics.schema import GAME_BITS
+from analytics.statistics import wilson
+from analytics.views import RUN_OF_FILE, quoted
+from quarto.errors import FailureError, RequestError, nearest
+from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position
+from quarto.position import ALL_CELLS, Position
+from quarto.rules import NONE, Rules
+
+EMPTY_BOARD = "..../..../..../.... -"
+BY = ("gift", "placement", "turn")
+
+MOST_THREADS = 8  # each replays a shard: some hundred megabytes
+
+# What is read of a row of ``positions``.
+_DECIDED = pl.Schema(
+    {"run_id": pl.String()}
+    | {
+        name: pl.Int64()
+        for name in ("pairing", "second", "board", "cell", "piece", "imposed", "games", "wins", "draws", "sample")
+    }
+)
+
+# What makes two decisions the same, of the canonical turn.
+_SAME = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "cell", "piece"]}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which games and decisions count."""
+
+    agent: str | None = None  # label of who decided
+    runs: tuple[str, ...] = ()  # none: all
+    since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
+    until: str | None = None  # ... or earlier; a day counts whole
+    least: int = 1  # games of a row, at least
+    imposed: bool = False  # count decisions that were imposed, too
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A position and what was decided there."""
+
+    position: Position
+    rules: Rules
+    by: str
+    games: int  # in which it was decided there
+    rows: pl.DataFrame
+
+
+def openings(
+    opened: OpenArchive,
+    position: str = EMPTY_BOARD,
+    by: str | None = None,
+    filters: Filters | None = None,
+    samples: bool = True,
+) -> pl.DataFrame:
+    """What was decided in a position, a row for each decision up to symmetry, most played first.
+
+    ``by`` says what a decision is: a ``gift`` (of who gives), a ``placement`` or a whole ``turn``, cell and gift (of
+    who places); on a board without a hand, placements and turns are those after every gift. Default: what is decided
+    next. Columns: ``piece``, ``cell``, ``gift`` as text (those that belong to ``by``; the least of the alike),
+    ``alike`` (how many decisions the symmetries of the position make one), ``games``, ``share``, ``wins``, ``draws``,
+    ``losses`` (of who decides), their rates each with Wilson's 95 % interval as if all games were independent, and a
+    sample: the game of the least ``run_id`` and ``game_id``, and with ``samples`` its text in ``sample``.
+
+    Shards that are not indexed deep enough are replayed: a second or two for ten million games. Raises
+    ``RequestError`` for a position that is none, or in which nothing was decided; ``FailureError`` for what is damaged.
+    """
+    return explore(opened, position, by, filters, samples).rows
+
+
+def explore(
+    opened: OpenArchive,
+    position: str = EMPTY_BOARD,
+    by: str | None = None,
+    filters: Filters | None = None,
+    samples: bool = True,
+) -> Explored:
+    """``openings`` with what it says of the position; raises as that does."""
+    filters = filters or Filters()
+    parsed, by, records = checked(opened.archive, position, by, filters)
+    rules = records[0].rules
+    turns = turns_in(parsed, rules)
+    found = _decided(opened, records, parsed, turns)
+    chosen = _of_agent(found, records, by, filters.agent)
+    counted = chosen if filters.imposed else chosen.filter(pl.col("imposed") == 0)
+    games = int(counted["games"].sum())
+    text = format_position(parsed, rules.name)
+    if not games:
+        raise RequestError(_nothing(text, records, chosen, filters))
+    rows = _summed(counted, turns, by).filter(pl.col("games") >= filters.least)
+    if rows.is_empty():
+        raise RequestError(f"no {by} was chosen at least {filters.least:,} times in {text} ({games:,} games)")
+    rows = _presented(rows, by, rules, games)
+    if samples:
+        keys = list(rows.select("run_id", "game_id").iter_rows())
+        rows = rows.with_columns(sample=pl.Series(game_texts(opened, keys), dtype=pl.String))
+    return Explored(parsed, rules, by, games, rows)
+
+
+def checked(archive: Archive, position: str, by: str | None, filters: Filters) -> tuple[Position, str, list[RunRecord]]:
+    """What is asked for: the position, what a decision is, and the runs that count. Reads no games.
+
+    Raises ``RequestError`` for a question that has no answer whatever was played.
+    """
+    parsed, rules_name = parse_position(position)
+    records = _chosen_runs(archive, rules_name, filters)
+    labels = {label for record in records for label in record.labels}
+    if filters.agent is not None and filters.agent not in labels:
+        raise RequestError(f"agent {filters.agent!r} is not in these runs{nearest(filters.agent, labels)}")
+    return parsed, _checked_by(parsed, records[0].rules, by), records
+
+
+def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[RunRecord]:
+    """The runs that count, all by the same rules, oldest first. Raises ``RequestError`` if there are none."""
+    records = archive.runs()
+    known = [record.run_id for record in records]
+    for run_id in filters.runs:
+        if run_id not in known:
+            raise RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
+    wanted = [record for record in records if not filters.runs or record.run_id in filters.runs]
+    earliest, latest = _moment(filters.since, time.min, "since"), _moment(filters.until, time.max, "until")
+    created = {record.run_id: datetime.fromisoformat(record.created) for record in wanted}
+    wanted = [record for record in wanted if earliest <= created[record.run_id] <= latest]
+    if not wanted:
+        raise RequestError(f"archive {archive.root} has no runs of that time: 'qarena archive ls' lists what there is")
+    named = [record for record in wanted if record.rules.name == rules_name]
+    if not named:
+        there = ", ".join(sorted({record.rules.name for record in wanted}))
+        raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {there} (see --rules)")
+    if len({record.rules for record in named}) > 1:
+        ids = ", ".join({record.rules: record.run_id for record in named}.values())
+        raise RequestError(f"rules {rules_name!r} are not the same in all runs: choose with --run one of {ids}")
+    return named
+
+
+def _moment(text: str | None, of_day: time, option: str) -> datetime:
+    if text is None:
+        return datetime.combine(date.min if of_day == time.min else date.max, of_day, UTC)
+    try:
+        if len(text) <= len("2026-01-31"):
+            return datetime.combine(date.fromisoformat(text), of_day, UTC)
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise RequestError(
+            f"{option} {text!r} is not a day or a moment: write 2026-01-31 or 2026-01-31T12:00"
+        ) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
+    """What a decision is. Raises ``RequestError`` where there is none, or not one of this kind."""
+    text = format_position(position, rules.name)
+    if by is not None and by not in BY:
+        raise RequestError(f"by {by!r} is not one of {', '.join(BY)}")
+    if position.occupied == ALL_CELLS or has_line(position, rules):
+        raise RequestError(f"in {text} the game is over: nothing is decided there")
+    if rules.mover_chooses:
+        if position.hand != NONE:
+            raise RequestError(
+                f"by rules {rules.name!r} nobody is given a piece: write {text.split()[0]} - {rules.name}"
+            )
+        if by == "gift":
+            raise RequestError(f"by rules {rules.name!r} there are no gifts: ask by turn or by placement")
+        return by or "turn"
+    if by == "gift" and position.hand != NONE:
+        raise RequestError(f"in {text} the gift is made: ask by turn or by placement, or write - for the hand")
+    return by or ("gift" if position.hand == NONE else "placement")
+
+
+def _decided(
+    opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
+) -> pl.DataFrame:
+    """What was decided in a position by runs, as rows of ``positions`` with ``run_id`` in front.
+
+    Read from the index and, of shards that it does not cover, from the games.
+    """
+    ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
+    boards = turns["board"].to_list()
+    least, most = min(boards), max(boards)  # boards that differ in the hand are neighbours
+    where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {least} AND {most}"
+    run_ids = {record.run_id for record in records}
+    shards = [shard for shard in opened.shards() if shard.record.run_id in run_ids]
+    indexed = [shard for shard in shards if shard.end_ply > ply and is_there(opened.archive, shard)]
+    rest = [shard for shard in shards if shard not in indexed]
+    parts = [_from_index(opened, indexed, where)] if indexed else []
+    return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
+
+
+def _from_index(opened: OpenArchive, shards: Iterable[Shard], where: str) -> pl.DataFrame:
+    paths = (position_file(opened.archive, shard).absolute() for shard in shards)
+    listed = ", ".join(quoted(str(path)) for path in paths)
+    columns = ", ".join(list(_DECIDED)[1:])
+    found = opened.sql(
+        f"SELECT {RUN_OF_FILE} AS run_id, {columns} "  # noqa: S608  (names of our own)
+        f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false) WHERE {where}"
+    )
+    return found.cast(_DECIDED)
+
+
+def _from_games(archive: Archive, shards: Sequence[Shard], ply: int, where: str) -> list[pl.DataFrame]:
+    """The same rows of shards that are not indexed as deep, made on the way."""
+
+    def rows(shard: Shard) -> pl.DataFrame:
+        found = table_of(archive, shard, range(ply, ply + 1)).filter(pl.sql_expr(where))
+        return found.with_columns(run_id=pl.lit(shard.record.run_id)).select(*_DECIDED).cast(_DECIDED)
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
+        return list(pool.map(rows, shards))
+
+
+def _of_agent(found: pl.DataFrame, records: Sequence[RunRecord], by: str, agent: str | None) -> pl.DataFrame:
+    """The rows in which an agent decided."""
+    if agent is None:
+        return found
+    other = by == "gift"  # ``second`` says who placed: the opponent of who gave
+    theirs = [
+        (record.run_id, number, second ^ other)
+        for record in records
+        for number, pairing in enumerate(record.pairings)
+        for second, label in enumerate(pairing)
+        if label == agent
+    ]
+    names = ("run_id", "pairing", "second")
+    wanted = pl.DataFrame(theirs, schema={name: _DECIDED[name] for name in names}, orient="row")
+    return found.join(wanted, on=names, how="semi")
+
+
+def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, filters: Filters) -> str:
+    """Why there is no row."""
+    imposed = int(chosen["games"].sum())
+    if imposed:
+        return f"in {text} nothing was chosen, but {imposed:,} times a ply was imposed: --imposed counts those too"
+    who = "" if filters.agent is None else f" by {filters.agent}"
+    return f"nothing was decided{who} in {text} in the games of {len(records)} run(s): give an earlier position"
+
+
+def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame:
+    """A row for each decision: the least of the player's own that are alike, counts, and the first game."""
+    same, own = _SAME[by], ["own_hand", "own_cell", "own_piece"][: len(_SAME[by])]
+    alike = pl.struct(own).n_unique().cast(pl.Int64)
+    names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
+    rows = (
+        counted.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
+        .sort("run_id", "game_id")
+        .group_by(same, maintain_order=True)
+        .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
+        .join(names, on=same, how="left", validate="1:1")
+    )
+    if rows["alike"].null_count():
+        raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
+    rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
+    if by == "gift":  # counted for who placed
+        rows = rows.rename({"wins": "losses", "losses": "wins"})
+    return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
+
+
+def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.DataFrame:
+    """The columns of an answer, but for the text of the sample."""
+    pieces = "own_piece" if rules.mover_chooses else "own_hand"
+    named = {"gift": {"gift": "own_hand"}, "placement": {"piece": pieces, "cell": "own_cell"}}.get(
+        by, {"piece": pieces, "cell": "own_cell", "gift": "own_piece"}
+    )
+    if rules.mover_chooses:
+        named.pop("gift", None)
+        if by == "placement":
+            named.pop("piece")
+    texts = [
+        pl.Series(name, [_text(name, value) for value in rows[column].to_list()], pl.String)
+        for name, column in named.items()
+    ]
+    rates = {
+        f"{rate}_{name}": pl.Series(values, dtype=pl.Float64)
+        for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses"))
+        for name, values in _rates(rows[column].to_list(), rows["games"].to_list()).items()
+    }
+    shares = rows.with_columns(share=pl.col("games") / games, **rates)
+    counts = ("alike", "games", "share", "wins", "draws", "losses")
+    return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
+
+
+def _text(column: str, value: int) -> str | None:
+    return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
+
+
+def _rates(counts: Sequence[int], games: Sequence[int]) -> dict[str, list[float]]:
+    intervals = [wilson(count, n) for count, n in zip(counts, games, strict=True)]
+    return {
+        "rate": [count / n for count, n in zip(counts, games, strict=True)],
+        "low": [low for low, _ in intervals],
+        "high": [high for _, high in intervals],
+    }

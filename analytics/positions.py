@@ -1,0 +1,269 @@
+"""The explorer table: what was decided in each position, up to symmetry, how often, and how those games ended.
+
+One row a position, turn and player: games that transpose into a position meet in it. A shard of games becomes a table
+of its own, sorted by position, in one pass a ply: replay, canonical form (``quarto/turns.py``), radix sort, count. The
+same games give the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.schema import GAME_BITS, POSITIONS
+from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.position import Position
+from quarto.rules import CELLS, NONE, PIECES, Rules, spread
+from quarto.symmetry import Symmetries, symmetries
+from quarto.turns import Turn, canonical_turn, first_turn
+
+CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: nothing of the turn, all but its gift, all of it
+
+# Where things are in a word of ``Keys.choice``. The sort takes digits of 11 bits; the mask begins a digit of its own.
+CELL_AT, SECOND_AT, PAIRING_AT, MASK_AT = 5, 9, 10, 44
+DIGIT = 11
+BUCKETS = 1 << DIGIT
+CHOICE_DIGITS, BOARD_DIGITS, MASK_DIGITS = 4, 6, 2
+DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
+
+
+class Plies(NamedTuple):
+    """The rows of one ply, ``R`` of them, ascending by game."""
+
+    game_id: NDArray[np.int64]  # [R]
+    piece: NDArray[np.int8]  # [R]
+    cell: NDArray[np.int8]  # [R]
+    outcome: NDArray[np.int8]  # [R] of the game, for who placed: 1, 0, -1
+
+    def part(self, start: int, end: int) -> Plies:
+        """The rows from ``start`` to before ``end``, as views."""
+        of = slice(start, end)
+        return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
+
+
+class Boards(NamedTuple):
+    """The boards before a ply, in the order of its rows."""
+
+    lanes: NDArray[np.uint64]  # [R]
+    occupied: NDArray[np.uint16]  # [R]
+
+
+class Keys(NamedTuple):
+    """What the turns of a ply are sorted by: the mask, the board, then all else."""
+
+    board: NDArray[np.uint64]  # [R] ``Turn.board``
+    choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
+    row: NDArray[np.int32]  # [R] which row of the ply it is
+
+    @staticmethod
+    def empty(rows: int) -> Keys:
+        """Room for so many."""
+        return Keys(np.empty(rows, np.uint64), np.empty(rows, np.uint64), np.empty(rows, np.int32))
+
+    def head(self, rows: int) -> Keys:
+        """The first so many, as views."""
+        return Keys(self.board[:rows], self.choice[:rows], self.row[:rows])
+
+
+class Counts(NamedTuple):
+    """The columns of ``positions`` that differ within a ply."""
+
+    occupied: NDArray[np.int64]  # [R]
+    board: NDArray[np.int64]  # [R]
+    pairing: NDArray[np.int32]  # [R]
+    second: NDArray[np.int8]  # [R]
+    cell: NDArray[np.int8]  # [R]
+    piece: NDArray[np.int8]  # [R]
+    games: NDArray[np.int64]  # [R]
+    wins: NDArray[np.int64]  # [R]
+    draws: NDArray[np.int64]  # [R]
+    sample: NDArray[np.int64]  # [R]
+
+    @staticmethod
+    def empty(rows: int) -> Counts:
+        """Room for so many."""
+        small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
+        return Counts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
+
+
+@kernel()
+def _advance(rows: Plies, after: Plies, boards: Boards) -> int:
+    """Turn ``boards`` before a ply into those before the next, whose rows are ``after``.
+
+    Returns how many of the rows after were found among these: all of them, if the shard is sound.
+    """
+    found = int64(0)
+    for row in range(rows.game_id.shape[0]):
+        if found < after.game_id.shape[0] and after.game_id[found] == rows.game_id[row]:
+            cell = int64(rows.cell[row])
+            boards.lanes[found] = boards.lanes[row] | (spread(int64(rows.piece[row])) << uint64(cell))
+            boards.occupied[found] = int64(boards.occupied[row]) | int64(1) << cell
+            found += 1
+    return found
+
+
+@kernel()
+def _turns(ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: Keys, tables: Symmetries) -> None:
+    """Fill ``keys`` with the turns of a ply; ``after`` are the rows of the next one, which hold the gifts."""
+    found = int64(0)
+    for row in range(rows.game_id.shape[0]):
+        game_id, given, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
+        goes_on = found < after.game_id.shape[0] and after.game_id[found] == game_id
+        occupied = int64(boards.occupied[row])
+        piece = given if mover else int64(after.piece[found]) if goes_on else int64(NONE)
+        hand = int64(NONE) if mover else given
+        if ply == 0:
+            turn = first_turn(hand, (cell, piece), tables)
+        else:
+            turn = canonical_turn(boards.lanes[row], occupied, hand, (cell, piece), tables)
+        second = ((ply + 1) & 1) ^ (game_id & 1)
+        choice = (turn.piece + 1) | turn.cell << CELL_AT | second << SECOND_AT | (game_id >> GAME_BITS) << PAIRING_AT
+        keys.board[row] = turn.board
+        keys.choice[row] = uint64(choice) | uint64(tables.number[occupied]) << uint64(MASK_AT)
+        keys.row[row] = row
+        found += int64(goes_on)
+
+
+@inlined
+def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Keys) -> bool:
+    """One pass of the sort, by the digit at ``shift`` of the words; false, and nothing done, if all have the same."""
+    counts = np.zeros(BUCKETS, np.int64)
+    mask = uint64(BUCKETS - 1)
+    for row in range(words.shape[0]):
+        counts[int64((words[row] >> uint64(shift)) & mask)] += 1
+    if counts[int64((words[0] >> uint64(shift)) & mask)] == words.shape[0]:
+        return False
+    place = int64(0)
+    for bucket in range(BUCKETS):
+        count = counts[bucket]
+        counts[bucket] = place
+        place += count
+    for row in range(words.shape[0]):
+        bucket = int64((words[row] >> uint64(shift)) & mask)
+        place = counts[bucket]
+        counts[bucket] = place + 1
+        target.board[place], target.choice[place] = source.board[row], source.choice[row]
+        target.row[place] = source.row[row]
+    return True
+
+
+@kernel()
+def _sort(keys: Keys, spare: Keys) -> bool:
+    """Sort by mask, board, then all else; rows of equal keys stay in order. Whether the result is in ``spare``.
+
+    A radix sort from the lowest digit up, in which digits that do not differ cost a look: most do not.
+    """
+    moved = False
+    if keys.row.shape[0] == 0:
+        return moved
+    for digit in range(DIGITS):
+        source, target = (spare, keys) if moved else (keys, spare)
+        if digit < CHOICE_DIGITS:
+            done = _distribute(source.choice, DIGIT * digit, source, target)
+        elif digit < CHOICE_DIGITS + BOARD_DIGITS:
+            done = _distribute(source.board, DIGIT * (digit - CHOICE_DIGITS), source, target)
+        else:
+            done = _distribute(source.choice, DIGIT * (digit - BOARD_DIGITS), source, target)
+        moved ^= done
+    return moved
+
+
+@kernel()
+def _count(keys: Keys, plies: Plies, counts: Counts, first: int, tables: Symmetries) -> int:
+    """Write a row for each run of equal keys into ``counts`` from row ``first`` on; the row after the last one."""
+    at = first - 1
+    for i in range(keys.row.shape[0]):
+        row, choice = keys.row[i], keys.choice[i]
+        if i == 0 or choice != keys.choice[i - 1] or keys.board[i] != keys.board[i - 1]:
+            at += 1
+            counts.occupied[at] = tables.masks[int64(choice >> uint64(MASK_AT))]
+            counts.board[at] = int64(keys.board[i])
+            counts.pairing[at] = int64(choice >> uint64(PAIRING_AT)) & ((1 << 31) - 1)
+            counts.second[at] = int64(choice >> uint64(SECOND_AT)) & 1
+            counts.cell[at] = int64(choice >> uint64(CELL_AT)) & 15
+            counts.piece[at] = int64(choice & uint64(31)) - 1
+            counts.games[at], counts.wins[at], counts.draws[at] = 0, 0, 0
+            counts.sample[at] = plies.game_id[row] & ((1 << GAME_BITS) - 1)
+        counts.games[at] += 1
+        counts.wins[at] += plies.outcome[row] > 0
+        counts.draws[at] += plies.outcome[row] == 0
+    return at + 1
+
+
+def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
+    """The explorer table of one shard: the turns of consecutive plies, by the schema ``POSITIONS``.
+
+    ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` for rows that are not
+    games in order.
+    """
+    tables = symmetries(rules)
+    starts = np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8)).tolist()
+    every = _plies(plies, starts[of_plies.stop + 1])
+    boards = Boards(np.zeros(starts[1], np.uint64), np.zeros(starts[1], np.uint16))
+    keys, spare = Keys.empty(starts[1]), Keys.empty(starts[1])
+    counts, ends = Counts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
+    for ply in range(of_plies.stop):
+        rows, after = (every.part(starts[at], starts[at + 1]) for at in (ply, ply + 1))
+        if ply in of_plies:
+            keys, spare = (each.head(len(rows.game_id)) for each in (keys, spare))
+            _turns(ply, rules.mover_chooses, rows, after, boards, keys, tables)
+            ends.append(_count(spare if _sort(keys, spare) else keys, rows, counts, ends[-1], tables))
+        if _advance(rows, after, boards) != len(after.game_id):
+            raise ValueError(f"has a row of ply {ply + 1} whose game has none of ply {ply}")
+    return _frame(counts, of_plies, np.diff(ends), opening)
+
+
+def _plies(frame: pl.DataFrame, rows: int) -> Plies:
+    """The first rows of a stored table, in arrays of their own. Raises ``ValueError`` for a piece or cell beyond 15."""
+    game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
+    for name, column in (("piece", piece), ("cell", cell)):
+        if rows and not 0 <= column.min() <= column.max() < PIECES:
+            raise ValueError(f"holds a {name} that is not one of 16")
+    return Plies(game_id, piece, cell, outcome)
+
+
+def _frame(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
+    """The counts as a table; ``sizes`` says how many rows each ply has."""
+    ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
+    imposed = np.where(ply + 1 < opening, IMPOSED, np.where(ply < opening, GIFT_CHOSEN, CHOSEN)).astype(np.int8)
+    known = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
+    known |= {name: column[:rows] for name, column in counts._asdict().items()}
+    return pl.DataFrame({name: known[name] for name in POSITIONS}, schema=POSITIONS)
+
+
+@kernel()
+def _canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
+    """The canonical form of turns [T, 3] (hand, cell, piece) on one board: [T, 4], the fields of ``Turn``."""
+    found = np.empty((turns.shape[0], 4), np.int64)
+    for i in range(turns.shape[0]):
+        choice = turns[i, 1], turns[i, 2]
+        if position.occupied == 0:
+            turn = first_turn(turns[i, 0], choice, tables)
+        else:
+            turn = canonical_turn(position.lanes, position.occupied, turns[i, 0], choice, tables)
+        found[i, 0], found[i, 1], found[i, 2], found[i, 3] = turn.occupied, int64(turn.board), turn.cell, turn.piece
+    return found
+
+
+def turns_in(position: Position, rules: Rules) -> pl.DataFrame:
+    """Every turn there is in a position or, on a board without a hand, after every gift, and its canonical form.
+
+    Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``Turn``.
+    """
+    every = [piece for piece in range(PIECES) if position.available >> piece & 1]
+    cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]
+    given = position.hand != NONE or rules.mover_chooses
+    turns = [
+        (hand, cell, piece)
+        for hand in ([position.hand] if given else every)
+        for cell in cells
+        for piece in ([] if rules.mover_chooses else [NONE]) + [each for each in every if each != hand]
+    ]
+    own = np.array(turns, np.int64).reshape(-1, 3)
+    board = position._replace(lanes=uint64(position.lanes), hand=NONE, last_cell=NONE)
+    forms = _canonical_turns(board, own, symmetries(rules))
+    names = ("own_hand", "own_cell", "own_piece", *Turn._fields)
+    return pl.DataFrame(np.concatenate([own, forms], axis=1), schema=names)

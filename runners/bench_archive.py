@@ -1,0 +1,155 @@
+"""`qarena bench --archive`: what questions cost over ten million random games, and how that grows."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.indexing import Shard, index_shards, shards_of, stale
+from analytics.openings import EMPTY_BOARD, openings
+from analytics.questions import query
+from quarto.errors import FailureError
+from runners.bench_policies import KINDS, policy_figures
+from runners.config import available_cores, load_agent, load_rules
+from runners.spec import RunSpec
+from runners.warm import play
+
+Figures = dict[str, Any]
+
+GAMES = (100_000, 1_000_000, 10_000_000)
+ROUNDS = 3  # the best counts: noise only ever adds
+MEMORY = "1GiB"
+# Every first, second, third and fourth ply once: needs more than MEMORY from about three million games on.
+LARGE_QUESTION = "SELECT count(*) AS plies FROM (SELECT DISTINCT game_id, piece, cell FROM plies WHERE ply < 4)"
+# Empty, shallow and deep ones: with a hand and without.
+POSITIONS = (
+    EMPTY_BOARD,
+    "..../..../..../.... 5",
+    "...F/.3../..../.... -",
+    "...F/.3../..../.... 7",
+    "...F/.3../..7./.... 0",
+)
+
+
+def bench_archive(quick: bool = False) -> Figures:
+    """All figures, nested as they are printed; ``quick`` leaves the largest archive out."""
+    sizes = GAMES[:-1] if quick else GAMES
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+        by_size = {games: _measured(Path(folder) / f"{games}", games) for games in sizes}
+    return {"threads": available_cores(), **by_size[sizes[-1]], "growth": _growth(by_size)}
+
+
+def _measured(root: Path, games: int) -> Figures:
+    """The figures of one archive, made for them."""
+    spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 1, 0)
+    figures: Figures = {"games": games, "made": {"seconds": play(spec, root, games, available_cores())}}
+    for measure in MEASURES:
+        figures |= measure(root)
+    return figures
+
+
+def _index(root: Path) -> Figures:
+    """Indexing everything, and finding that nothing is left to index."""
+    archive, seconds = Archive.open(root), math.inf
+    for _ in range(ROUNDS):
+        for folder in ("indexes", "positions"):
+            shutil.rmtree(root / folder, ignore_errors=True)
+        started = time.perf_counter()
+        done = index_shards(archive, _left(archive), available_cores())
+        seconds = min(seconds, time.perf_counter() - started)
+    if _left(archive):
+        raise FailureError("what was indexed is not indexed")
+    index = {"seconds": seconds, "plies_per_second": done.plies / seconds, "target_plies_per_second": 3_000_000}
+    size = {"bytes": done.bytes, "rows": done.rows}
+    return {
+        "index": index | size,
+        "index_unchanged": {"seconds": _best(partial(_left, archive)), "target_seconds": 1.0},
+    }
+
+
+def _left(archive: Archive) -> list[tuple[Shard, int]]:
+    return stale(archive, shards_of(archive, archive.run_ids()))
+
+
+def _questions(root: Path) -> Figures:
+    """Two named questions on an opened archive."""
+    with open_archive(root) as opened:
+        opened.sql("SELECT 1 AS one")
+        seconds = {name: _best(partial(opened.sql, query(name))) for name in ("win_rates", "first_plies")}
+    return {name: {"seconds": each, "target_seconds": 0.2} for name, each in seconds.items()}
+
+
+def _explorer(root: Path) -> Figures:
+    """One position from the index, on average over some: without samples, with, and the first since it was opened."""
+    with open_archive(root) as opened:
+        started = time.perf_counter()
+        openings(opened, POSITIONS[0], samples=False)
+        first = time.perf_counter() - started
+        seconds = _best(lambda: _explore(opened, samples=False)) / len(POSITIONS)
+        sampled = _best(lambda: _explore(opened, samples=True)) / len(POSITIONS)
+    position = {"milliseconds": 1000 * seconds, "target_milliseconds": 50.0}
+    return {"explorer": position | {"first_milliseconds": 1000 * first, "with_samples_milliseconds": 1000 * sampled}}
+
+
+def _explore(opened: OpenArchive, samples: bool) -> None:
+    for position in POSITIONS:
+        openings(opened, position, "turn", samples=samples)
+
+
+def _memory(root: Path) -> Figures:
+    """A question that needs more memory than it is given."""
+    with open_archive(root, MEMORY) as opened:
+        started = time.perf_counter()
+        rows = opened.sql(LARGE_QUESTION)["plies"].item()
+        seconds = time.perf_counter() - started
+        expected = opened.sql("SELECT count(*) AS plies FROM plies WHERE ply < 4")["plies"].item()
+    if rows != expected:
+        raise FailureError(f"a question that spilled counted {rows} instead of {expected} plies")
+    return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
+
+
+def _best(measure: Callable[[], object]) -> float:
+    """Seconds of the fastest of some rounds."""
+    seconds = math.inf
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        measure()
+        seconds = min(seconds, time.perf_counter() - started)
+    return seconds
+
+
+def _growth(by_size: dict[int, Figures]) -> Figures:
+    """How time grows with the number of games: seconds by size, and the exponent that fits them (1: linearly)."""
+    figures: Figures = {}
+    for name in ("made", "index", "win_rates", "first_plies", *(f"policy_{kind}" for kind in KINDS)):
+        seconds = [figure[name]["seconds"] for figure in by_size.values()]
+        figures[name] = {f"{games}_seconds": each for games, each in zip(by_size, seconds, strict=True)}
+        figures[name]["exponent"] = exponent(list(by_size), seconds)
+    return figures
+
+
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The slope of seconds over sizes on logarithmic scales, by least squares. Two sizes at least, all positive."""
+    across, up = ([math.log(value) for value in values] for values in (sizes, seconds))
+    middle, height = sum(across) / len(across), sum(up) / len(up)
+    spread = sum((x - middle) ** 2 for x in across)
+    return sum((x - middle) * (y - height) for x, y in zip(across, up, strict=True)) / spread
+
+
+def _policies(root: Path) -> Figures:
+    """Policies derived from all games, each in a process of its own, its start included."""
+    found = policy_figures(root)
+    return {f"policy_{kind}": found[kind] for kind in KINDS}
+
+
+# Each takes the folder of an archive and gives its figures, by name; the order matters: an explorer needs an index.
+MEASURES: tuple[Callable[[Path], Figures], ...] = (_index, _questions, _explorer, _memory, _policies)

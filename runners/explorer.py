@@ -1,0 +1,75 @@
+"""`qarena openings`: showing what was played in a position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from rich.table import Table
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.openings import Explored, Filters, checked, explore
+from analytics.statistics import Estimate
+from quarto.errors import RequestError, nearest
+from quarto.notation import format_position
+from runners import display
+from runners.indexing import bring_all_up_to_date
+from runners.tables import FORMS, write
+
+MOST_TURNS = 16  # that a table shows unless it is asked for turns
+WHO = {"gift": "who gives", "placement": "who places", "turn": "who places"}
+
+
+def text_of(position: str, rules: str | None) -> str:
+    """A position with the name of its rules. Raises ``RequestError`` if it has another one already."""
+    if rules is None:
+        return position
+    fields = position.split()
+    if len(fields) == 3 and fields[2] != rules:
+        raise RequestError(f"position {position!r} is of rules {fields[2]!r}, not {rules!r}: leave --rules out")
+    return " ".join([*fields[:2], rules])
+
+
+def show_openings(
+    root: Path, position: str, by: str | None, filters: Filters, form: tuple[str | None, Path | None]
+) -> None:
+    """Print what was played in a position, or write it: ``form`` is a format and a file, as of ``tables.write``."""
+    kind, output = form
+    if kind is not None and kind not in FORMS:
+        raise RequestError(f"format {kind!r} is not one of {', '.join(FORMS)}{nearest(kind, FORMS)}")
+    checked(Archive.open(root), position, by, filters)  # before anything is written
+    bring_all_up_to_date(root)
+    with open_archive(root) as opened:
+        found = explore(opened, position, by, filters)
+        if kind not in (None, "table") or output is not None:
+            write(found.rows, kind, output)
+            return
+        display.show(*_choices(found, found.rows, ""))
+        if by is None and found.by != "turn":
+            turns = explore(opened, position, "turn", filters)
+            shown = turns.rows.head(MOST_TURNS)
+            note = f", the {len(shown)} most played of {len(turns.rows)} (all: --by turn)"
+            display.show(*_choices(turns, shown, note if len(shown) < len(turns.rows) else ""))
+
+
+def _choices(found: Explored, rows: pl.DataFrame, note: str) -> list[list[Table]]:
+    """The table with samples and, where there is no room for them, without."""
+    text = format_position(found.position, found.rules.name)
+    title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {WHO[found.by]}"
+    columns = _columns(rows)
+    sample = display.Column("sample", rows["sample"].to_list(), right=False)
+    return [[display.tabulated([*columns, sample], title)], [display.tabulated(columns, title)]]
+
+
+def _columns(rows: pl.DataFrame) -> list[display.Column]:
+    names = [name for name in ("piece", "cell", "gift") if name in rows.columns]
+    columns = [display.Column(name, [value or "·" for value in rows[name].to_list()], right=False) for name in names]
+    columns += [display.Column(name, [f"{value:,}" for value in rows[name].to_list()]) for name in ("alike", "games")]
+    columns.append(display.Column("share", [display.percent(share) for share in rows["share"].to_list()]))
+    for name in ("win", "draw", "loss"):
+        rate, low, high = (rows[f"{name}_{each}"].to_list() for each in ("rate", "low", "high"))
+        columns.append(display.Column(name, [display.percent(value) for value in rate]))
+        estimates = map(Estimate, rate, low, high)
+        columns.append(display.Column("95 % interval", [display.interval(each) for each in estimates]))
+    return columns

@@ -1,0 +1,47 @@
+"""``qarena openings`` and ``qarena archive index``: what was played in a position, and the index that knows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runners.options import ARCHIVE, ArchiveOption, rules_options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(openings)
+
+
+def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    position: Annotated[
+        str,
+        typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', - for no hand, then rules if not classic."),
+    ] = "..../..../..../.... -",
+    archive: ArchiveOption = ARCHIVE,
+    by: Annotated[
+        str | None,
+        typer.Option(help="gift, placement or turn (cell and gift). Default: what is decided next, and turns."),
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Only what the agent with this label decided.")] = None,
+    run: Annotated[list[str] | None, typer.Option(help="Only games of this run; may be repeated.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only runs created on this day or earlier.")] = None,
+    least: Annotated[int, typer.Option(min=1, help="Only what was played at least so often.")] = 1,
+    rules: Annotated[
+        str | None, typer.Option(help="As after the position. Default: classic.", autocompletion=rules_options)
+    ] = None,
+    imposed: Annotated[bool, typer.Option("--imposed", help="Count imposed plies, too: nobody chose them.")] = False,
+    format: Annotated[  # noqa: A002
+        str | None, typer.Option("--format", help="table, csv, json, parquet. Default: by the name of --output.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
+) -> None:
+    """What was played in a position and how it went, up to symmetry: gifts, placements, turns, each with a sample."""
+    from analytics.openings import Filters
+    from runners.explorer import show_openings, text_of
+
+    filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
+    show_openings(archive, text_of(position, rules), by, filters, (format, output))

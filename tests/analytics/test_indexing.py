@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics import indexing, leftovers
+from analytics.archive import Archive, store
+from analytics.indexing import END_PLY, Done, index_shards, shards_of, stale
+from analytics.verify import verify
+from quarto.errors import FailureError
+from tests.analytics.folders import snapshot
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
+
+
+def index(archive: Archive, end_ply: int | None = None, threads: int = 2) -> Done:
+    return index_shards(archive, stale(archive, shards_of(archive, archive.run_ids()), end_ply), threads)
+
+
+def contents(archive: Archive) -> dict[int, bytes]:
+    """By shard the bytes of what counts."""
+    found = {}
+    for shard in shards_of(archive, archive.run_ids()):
+        if shard.index is not None:
+            found[shard.commit.shard] = indexing.position_file(archive, shard).read_bytes()
+    return found
+
+
+def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(archive: Archive, tmp_path: Path) -> None:
+    for seed in range(5):
+        archive.commit(RUN_ID, [random_block(1, 2, 100 + 8 * seed)], PAIRINGS)
+    whole = Archive.open(shutil.copytree(archive.root, tmp_path / "whole"))
+    index(whole, threads=3)
+    shards = shards_of(archive, [RUN_ID])
+    for shard in reversed(shards):  # one by one, the last first
+        assert index_shards(archive, [(shard, END_PLY)], 1).shards == 1
+    assert contents(archive) == contents(whole)
+    assert len(contents(whole)) == 7
+
+
+def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
+    done = index(archive)
+    stored = sum(shard.commit.plies.rows for shard in shards_of(archive, [RUN_ID]))
+    assert done.shards == 2
+    assert 0 < done.plies < stored
+    before = snapshot(archive.root)
+    assert index(archive) == Done(0, 0, 0, 0)
+    assert snapshot(archive.root) == before
+    archive.commit(RUN_ID, [random_block(1, 2, 100)], PAIRINGS)
+    assert index(archive).shards == 1
+
+
+def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
+    assert index(archive, 3).shards == 2
+    assert index(archive).shards == 2  # six plies at least
+    assert index(archive, 9).shards == 2
+    assert index(archive, 3).shards == 0
+    archive.commit(RUN_ID, [random_block(1, 2, 100)], PAIRINGS)
+    index(archive)
+    assert {shard.end_ply for shard in shards_of(archive, [RUN_ID])} == {9}
+
+
+@pytest.mark.parametrize("key", ["plies", "version"])
+def test_an_index_of_other_games_or_another_version_does_not_count(archive: Archive, key: str) -> None:
+    index(archive)
+    path = indexing.index_files(archive, RUN_ID)[0]
+    content = json.loads(path.read_bytes())
+    path.write_text(json.dumps(content | {key: {"plies": "0" * 64, "version": 0}[key]}))
+    assert [shard.index is None for shard in shards_of(archive, [RUN_ID])] == [True, False]
+    assert index(archive).shards == 1
+    assert all(shard.index for shard in shards_of(archive, [RUN_ID]))
+
+
+def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
+    index(archive)
+    before = contents(archive)
+    first, second = (indexing.position_file(archive, shard) for shard in shards_of(archive, [RUN_ID]))
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-1])
+    assert index(archive).shards == 2
+    assert contents(archive) == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"end_ply": 17}, {"end_ply": "6"}, {"positions": {}}, {"created": "then"}, {"other": 1}]
+)
+def test_a_damaged_index_is_named(archive: Archive, change: dict[str, object]) -> None:
+    index(archive)
+    path = indexing.index_files(archive, RUN_ID)[0]
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    with pytest.raises(FailureError, match=path.name):
+        shards_of(archive, [RUN_ID])
+    assert [problem.file for problem in verify(archive).problems] == [path]
+
+
+def test_games_without_a_record_cannot_be_indexed(archive: Archive) -> None:
+    (archive.root / "runs" / f"{RUN_ID}.json").unlink()
+    with pytest.raises(FailureError, match=f"run {RUN_ID} has games and no record"):
+        index(archive)
+
+
+def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
+    damaged = archive.committed_files("plies")[1]
+    damaged.write_bytes(damaged.read_bytes()[::-1])
+    with pytest.raises(FailureError, match=damaged.name):
+        index(archive, threads=1)
+    assert list(contents(archive)) == [0], "what was stored before is kept"
+
+
+def test_what_was_indexed_before_a_stop_is_kept(archive: Archive) -> None:
+    def stop(_plies: int) -> None:
+        raise KeyboardInterrupt
+
+    wanted = stale(archive, shards_of(archive, [RUN_ID]))
+    with pytest.raises(KeyboardInterrupt):
+        index_shards(archive, wanted, 1, stop)
+    assert 0 in contents(archive)
+    index(archive)
+    assert [shard.end_ply for shard in shards_of(archive, [RUN_ID])] == [END_PLY, END_PLY]
+    assert verify(archive).problems == []
+
+
+def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(indexing, "create", refuse)
+    with pytest.raises(FailureError, match="the disk is full"):
+        index(archive)
+    assert not list(archive.root.glob("positions/*/*"))
+
+
+def test_two_who_index_the_same_shard_leave_one_that_counts(archive: Archive) -> None:
+    wanted = stale(archive, shards_of(archive, [RUN_ID]))
+    assert index_shards(archive, [*wanted, *wanted], 2).shards == 4
+    assert sorted(contents(archive)) == [0, 1]
+    assert verify(archive).problems == []
+    left = leftovers.leftovers(archive)
+    assert len(left) == 2
+    assert all(leftover.ours for leftover in left)
+    assert len(leftovers.remove(left, -1.0)) == 2
+    assert sorted(contents(archive)) == [0, 1]
+
+
+def test_verification_makes_the_index_again_and_compares(archive: Archive) -> None:
+    index(archive)
+    found = verify(archive)
+    assert found.problems == []
+    assert found.positions == sum(shard.index.positions.rows for shard in shards_of(archive, [RUN_ID]) if shard.index)
+    shard = shards_of(archive, [RUN_ID])[0]
+    path, number = indexing.position_file(archive, shard), indexing.index_files(archive, RUN_ID)[0]
+    wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
+    path.unlink()
+    stored = store(path, wrong)
+    content = json.loads(number.read_bytes())
+    positions = {"file": stored.file, "rows": stored.rows, "bytes": stored.bytes, "sha256": stored.sha256}
+    number.write_text(json.dumps(content | {"positions": positions}))
+    (problem,) = verify(archive).problems
+    assert problem.file == path
+    assert "not what the shard's games give" in problem.what
+    path.write_bytes(b"PAR1" * 100)
+    (problem,) = verify(archive).problems
+    assert "bytes, its commit says" in problem.what

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.indexing import index_shards, shards_of, stale
+from analytics.openings import EMPTY_BOARD, Filters, explore, openings
+from analytics.statistics import wilson
+from quarto.errors import FailureError, RequestError
+from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
+from quarto.position import from_plies
+from quarto.rules import NONE, Rules
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, Game, block_of, random_game, record, spec_of
+from tests.naive import PRESETS
+from tests.naive_turns import Form, canonical_form, cell_maps, outcome, piece_maps, turns_of
+from tests.quarto.test_turns import board_of
+
+Kept = list[tuple[int, Game]]
+
+
+def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60) -> tuple[Archive, Kept]:
+    """An archive of one run whose games often begin alike, and its games with their ids."""
+    dice = random.Random(f"{rules.name} {opening}")
+    archive = Archive.open(root, create=True)
+    run = record(spec_of(rules, opening_plies=opening))
+    archive.save_run(run)
+    kept: Kept = []
+    for pairing, first_pair in ((0, 0), (1, 0), (0, pairs)):
+        games = [random_game(dice, rules) for _ in range(2 * pairs)]
+        archive.commit(run.run_id, [block_of(games, pairing, first_pair, opening)], PAIRINGS)
+        kept += [((pairing << 32) + 2 * first_pair + i, game) for i, game in enumerate(games)]
+    return archive, kept
+
+
+@pytest.fixture(scope="module")
+def classic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Kept]:
+    return made(tmp_path_factory.mktemp("classic") / "archive", PRESETS["classic"])
+
+
+def indexed(archive: Archive, end_ply: int = 6) -> Archive:
+    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids()), end_ply), 1)
+    return archive
+
+
+@cache
+def form(board: tuple[tuple[int, int], ...], decided: tuple[int, int, int], rules: Rules) -> Form:
+    return canonical_form(dict(board), *decided, rules)
+
+
+def form_of_decision(turn: tuple[dict[int, int], int, int, int], by: str, rules: Rules) -> Form:
+    """The twin's form of a turn without what the decision leaves open."""
+    board, hand, cell, piece = turn
+    decided = {"position": (hand, NONE, NONE), "gift": (hand, NONE, NONE), "placement": (hand, cell, NONE)}
+    return form(tuple(sorted(board.items())), decided.get(by, (hand, cell, piece)), rules)
+
+
+def naive_openings(kept: Kept, text: str, by: str, rules: Rules) -> list[tuple[int, ...]]:
+    """What was decided in a position, by replay: games, wins, draws, losses and the first game of each decision."""
+    position, _ = parse_position(text)
+    board = board_of(position)
+    hands = [position.hand]
+    if position.hand == NONE and not rules.mover_chooses:
+        hands = [piece for piece in range(16) if piece not in board.values()]
+    wanted = {form_of_decision((board, hand, NONE, NONE), "position", rules) for hand in hands}
+    groups: dict[Form, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 1 << 62])
+    for game_id, game in kept:
+        turns, ply = turns_of(game, rules), position.occupied.bit_count()
+        if len(turns) > ply and form_of_decision(turns[ply], "position", rules) in wanted:
+            row = groups[form_of_decision(turns[ply], by, rules)]
+            result = -outcome(game, ply) if by == "gift" else outcome(game, ply)
+            row[0] += 1
+            row[2 - result] += 1
+            row[4] = min(row[4], game_id)
+    return sorted(tuple(row) for row in groups.values())
+
+
+def found_rows(frame: pl.DataFrame) -> list[tuple[int, ...]]:
+    return sorted(frame.select("games", "wins", "draws", "losses", "game_id").rows())
+
+
+def positions_of_game(kept: Kept, rules: Rules) -> list[str]:
+    """Positions of the longest game: with a hand and without, early and late."""
+    _, game = max(kept, key=lambda each: len(each[1]["plies"]))
+    plies = game["plies"]
+    hands = [(0, NONE), (1, plies[1][0]), (2, NONE), (4, plies[4][0]), (7, NONE), (11, plies[11][0])]
+    return [
+        format_position(from_plies(plies[:ply], NONE if rules.mover_chooses else hand), rules.name)
+        for ply, hand in hands
+    ]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_was_decided_is_what_a_naive_replay_counts(name: str, tmp_path: Path) -> None:
+    rules = PRESETS[name]
+    archive, kept = made(tmp_path / "archive", rules, pairs=5 if "torus" in name else 10)
+    with open_archive(indexed(archive).root) as opened:  # the last two positions are deeper than the index
+        for text in positions_of_game(kept, rules):
+            kinds = {"placement", "turn"} | ({"gift"} if " -" in text and not rules.mover_chooses else set())
+            for by in sorted(kinds):
+                rows = openings(opened, text, by)
+                assert found_rows(rows) == naive_openings(kept, text, by, rules), (text, by)
+
+
+def test_symmetric_positions_have_the_same_answer(classic: tuple[Archive, Kept]) -> None:
+    archive, kept = classic
+    dice = random.Random(1)
+    with open_archive(indexed(archive).root) as opened:
+        for text in positions_of_game(kept, Rules()):
+            position, _ = parse_position(text)
+            move, change = dice.choice(cell_maps(Rules())), dice.choice(piece_maps())
+            moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
+            image = format_position(from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
+            here, there = (openings(opened, each, "turn").drop("piece", "cell", "gift") for each in (text, image))
+            assert here.sort("game_id").equals(there.sort("game_id"))
+
+
+def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path) -> None:
+    archive, kept = made(tmp_path / "archive", Rules())
+    with open_archive(archive.root) as opened:
+        before = [openings(opened, text) for text in positions_of_game(kept, Rules())]
+    shards = shards_of(archive, archive.run_ids())
+    index_shards(archive, [(shards[0], 3), (shards[2], 16)], 1)  # and one that is indexed in part
+    with open_archive(archive.root) as opened:
+        between = [openings(opened, text) for text in positions_of_game(kept, Rules())]
+    with open_archive(indexed(archive, 16).root) as opened:
+        after = [openings(opened, text) for text in positions_of_game(kept, Rules())]
+    for one, two, three in zip(before, between, after, strict=True):
+        assert one.equals(two)
+        assert one.equals(three)
+
+
+def test_alike_counts_every_legal_decision(classic: tuple[Archive, Kept]) -> None:
+    archive, _ = classic
+    with open_archive(indexed(archive).root) as opened:
+        assert openings(opened)["alike"].to_list() == [16]
+        assert sorted(openings(opened, EMPTY_BOARD, "placement")["alike"].to_list()) == [128, 128]
+        assert openings(opened, EMPTY_BOARD, "turn").drop_nulls("gift")["alike"].sum() == 16 * 16 * 15
+        rows = openings(opened, "..../..../..../.... 5", "turn").drop_nulls("gift")
+    assert dict(rows.group_by("cell").agg(pl.sum("alike")).rows()) == {"a1": 8 * 15, "b1": 8 * 15}
+    assert set(rows["piece"]) == {"5"}
+
+
+def test_rows_say_rates_intervals_and_a_sample(classic: tuple[Archive, Kept]) -> None:
+    archive, kept = classic
+    games = dict(kept)
+    with open_archive(indexed(archive).root) as opened:
+        rows = openings(opened, EMPTY_BOARD, "turn")
+    assert rows["games"].to_list() == sorted(rows["games"].to_list(), reverse=True)
+    assert rows["share"].sum() == pytest.approx(1)
+    for row in rows.drop_nulls("gift").iter_rows(named=True):
+        for rate, count in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
+            assert row[f"{rate}_rate"] == row[count] / row["games"]
+            assert (row[f"{rate}_low"], row[f"{rate}_high"]) == wilson(row[count], row["games"])
+        assert row["run_id"] == archive.run_ids()[0]
+        plies = parse_game(row["sample"])
+        assert plies == games[row["game_id"]]["plies"]
+        own = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
+        shown = plies[0][0], plies[0][1], plies[1][0]
+        assert form_of_decision(({}, *own), "turn", Rules()) == form_of_decision(({}, *shown), "turn", Rules())
+
+
+def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> None:
+    archive, kept = classic
+    run = archive.runs()[0]
+    with open_archive(indexed(archive).root) as opened:
+
+        def games(by: str | None = None, **filters: Any) -> int:
+            return explore(opened, EMPTY_BOARD, by, Filters(**filters)).games
+
+        started = sum(bool(game["plies"]) for _, game in kept)
+        assert games(runs=(run.run_id,)) == games() == started
+        # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1. random is the
+        # first of both pairings, rule_based the second of one.
+        for by, agent, theirs in (
+            ("gift", "random", [each for each in kept if each[0] & 1 == 0]),
+            ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
+            ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
+        ):
+            rows = openings(opened, EMPTY_BOARD, by, Filters(agent=agent))
+            assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
+        assert games(since=run.created[:10], until=run.created[:10]) == games()
+        assert games(since=run.created) == games()
+        least = sorted(openings(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
+        assert openings(opened, EMPTY_BOARD, "turn", Filters(least=least))["games"].min() == least
+        with pytest.raises(RequestError, match="no runs of that time"):
+            games(until="2020-01-31")
+
+
+def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
+    archive, kept = made(tmp_path / "archive", Rules(), opening=2, pairs=10)
+    started = sum(1 for _, game in kept if game["plies"])
+    with open_archive(indexed(archive).root) as opened:
+        with pytest.raises(RequestError, match=f"nothing was chosen, but {started} times a ply was imposed: --imposed"):
+            openings(opened)
+        assert explore(opened, EMPTY_BOARD, "turn", Filters(imposed=True)).games == started
+        _, game = kept[0]
+        after = format_position(from_plies(game["plies"][:2]))
+        assert explore(opened, after).games >= 1
+
+
+@pytest.mark.parametrize(
+    ("position", "by", "filters", "complaint"),
+    [
+        ("..../....", None, {}, "has 1 fields"),
+        ("0123/..../..../.... -", None, {}, "the game is over"),
+        ("..../..../..../.... 3", "gift", {}, "the gift is made"),
+        ("..../..../..../.... 3", "cell", {}, "by 'cell' is not one of gift, placement, turn"),
+        ("..../..../..../.... - square", None, {}, "by rules 'square' here, only by: classic"),
+        (EMPTY_BOARD, None, {"agent": "randm"}, "agent 'randm' is not in these runs; did you mean 'random'"),
+        (EMPTY_BOARD, None, {"runs": ("abc",)}, "run 'abc' is not in archive"),
+        (EMPTY_BOARD, None, {"since": "soon"}, "since 'soon' is not a day or a moment"),
+        (EMPTY_BOARD, None, {"until": "2026-02-30"}, "until '2026-02-30' is not a day"),
+        (EMPTY_BOARD, None, {"least": 10**6}, "no gift was chosen at least 1,000,000 times"),
+        ("0F../.7../..A./..1E 6", None, {}, "nothing was decided in"),
+    ],
+)
+def test_a_wrong_question_is_a_wrong_request(
+    classic: tuple[Archive, Kept], position: str, by: str | None, filters: dict[str, Any], complaint: str
+) -> None:
+    with open_archive(indexed(classic[0]).root) as opened, pytest.raises(RequestError) as caught:
+        openings(opened, position, by, Filters(**filters))
+    assert complaint in str(caught.value)
+
+
+def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
+    archive, _ = made(tmp_path / "archive", PRESETS["own_piece"], pairs=5)
+    with open_archive(indexed(archive).root) as opened:
+        assert openings(opened, "..../..../..../.... - own_piece").columns[:3] == ["piece", "cell", "alike"]
+        with pytest.raises(RequestError, match="nobody is given a piece"):
+            openings(opened, "..../..../..../.... 3 own_piece")
+        with pytest.raises(RequestError, match="there are no gifts"):
+            openings(opened, "..../..../..../.... - own_piece", "gift")
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
+    (first, *_) = sorted(indexed(archive).root.glob("positions/*/*"))
+    first.write_bytes(first.read_bytes()[::-1])
+    with open_archive(archive.root) as opened, pytest.raises(FailureError, match=first.name):
+        openings(opened)
+    index = min(archive.root.glob("indexes/*/*"))
+    index.write_text("{")
+    with open_archive(archive.root) as opened:
+        assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 30
+        with pytest.raises(FailureError, match=index.name):
+            openings(opened)
+
+
+def test_rules_of_one_name_must_be_the_same(classic: tuple[Archive, Kept], tmp_path: Path) -> None:
+    archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
+    other = record(spec_of(Rules(diagonals="none")))
+    archive.save_run(other)
+    with open_archive(archive.root) as opened:
+        with pytest.raises(RequestError, match="not the same in all runs: choose with --run"):
+            openings(opened)
+        assert openings(opened, filters=Filters(runs=(RUN_ID,)))["games"].sum() > 0

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.indexing import index_shards, shards_of, stale
+from analytics.positions import turns_in
+from analytics.views import VIEWS
+from quarto.errors import FailureError, RequestError
+from quarto.notation import parse_position
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.naive import PRESETS
+
+
+@pytest.fixture
+def indexed(archive: Archive) -> Archive:
+    """The archive of ``conftest`` and a run by other rules, all indexed to the last ply."""
+    for name in ("torus_square", "own_piece"):
+        other = record(spec_of(PRESETS[name]))
+        archive.save_run(other)
+        archive.commit(other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])], PAIRINGS)
+    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids()), 16), 1)
+    return archive
+
+
+def test_the_view_counts_every_ply_for_who_placed(indexed: Archive) -> None:
+    by_agent = """
+        SELECT run_id, ply, agent, sum(games) AS games, sum(wins) AS wins, sum(draws) AS draws, sum(losses) AS losses
+        FROM positions GROUP BY ALL ORDER BY ALL"""
+    by_ply = """
+        SELECT run_id, ply, if(seat = 0, agent_0, agent_1) AS agent, count(*) AS games, sum((outcome = 1)::INT) AS wins,
+               sum((outcome = 0)::INT) AS draws, sum((outcome = -1)::INT) AS losses
+        FROM plies JOIN games USING (run_id, game_id) GROUP BY ALL ORDER BY ALL"""
+    with open_archive(indexed.root) as opened:
+        assert opened.sql(by_agent).rows() == opened.sql(by_ply).rows()
+        opponents = opened.sql("SELECT count(*) AS wrong FROM positions WHERE agent = opponent OR opponent IS NULL")
+        assert opponents["wrong"].item() == 0
+
+
+def test_the_text_of_a_position_is_that_of_its_row(indexed: Archive) -> None:
+    with open_archive(indexed.root) as opened:
+        assert list(opened.sql("FROM positions LIMIT 0").columns) == list(VIEWS["positions"])
+        rows = opened.sql("SELECT * FROM positions USING SAMPLE reservoir(60 ROWS) REPEATABLE (1)")
+    assert rows["ply"].n_unique() > 8
+    for row in rows.iter_rows(named=True):
+        position, rules_name = parse_position(row["position"])
+        turns = turns_in(position, PRESETS[rules_name])
+        assert (position.occupied, position.occupied.bit_count()) == (row["occupied"], row["ply"])
+        assert set(turns["board"]) == {row["board"]}
+        mine = (row["cell"], -1 if row["piece"] is None else row["piece"])
+        assert mine in set(turns.select("cell", "piece").iter_rows())
+
+
+def test_the_sample_is_a_game_that_was_there(indexed: Archive) -> None:
+    with open_archive(indexed.root) as opened:
+        missing = opened.sql("""
+            SELECT count(*) AS missing FROM positions ANTI JOIN plies
+            ON positions.run_id = plies.run_id AND sample_game = game_id AND positions.ply = plies.ply""")
+        assert missing["missing"].item() == 0
+
+
+def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
+    (first, _) = shards_of(archive, [RUN_ID])
+    index_shards(archive, [(first, 6)], 1)
+    with open_archive(archive.root) as opened:
+        with pytest.raises(FailureError, match="1 of 2 shards are not indexed: run 'qarena archive index' first"):
+            opened.sql("SELECT count(*) FROM positions")
+        assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() > 0
+
+
+def test_an_empty_archive_has_no_positions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = Archive.open(tmp_path_factory.mktemp("empty") / "archive", create=True).root
+    with open_archive(root) as opened:
+        assert opened.sql("FROM positions").is_empty()
+
+
+@pytest.mark.parametrize("memory", ["", "lots", "0MB", "-1GB", "1", "12 pounds"])
+def test_memory_is_an_amount(archive: Archive, memory: str) -> None:
+    with pytest.raises(RequestError, match="is not an amount: write 1GiB, 500MB or 70%"):
+        open_archive(archive.root, memory)
+
+
+def test_a_question_that_needs_more_memory_than_it_may_take_spills(archive: Archive) -> None:
+    distinct = "SELECT DISTINCT i, hash(i), hash(i + 1) FROM range(3000000) t(i)"
+    question, memory = f"SELECT count(*) AS n FROM ({distinct})", "64MiB"
+    with open_archive(archive.root, memory) as opened:
+        assert opened.sql("SELECT current_setting('memory_limit') AS memory")["memory"].item() == "64.0 MiB"
+        assert opened.sql(question)["n"].item() == 3_000_000
+    with (
+        duckdb.connect(config={"memory_limit": memory, "temp_directory": ""}) as nowhere_to_spill,
+        pytest.raises(duckdb.OutOfMemoryException),
+    ):
+        nowhere_to_spill.execute(question)

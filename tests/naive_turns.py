@@ -1,0 +1,89 @@
+"""The slow twin of canonical turns: every image under every symmetry is looked at, and the least one counts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import permutations
+
+from quarto.rules import NONE, Rules
+from quarto.symmetry import cell_symmetries
+from tests.analytics.naive_games import Game
+
+Form = tuple[int, ...]
+
+
+@cache
+def piece_maps() -> list[list[int]]:
+    """All 384: XOR with a constant, then a permutation of the attributes."""
+    return [
+        [sum(((piece ^ constant) >> source & 1) << place for place, source in enumerate(order)) for piece in range(16)]
+        for constant in range(16)
+        for order in permutations(range(4))
+    ]
+
+
+@cache
+def cell_maps(rules: Rules) -> list[list[int]]:
+    found: list[list[int]] = cell_symmetries(rules).tolist()
+    return found
+
+
+def mask(cells: Iterable[int]) -> int:
+    return sum(1 << cell for cell in cells)
+
+
+def canonical_form(board: dict[int, int], hand: int, cell: int, piece: int, rules: Rules) -> Form:
+    """Of a turn: occupied, the four lanes from the last on, hand, cell, piece; what is not there stays NONE."""
+    moved = {(tuple(move[at] for at in board), NONE if cell == NONE else move[cell]) for move in cell_maps(rules)}
+    changed = {
+        tuple(NONE if each == NONE else change[each] for each in (*board.values(), hand, piece))
+        for change in piece_maps()
+    }
+    least = min(mask(cells) for cells, _ in moved)
+    forms = []
+    for cells, image in moved:
+        if mask(cells) == least:
+            for *pieces, in_hand, given in changed:
+                on = list(zip(cells, pieces, strict=True))
+                lanes = [mask(at for at, each in on if each >> bit & 1) for bit in (3, 2, 1, 0)]
+                forms.append((*lanes, in_hand, image, given))
+    return (least, *min(forms))
+
+
+def turns_of(game: Game, rules: Rules) -> list[tuple[dict[int, int], int, int, int]]:
+    """Board, hand, cell and piece of each turn of a game."""
+    board: dict[int, int] = {}
+    found = []
+    for ply, (piece, cell) in enumerate(game["plies"]):
+        gift = game["plies"][ply + 1][0] if ply + 1 < len(game["plies"]) else NONE
+        found.append((dict(board), NONE, cell, piece) if rules.mover_chooses else (dict(board), piece, cell, gift))
+        board[cell] = piece
+    return found
+
+
+def outcome(game: Game, ply: int) -> int:
+    """Of the game for who placed at a ply."""
+    return 0 if game["winner"] == NONE else 1 if game["winner"] == (ply + 1) % 2 else -1
+
+
+Counts = dict[tuple[int, int, int, Form], list[int]]
+
+
+def naive_counts(games: Sequence[tuple[int, Game]], rules: Rules, plies: range = range(16)) -> Counts:
+    """By ply, pairing, who (0 the pairing's first agent) and turn: games, wins, draws and the least game id.
+
+    ``games`` are (game_id, game).
+    """
+    counts: Counts = defaultdict(lambda: [0, 0, 0, 1 << 62])
+    for game_id, game in games:
+        for ply, turn in enumerate(turns_of(game, rules)):
+            if ply in plies:
+                second = (ply + 1) % 2 ^ game_id % 2
+                row = counts[ply, game_id >> 32, second, canonical_form(*turn, rules)]
+                row[0] += 1
+                row[1] += outcome(game, ply) == 1
+                row[2] += outcome(game, ply) == 0
+                row[3] = min(row[3], game_id)
+    return counts

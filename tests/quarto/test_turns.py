@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from analytics.positions import turns_in
+from quarto.position import Position, from_plies
+from quarto.rules import NONE, Rules
+from quarto.turns import HAND_BITS
+from tests.naive import PRESETS
+from tests.naive_turns import canonical_form, cell_maps, mask, piece_maps
+
+
+def form_of(occupied: int, board: int, cell: int, piece: int, has_hand: bool) -> tuple[int, ...]:
+    """The twin's form of a stored turn, unpacked by the text of data/README.md."""
+    size = occupied.bit_count()
+    cells = [at for at in range(16) if occupied >> at & 1]
+    lanes = [mask(at for i, at in enumerate(cells) if board >> (4 + size * bit + i) & 1) for bit in (3, 2, 1, 0)]
+    return (occupied, *lanes, board & 15 if has_hand else NONE, cell, piece)
+
+
+def random_position(dice: random.Random, pieces: int, hand: bool) -> Position:
+    order, cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
+    return from_plies(zip(order[:-1], cells, strict=True), order[-1] if hand else NONE)
+
+
+def board_of(position: Position) -> dict[int, int]:
+    pieces = {}
+    for cell in range(16):
+        if position.occupied >> cell & 1:
+            pieces[cell] = sum((position.lanes >> (16 * bit + cell) & 1) << bit for bit in range(4))
+    return pieces
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("pieces", [0, 1, 2, 3, 5, 8, 12, 15])
+def test_a_turn_has_the_least_of_its_images(name: str, pieces: int) -> None:
+    rules, dice = PRESETS[name], random.Random(f"{name} {pieces}")
+    position = random_position(dice, pieces, hand=not rules.mover_chooses)
+    turns = turns_in(position, rules)
+    for row in turns.sample(min(3, len(turns)), seed=pieces).iter_rows(named=True):
+        own = row["own_hand"], row["own_cell"], row["own_piece"]
+        form = form_of(row["occupied"], row["board"], row["cell"], row["piece"], not rules.mover_chooses)
+        assert form == canonical_form(board_of(position), *own, rules), (position, own)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_symmetric_positions_have_the_same_turns(name: str) -> None:
+    rules, dice = PRESETS[name], random.Random(name)
+    for pieces in range(16):
+        position = random_position(dice, pieces, hand=not rules.mover_chooses and pieces % 2 == 0)
+        move, change = dice.choice(cell_maps(rules)), dice.choice(piece_maps())
+        moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
+        image = from_plies(moved, NONE if position.hand == NONE else change[position.hand])
+        columns = ["occupied", "board", "cell", "piece"]
+        here, there = (turns_in(each, rules).select(columns).sort(columns) for each in (position, image))
+        assert here.equals(there)
+
+
+@pytest.mark.parametrize("name", ["classic", "torus_square"])
+def test_turns_that_no_symmetry_exchanges_differ(name: str) -> None:
+    rules = PRESETS[name]
+    position = from_plies([(15, 3), (3, 5)], 7)
+    turns = turns_in(position, rules).filter(own_piece=NONE)
+    twins = {canonical_form(board_of(position), 7, cell, NONE, rules) for cell in turns["own_cell"].to_list()}
+    assert turns.select("board", "cell").n_unique() == len(twins) > 1
+
+
+def test_positions_that_differ_in_the_hand_are_neighbours() -> None:
+    dice = random.Random(5)
+    for pieces in range(1, 16):
+        boards = turns_in(random_position(dice, pieces, hand=False), Rules())["board"].to_numpy()
+        assert len(np.unique(boards >> HAND_BITS)) == 1
+        assert boards.min() >= 0

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analytics.archive import Archive
+from analytics.indexing import shards_of
+from tests.analytics.folders import snapshot
+from tests.runners.conftest import Qarena
+
+SAMPLE = Path(__file__).parents[2] / "data" / "sample"
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """A copy of the sample archive, without an index."""
+    return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("indexes", "positions")))
+
+
+def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, sample: Path) -> None:
+    found = qarena("openings", "--archive", str(sample))
+    assert found.code == 0
+    assert "13,000 games by gift" in found.out
+    assert "13,000 games by turn" in found.out
+    assert "@" in found.out, "a sample game"
+    archive = Archive.open(sample)
+    assert all(shard.index for shard in shards_of(archive, archive.run_ids()))
+    before = snapshot(sample)
+    assert qarena("openings", "--archive", str(sample)).out == found.out
+    assert snapshot(sample) == before
+
+
+def test_openings_as_data(qarena: Qarena, sample: Path, tmp_path: Path) -> None:
+    arguments = ("openings", "..../..../..../.... 5 square", "--by", "turn", "--archive", str(sample))
+    rows = json.loads(qarena(*arguments, "--format", "json").out)
+    assert sum(row["games"] for row in rows) == 1000
+    assert {row["piece"] for row in rows} == {"5"}
+    lines = qarena(*arguments, "--format", "csv").out.splitlines()
+    assert lines[0] == ",".join(rows[0])
+    assert len(lines) == len(rows) + 1
+    assert qarena(*arguments, "--output", str(tmp_path / "turns.csv")).out == ""
+    assert (tmp_path / "turns.csv").read_text().splitlines() == lines
+
+
+def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample: Path) -> None:
+    def games(*options: str) -> int:
+        found = qarena("openings", "--by", "turn", "--format", "json", "--archive", str(sample), *options)
+        return sum(row["games"] for row in json.loads(found.out))
+
+    every = games()
+    run = "d2a027fc112c"
+    assert games("--run", run) == 1000
+    assert games("--run", run, "--agent", "semi_random") + games("--run", run, "--agent", "random") == 1000
+    assert games("--imposed") > every
+    assert games("--least", "1000") < every
+    assert games("--rules", "square") == 1000
+    assert games("--since", "2020-01-01", "--until", "2100-01-01") == every
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["0123/..../..../.... -"], "the game is over"),
+        (["..../..../..../.... - square", "--rules", "torus"], "is of rules 'square', not 'torus'"),
+        (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
+        (["--format", "xml"], "format 'xml' is not one of"),
+        (["--by", "piece"], "by 'piece' is not one of gift, placement, turn"),
+        (["--agent", "rulebased"], "did you mean 'rule_based'"),
+        (["--run", "nothing"], "run 'nothing' is not in archive"),
+        (["--until", "tomorrow"], "until 'tomorrow' is not a day"),
+    ],
+)
+def test_a_wrong_request_is_one_line(qarena: Qarena, sample: Path, arguments: list[str], complaint: str) -> None:
+    before = snapshot(sample)
+    found = qarena("openings", *arguments, "--archive", str(sample))
+    assert found.code == 2
+    assert complaint in found.err
+    assert snapshot(sample) == before
+    assert found.err.count("\n") == 1
+    assert found.out == ""
+
+
+def test_openings_of_no_archive_are_a_wrong_request(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("openings", "--archive", str(tmp_path / "nowhere"))
+    assert (found.code, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_an_archive_that_is_not_writable_is_read_as_it_is(
+    qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(sample)
+    with monkeypatch.context() as patch:
+        patch.setattr("runners.indexing.is_writable", lambda _root: False)
+        found = qarena("openings", "--by", "turn", "--archive", str(sample))
+    assert snapshot(sample) == before
+    assert found.out == qarena("openings", "--by", "turn", "--archive", str(sample)).out
+
+
+def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
+    one = qarena("archive", "index", "d2a027fc112c", "--plies", "16", "--archive", str(sample))
+    assert one.out.startswith("8,902 plies of 1 shard in")
+    rest = qarena("archive", "index", "--threads", "1", "--archive", str(sample))
+    assert "plies of 4 shards" in rest.out
+    assert qarena("archive", "index", "--archive", str(sample)).out.startswith("Nothing to index")
+    wrong = qarena("archive", "index", "d2a027fc112d", "--archive", str(sample))
+    assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
+    assert "rows of positions: no problem(s)" in qarena("archive", "verify", "--archive", str(sample)).out
+    assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
+
+
+def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, sample: Path) -> None:
+    before = snapshot(sample)
+    for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
+        qarena("sql", other, "--archive", str(sample))
+        assert snapshot(sample) == before
+    question = "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
+    found = qarena("sql", question, "--format", "csv", "--archive", str(sample))
+    assert found.out == "games\n16000\n"
+    wrong = qarena("sql", "SELECT 1", "--memory", "much", "--archive", str(sample))
+    assert (wrong.code, "memory 'much' is not an amount" in wrong.err) == (2, True)
+
+
+def test_the_help_names_the_commands(qarena: Qarena) -> None:
+    assert "openings" in qarena("--help").out
+    assert "--imposed" in qarena("openings", "--help").out
+    assert "index" in qarena("archive", "--help").out

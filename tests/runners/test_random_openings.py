@@ -1,0 +1,96 @@
+"""The opening statistics of random games agree with exact random play."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from statistics import NormalDist
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.archive import Archive
+from analytics.database import OpenArchive
+from analytics.indexing import index_shards, shards_of, stale
+from analytics.openings import EMPTY_BOARD, openings
+from runners.config import load_agent, load_rules
+from runners.spec import RunSpec
+from runners.warm import play
+
+ORACLES = json.loads((Path(__file__).parents[1] / "oracles.json").read_text())
+CHANCE = 1e-6  # that a sound archive fails one of these comparisons; the seed is fixed, so it does so always or never
+
+
+def wins_by_ply() -> list[Fraction]:
+    """How probable it is that random play ends with a line at each ply, exactly, and last that it ends with none."""
+    prefixes, won = ORACLES["live_game_prefixes_after_k_plies"], ORACLES["games_won_at_ply_k"]
+    chances, alive = [], Fraction(1)
+    for ply in range(16):
+        choices = (16 - ply) ** 2
+        ended = Fraction(won[ply + 1], prefixes[ply] * choices) if prefixes[ply] else Fraction(0)
+        chances.append(alive * ended)
+        alive *= 1 - ended
+    return [*chances, alive]
+
+
+def agrees(counts: list[int], chances: list[float]) -> bool:
+    """Pearson's chi-square below its CHANCE quantile (Wilson and Hilferty, PNAS 17 (1931) 684-688)."""
+    total = sum(counts)
+    assert math.isclose(sum(chances), 1)
+    expected = [total * chance for chance in chances]
+    statistic = sum((count - mean) ** 2 / mean for count, mean in zip(counts, expected, strict=True) if mean)
+    degrees = sum(mean > 0 for mean in expected) - 1
+    spread = 2 / (9 * degrees)
+    limit = degrees * (1 - spread + NormalDist().inv_cdf(1 - CHANCE) * math.sqrt(spread)) ** 3
+    return statistic < limit
+
+
+def compare(opened: OpenArchive) -> None:
+    """Everything that is compared, of an archive of random games by classic rules."""
+    first = openings(opened, EMPTY_BOARD, "turn", samples=False)
+    legal = first["alike"].sum()
+    assert agrees(first["games"].to_list(), [alike / legal for alike in first["alike"].to_list()])
+    second = openings(opened, "F.../..../..../.... 0", "turn", samples=False)
+    assert agrees(second["games"].to_list(), [alike / (15 * 14) for alike in second["alike"].to_list()])
+    gifts = openings(opened, "F.../.3../..../.... -", samples=False)
+    assert agrees(gifts["games"].to_list(), [alike / 14 for alike in gifts["alike"].to_list()])
+    lengths = opened.sql("SELECT plies, winner = -1 AS drawn, count(*) AS games FROM games GROUP BY ALL")
+    counts = [int(lengths.filter(pl.col("plies") == ply + 1, ~pl.col("drawn"))["games"].sum()) for ply in range(16)] + [
+        int(lengths.filter(pl.col("drawn"))["games"].sum())
+    ]
+    assert agrees(counts, [float(chance) for chance in wins_by_ply()])
+    rows = openings(opened, EMPTY_BOARD, "placement", samples=False)
+    placed, drawn = Fraction(*ORACLES["random_play"]["seat_1_wins"]), Fraction(*ORACLES["random_play"]["draw"])
+    counts = [int(rows[name].sum()) for name in ("wins", "draws", "losses")]
+    assert agrees(counts, [float(chance) for chance in (placed, drawn, 1 - placed - drawn)])
+    boards = opened.sql("SELECT ply, count(DISTINCT (occupied, board)) AS n FROM positions WHERE ply < 4 GROUP BY ply")
+    assert dict(boards.rows()) == dict(enumerate(ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][:4]))
+
+
+def made(root: Path, games: int) -> OpenArchive:
+    spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 3, 0)
+    play(spec, root, games, 2)
+    archive = Archive.open(root)
+    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids())), 2)
+    return open_archive(root)
+
+
+def test_openings_of_random_games_agree_with_exact_random_play(tmp_path: Path) -> None:
+    with made(tmp_path / "archive", 300_000) as opened:
+        compare(opened)
+
+
+@pytest.mark.slow
+def test_openings_of_ten_million_random_games_agree_with_exact_random_play(tmp_path: Path) -> None:
+    with made(tmp_path / "archive", 10_000_000) as opened:
+        compare(opened)
+
+
+def test_the_comparison_sees_a_percent_too_much() -> None:
+    chances = [float(chance) for chance in wins_by_ply()]
+    assert agrees([round(10**7 * chance) for chance in chances], chances)
+    skewed = [round(10**7 * chance * (1.01 if ply == 8 else 1)) for ply, chance in enumerate(chances)]
+    assert not agrees(skewed, chances)
