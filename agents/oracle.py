@@ -36,8 +36,10 @@ RECORD_WORDS = SEARCH.itemsize // 8
 CHILDREN_WORDS = (CELLS + 1) * CELLS * FIELDS
 SECOND = 64  # draws from here on order gifts, those before it cells
 
-# From how many pieces on play is exact unless ``horizon`` says: what takes no tablebase to be quick.
-HORIZON_CLASSIC, HORIZON_OTHER, HORIZON_MOVER = 0, 4, 5
+# From how many pieces on play is exact unless ``horizon`` says: what is quick without a tablebase, or ships with one.
+HORIZON_OTHER, HORIZON_MOVER = 4, 5
+TORUS_SQUARE = Rules("torus_square", diagonals="broken", squares="wrapped")
+FROM_THE_START = (CLASSIC, TORUS_SQUARE)
 
 
 @inlined
@@ -243,8 +245,8 @@ class Oracle(KernelAgent):
     is won, those that leave the opponent the fewest replies which keep what they have. What is still tied is drawn.
 
     ``horizon``: with fewer pieces on the board than this ``below`` plays, by default ``semi_random``. None: 0, always
-    exact, under classic rules, and else 4, or 5 where the mover chooses: without a tablebase, earlier positions take
-    seconds.
+    exact, under the rules classic and torus_square, and else 4, or 5 where the mover chooses: without a tablebase,
+    earlier positions take seconds.
 
     Randomness: word n (gifts: 64 + n) draws among the last n cells (pieces) that have not been looked at.
     """
@@ -266,8 +268,8 @@ class Oracle(KernelAgent):
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
         usual = HORIZON_MOVER if rules.mover_chooses else HORIZON_OTHER
-        if set(rules.lines) == set(CLASSIC.lines) and not rules.mover_chooses:
-            usual = HORIZON_CLASSIC
+        if not rules.mover_chooses and any(set(rules.lines) == set(quick.lines) for quick in FROM_THE_START):
+            usual = 0
         horizon = usual if self.horizon is None else self.horizon
         return (horizon, self.below) if horizon else None
 

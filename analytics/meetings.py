@@ -18,6 +18,8 @@ from analytics.selection import select
 from analytics.tally import Tally
 from quarto.errors import FailureError, RequestError, nearest
 
+Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -103,17 +105,25 @@ def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
     chosen = [record for record in records if not choice.runs or record.run_id in choice.runs]
     chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
-    merged = tuple(_merged(found))
+    merged = tuple(_merged(found.values()))
     return Meetings(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
 
 
-def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> list[PairingResult]:
-    """Every pairing of some runs that has games, from the tallies in their commits."""
-    return [result for record in records for result in results(opened.archive, record.run_id)]
+def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
+    """Every pairing of some runs that has games, from the tallies in their commits; in the runs' order."""
+    return {
+        (record.run_id, result.pairing): result
+        for record in records
+        for result in results(opened.archive, record.run_id)
+        if result.games
+    }
 
 
-def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> list[PairingResult]:
-    """The same from the games of these runs that ``where`` chooses."""
+def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> Results:
+    """The same from the games of these runs that ``where`` chooses.
+
+    A pair of which only one game was chosen counts as a game that comes alone.
+    """
     rows: dict[tuple[str, int], list[list[int]]] = {}
     for run_id, pairing, zero, one, pairs in _ask(opened, "pair_results", where, records).iter_rows():
         cells = rows.setdefault((run_id, pairing), [[0, 0, 0] for _ in range(5)])
@@ -129,7 +139,7 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> l
         labels = pairing["first"], pairing["second"]
         found[key] = PairingResult(key[1], *labels, Tally.of_mapping(tally), by_pairs[key[0]])
     order = {record.run_id: i for i, record in enumerate(records)}
-    return [found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))]
+    return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 
 
 def _ask(opened: OpenArchive, question: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:

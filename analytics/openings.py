@@ -16,9 +16,9 @@ from analytics.indexing import Shard, is_there, position_file, table_of
 from analytics.positions import turns_in
 from analytics.records import RunRecord
 from analytics.samples import game_texts
-from analytics.schema import GAME_BITS
 from analytics.statistics import wilson
 from analytics.views import RUN_OF_FILE, quoted
+from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position
 from quarto.position import ALL_CELLS, Position

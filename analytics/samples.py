@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from analytics.database import OpenArchive
 from analytics.records import Commit
-from analytics.schema import GAME_BITS
 from analytics.views import RUN_OF_FILE, quoted
+from quarto.batch import GAME_BITS
 from quarto.notation import format_game
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from quarto.batch import ENDINGS
+from quarto.batch import ENDINGS, GAME_BITS
 
 SCHEMA_VERSION = 1
 
@@ -77,7 +77,6 @@ POSITIONS = pl.Schema(
 
 TABLES = {"games": GAMES, "plies": PLIES}
 
-GAME_BITS = 32  # of a game_id: 2 * pair + s; the pairing is above them
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number
 
 

@@ -13,9 +13,9 @@ from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.judging import scatter
 from analytics.records import Commit, RunRecord
-from analytics.schema import GAME_BITS, TABLES
+from analytics.schema import TABLES
 from analytics.tables import read_table
-from quarto.batch import Games
+from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 
 EVERYTHING = "true"

@@ -82,26 +82,31 @@ def _with_hands(
     return count
 
 
-def finding(tablebase: Tablebase) -> Finding:
-    """Count what a tablebase shows. Raises ``FailureError`` if it is damaged."""
+def finding(tablebase: Tablebase, most: int | None = None) -> Finding:
+    """Count what a tablebase shows, or its boards of up to ``most`` pieces.
+
+    Raises ``FailureError`` if it is damaged.
+    """
     rules, card, table = tablebase.rules, tablebase.card, read(tablebase)
-    solver = Solver(rules, 1.0, base_of(table.keys, table.values, card.pieces))
+    largest = card.pieces if most is None else min(most, card.pieces)
+    count = sum(card.boards[: largest + 1])
+    solver = Solver(rules, 1.0, base_of(table.keys[:count], table.values[:count], largest))
     examples: dict[str, str] = {}
     boards, positions = [], []
-    for pieces, end in enumerate(accumulate(card.boards)):
+    for pieces, end in enumerate(accumulate(card.boards[: largest + 1])):
         part = slice(end - card.boards[pieces], end)
         lanes, occupied = boards_of_keys(table.keys[part], rules)
         images = np.empty(len(lanes), np.int64)
         _images(lanes, occupied, images, symmetries(rules))
         boards.append(_count(table.values[part], images))
         _add_examples(examples, "board", table.keys[part], table.values[part], rules)
-        if pieces < card.pieces and not rules.mover_chooses:
+        if pieces < largest and not rules.mover_chooses:
             keys, values, sources = positions_of(solver, lanes, occupied)
             every = _count(values, images[sources]).every
             keys, first = np.unique(keys, return_index=True)
             positions.append(Count(_count(values[first], np.ones(len(keys), np.int64)).canonical, every))
             _add_examples(examples, "position", keys, values[first], rules)
-    return Finding(rules, boards, positions, examples, first_turns(solver) if card.pieces > 1 else [])
+    return Finding(rules, boards, positions, examples, first_turns(solver) if largest > 1 else [])
 
 
 def _count(values: NDArray[np.int8], images: NDArray[np.int64]) -> Count:

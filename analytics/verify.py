@@ -20,12 +20,12 @@ from analytics.problems import Problem, read_checked
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
-from analytics.schema import GAME_BITS, TABLES, game_ids
+from analytics.schema import TABLES, game_ids
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
 from analytics.verify_decisions import verify_decisions
 from analytics.verify_positions import verify_positions
-from quarto.batch import Block, Games
+from quarto.batch import GAME_BITS, Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
 

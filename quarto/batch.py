@@ -118,6 +118,9 @@ class Games(NamedTuple):
         )
 
 
+GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
+
+
 class Block(NamedTuple):
     """Consecutive pairs of one pairing, played.
 

@@ -7,8 +7,6 @@ best time of each counts: noise only ever adds.
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,11 +18,11 @@ import polars as pl
 
 from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
-from quarto.errors import FailureError
 from runners.bench_archive import bench_archive
 from runners.config import MAX_SEED, available_cores, load_agent, load_rules, names
 from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
+from runners.processes import MEBIBYTE, process
 from runners.schedule import Pace, orders
 from runners.searches import searches
 from runners.spec import RunSpec
@@ -35,7 +33,6 @@ Figures = dict[str, Any]
 
 SHARD_GAMES = 1 << 18
 ROUNDS = 3
-MEBIBYTE = 1 << 20
 
 TARGETS = {
     "rule_based": 500_000,
@@ -212,26 +209,3 @@ def _startup(folder: Path) -> Figures:
         process([*match, f"archive.root={folder / f'start-{number}'}"], folder)[0] for number in range(ROUNDS)
     )
     return {"help_seconds": help_seconds, "run_of_two_games_seconds": run_seconds}
-
-
-# A process begins with the peak memory of the one that forked it, which has a gigabyte of benchmarks behind it: so a
-# small one goes between, forks, waits and reports seconds, peak and exit code.
-_BETWEEN = """
-import os, sys, time
-started = time.perf_counter()
-silence = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
-child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[silence])
-_, status, usage = os.wait4(child, 0)
-print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
-"""
-
-
-def process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
-    """Run the command line in a process of its own; returns its wall seconds and peak memory in bytes."""
-    command = [sys.executable, "-c", "from runners.cli import main; main()", *arguments]
-    between = [sys.executable, "-S", "-c", _BETWEEN, *command]
-    ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
-    seconds, peak, code = ended.stdout.split()
-    if code != "0":
-        raise FailureError(f"'qarena {' '.join(arguments)}' failed with exit code {code}: {ended.stderr.strip()}")
-    return float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs

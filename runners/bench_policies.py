@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from analytics import open_archive
 from analytics.archive import MARKER
 from analytics.schema import TABLES
 from analytics.selection import select
-from runners.bench import MEBIBYTE, Figures, process
+from runners.processes import MEBIBYTE, process
+
+Figures = dict[str, Any]
 
 KINDS = ("mc_afterstate", "gift")
 TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million games on two cores

@@ -19,8 +19,7 @@ from analytics.derived.material import Material
 from analytics.learning import Student
 from analytics.lessons import LEARNED_TYPE, SPAN_TYPE
 from analytics.records import RunRecord
-from analytics.schema import GAME_BITS
-from quarto.batch import Games
+from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest
 from quarto.kernel import int64, kernel, uint64
 from quarto.rng import stream

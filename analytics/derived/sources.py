@@ -18,8 +18,8 @@ from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.derived.material import Material
 from analytics.records import PolicyCard
-from analytics.schema import GAME_BITS
 from analytics.selection import Selection
+from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 
 TABLE = "games"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
 
 import polars as pl
 
 from analytics.database import OpenArchive
+from analytics.meetings import of_commits, of_games
 from analytics.questions import query_of
 from analytics.records import RunRecord
 from analytics.results import PairingResult
 from analytics.selection import Selection, select
-from analytics.tally import NO_PAIRS, NO_SINGLES, Tally
+from analytics.tally import Tally
 
 MOST_AGENTS = 12  # as many colours as can be told apart; of more agents those with the most games are shown
 
@@ -56,24 +56,12 @@ class Subject:
     @cached_property
     def tallies(self) -> Mapping[tuple[str, int], Tally]:
         """By run and number of the pairing; from the commits where whole runs are chosen, else counted."""
-        if not self.takes_whole_runs:
-            return self._counted()
-        archive = self.opened.archive
-        found = {
-            (run_id, pairing): tally for run_id in self.records for pairing, tally in archive.tallies(run_id).items()
-        }
-        return {key: tally for key, tally in found.items() if tally.games}
-
-    def _counted(self) -> dict[tuple[str, int], Tally]:
-        found: dict[tuple[str, int], Tally] = {}
-        for row in self.ask("pairs").iter_rows(named=True):
-            key = row["run_id"], row["pairing"]
-            found[key] = found.get(key, Tally()) + _tally_of(row)
-        return {(run_id, pairing): found[run_id, pairing] for run_id, pairing in self._in_order(found)}
-
-    def _in_order(self, keys: Mapping[tuple[str, int], Any]) -> list[tuple[str, int]]:
-        order = list(self.records)
-        return sorted(keys, key=lambda key: (order.index(key[0]), key[1]))
+        records = self.selection.runs
+        if self.takes_whole_runs:
+            found = of_commits(self.opened, records)
+        else:
+            found = of_games(self.opened, self.selection.where, records)
+        return {key: result.tally for key, result in found.items()}
 
     @cached_property
     def meetings(self) -> Mapping[tuple[str, str], Tally]:
@@ -159,26 +147,6 @@ PLAYERS = {
     "mover_chooses": pl.Boolean(),
     "imposed": pl.Int64(),
 }
-
-
-def _tally_of(row: Mapping[str, Any]) -> Tally:
-    """The tally that a row of the question ``pairs`` tells of: both games of its pairs, or the one that was chosen."""
-    results, count = (row["in_game_0"], row["in_game_1"]), row["pairs"]
-    pairs, singles = [[*each] for each in NO_PAIRS], [[*each] for each in NO_SINGLES]
-    if None not in results:
-        pairs[results[0]][results[1]] = count
-    else:
-        seat = 0 if results[1] is None else 1
-        singles[seat][results[seat]] = count
-    return Tally.of_mapping(
-        {
-            "pairs": pairs,
-            "singles": singles,
-            "illegal": (row["illegal_first"], row["illegal_second"]),
-            "errors": (row["errors_first"], row["errors_second"]),
-            "plies": row["plies"],
-        }
-    )
 
 
 def subject(opened: OpenArchive, where: str | None = None) -> Subject:

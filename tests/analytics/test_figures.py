@@ -92,14 +92,6 @@ def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str |
     assert list(of.games_of) == sorted(played, key=lambda agent: (-played[agent], agent))
 
 
-def test_counting_pairs_gives_what_the_commits_hold(opened: OpenArchive) -> None:
-    of = subject(opened)
-    assert of.takes_whole_runs
-    assert of._counted() == of.tallies
-    assert any(tally.illegal != (0, 0) for tally in of.tallies.values())
-    assert not subject(opened, "game_id > 0").takes_whole_runs
-
-
 @each_choice
 def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)

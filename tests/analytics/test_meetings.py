@@ -79,8 +79,8 @@ def test_commits_and_sql_say_the_same_of_every_pairing(several: Archive) -> None
     with open_archive(several.root) as opened:
         commits = of_commits(opened, several.runs())
         assert commits == of_games(opened, "true", several.runs())
-    assert all(sum(result.tally.illegal[i] for result in commits) > 0 for i in (0, 1))
-    assert all(sum(result.tally.errors[i] for result in commits) > 0 for i in (0, 1))
+    assert all(sum(result.tally.illegal[i] for result in commits.values()) > 0 for i in (0, 1))
+    assert all(sum(result.tally.errors[i] for result in commits.values()) > 0 for i in (0, 1))
 
 
 def test_a_condition_that_everything_meets_changes_nothing(several: Archive) -> None:

@@ -99,7 +99,7 @@ def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:
     root = Path(kernel_module.__file__).parent.parent
     covered = {path.relative_to(root).with_suffix("").as_posix().replace("/", ".") for path in kernel_sources()}
     read_by_kernels = set()
-    for path in [*root.glob("runners/*.py"), *root.glob("analytics/*.py")]:
+    for path in [*root.glob("runners/**/*.py"), *root.glob("analytics/**/*.py")]:
         tree = ast.parse(path.read_text())
         origin = {
             alias.asname or alias.name: str(node.module)

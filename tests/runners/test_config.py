@@ -12,11 +12,13 @@ import pytest
 
 from agents.dumb import Dumb
 from quarto.errors import RequestError
+from runners.cli import trains
 from runners.config import Request, agent_named, load_agent, load_rules, names
 from runners.experiment import engine_of
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, command, play, request, rows
+from tests.runners.trainings import training
 
 ROOT = Path(__file__).parent.parent.parent
 CONF = ROOT / "conf"
@@ -56,7 +58,10 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
         assert (program, verb) in {("qarena", "run"), ("qarena", "sweep")}
         assert f"experiment={name}" in overrides
         first_job = [re.sub(r"(?<==\w)(\w*),.*", r"\1", each) for each in overrides]  # of a sweep; a run is one job
-        assert engine_of(request(*first_job).spec).pairings
+        if trains(overrides):
+            assert training(*first_job).trainer
+        else:
+            assert engine_of(request(*first_job).spec).pairings
 
 
 def test_values_of_the_command_line_reach_the_request() -> None:

@@ -174,9 +174,10 @@ def test_what_differs_is_said_and_exits_1(root: Path, qarena: Qarena) -> None:
 def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena) -> None:
     qarena(*words("mc_afterstate", root))
     card = card_of(root)
+    how = card.learned["derivation"]
     forge(
         root,
-        parameters=card.learned["parameters"] | {"least": 1},
+        derivation=how | {"parameters": how["parameters"] | {"least": 1}},
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
     path = policies.folder_of(Archive.open(root), card.policy_id) / "card.json"
