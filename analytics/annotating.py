@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analytics.archive import Archive
-from analytics.decisions import annotate, first_pieces, frame_of, missing, record_of
+from analytics.archive import Archive, readable
+from analytics.decisions import annotate, first_pieces, frame_of, missing, no_less, record_of
 from analytics.judging import Judged, Record, Task, judge
 from analytics.tablebase import base_for
 from quarto.errors import FailureError
@@ -47,14 +47,15 @@ class Judge:
         """End all searches."""
         self._shared.stop()
 
-    def judged(self, record: Record, look: Callable[[int], None]) -> Judged:
-        """The values of all decisions of a record; ``look`` is told of every few games. Stops when it raises."""
+    def judged(self, record: Record, choices: bool, look: Callable[[int], None]) -> Judged:
+        """The values of all decisions of a record, with ``choices`` how many save them too.
+
+        ``look`` is told of every few games. Stops when it raises.
+        """
         judged = Judged.empty(len(record.plies))
         starts = range(0, len(record.plies), TASK_GAMES)
         with ThreadPoolExecutor(self._settings.threads, thread_name_prefix="judge") as pool:
-            tasks = [
-                Task(start, min(start + TASK_GAMES, len(record.plies)), int(self._settings.choices)) for start in starts
-            ]
+            tasks = [Task(start, min(start + TASK_GAMES, len(record.plies)), int(choices)) for start in starts]
             pending = [pool.submit(self._judge, task, record, judged) for task in tasks]
             try:
                 for task, future in zip(tasks, pending, strict=True):
@@ -104,13 +105,14 @@ def annotate_runs(
         known = archive.run(run_id)
         if known is None:
             raise FailureError(f"run {run_id} has games and no record, so its rules are not known: restore its record")
-        rules = known.rules
+        rules = readable(known).rules
         from_pieces = first_pieces(rules) if settings.from_pieces is None else settings.from_pieces
         for commit in missing(archive, run_id, settings.choices, from_pieces):
             if rules not in judges:
                 judges[rules] = Judge(rules, settings)
-            game_id, record = record_of(archive, run_id, commit, from_pieces)
-            frame = frame_of(game_id, record, judges[rules].judged(record, look), rules)
-            if annotate(archive, run_id, commit, frame, (settings.choices, from_pieces)):
+            depth = no_less(archive, run_id, commit, (settings.choices, from_pieces))
+            game_id, record = record_of(archive, run_id, commit, depth[1])
+            frame = frame_of(game_id, record, judges[rules].judged(record, depth[0], look), rules)
+            if annotate(archive, run_id, commit, frame, depth):
                 shards, games, decisions = shards + 1, games + len(np.atleast_1d(game_id)), decisions + len(frame)
     return Done(shards, games, decisions)

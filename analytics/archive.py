@@ -52,6 +52,16 @@ def load(path: Path, parse: Callable[[Any], Record]) -> Record:
         ) from error
 
 
+def readable(record: RunRecord) -> RunRecord:
+    """The record. Raises ``RequestError`` if its run was written by a program with another schema."""
+    if record.schema_version != SCHEMA_VERSION:
+        raise RequestError(
+            f"run {record.run_id} has schema version {record.schema_version}, this program reads {SCHEMA_VERSION}: use "
+            "the program that wrote it, or leave the run out of the choice"
+        )
+    return record
+
+
 class _Ledger:
     """What is known of the commits of one run: their numbers and the pairs they hold."""
 

@@ -140,6 +140,15 @@ def missing(archive: Archive, run_id: str, choices: bool, from_pieces: int) -> I
             yield commit
 
 
+def no_less(archive: Archive, run_id: str, commit: Commit, settings: tuple[bool, int]) -> tuple[bool, int]:
+    """How a shard is to be judged so that nothing is lost of what was asked for now and of what was judged before.
+
+    ``settings`` as for ``annotate``.
+    """
+    known = annotations_of(archive, run_id).get(commit.shard)
+    return settings if known is None else (settings[0] or known.choices, min(settings[1], known.from_pieces))
+
+
 def annotate(
     archive: Archive,
     run_id: str,

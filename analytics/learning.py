@@ -15,7 +15,7 @@ import polars as pl
 from agents.base import Knowledge
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
-from analytics.archive import Archive
+from analytics.archive import Archive, readable
 from analytics.lessons import Lessons, learn_all
 from analytics.records import Commit, RunRecord, Slice
 from analytics.schema import TABLES, first_game_id
@@ -83,7 +83,7 @@ def training_of(archive: Archive, run_id: str) -> Training:
     record = archive.run(run_id)
     if record is None:
         raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
-    learner = record.spec.get("learner")
+    learner = readable(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
         raise RequestError(f"in run {run_id} nobody learned: policies come from the runs of 'qarena train'")
     return Training(record, int(learner), list(record.spec["pairings"][0]).index(learner))

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.archive import commit_files
+from analytics.archive import commit_files, readable
 from analytics.database import OpenArchive
 from analytics.questions import query
 from analytics.records import RunRecord
@@ -102,7 +102,7 @@ def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
             known = opened.archive.recorded()
             raise RequestError(f"run {run_id!r} is not in archive {opened.archive.root}{nearest(run_id, known)}")
     records = _all(opened) if choice.where is None else select(opened, choice.where).runs
-    chosen = [record for record in records if not choice.runs or record.run_id in choice.runs]
+    chosen = [readable(record) for record in records if not choice.runs or record.run_id in choice.runs]
     chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
     merged = tuple(_merged(found.values()))

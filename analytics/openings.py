@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
-from analytics.archive import Archive
+from analytics.archive import Archive, readable
 from analytics.database import OpenArchive
 from analytics.indexing import Shard, is_there, position_file, table_of
 from analytics.positions import turns_in
@@ -139,7 +139,7 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     wanted = [record for record in records if not filters.runs or record.run_id in filters.runs]
     earliest, latest = _moment(filters.since, time.min, "since"), _moment(filters.until, time.max, "until")
     created = {record.run_id: datetime.fromisoformat(record.created) for record in wanted}
-    wanted = [record for record in wanted if earliest <= created[record.run_id] <= latest]
+    wanted = [readable(record) for record in wanted if earliest <= created[record.run_id] <= latest]
     if not wanted:
         raise RequestError(f"archive {archive.root} has no runs of that time: 'qarena archive ls' lists what there is")
     named = [record for record in wanted if record.rules.name == rules_name]

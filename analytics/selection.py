@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import Archive
+from analytics.archive import Archive, readable
+from analytics.conditions import check
 from analytics.database import OpenArchive
 from analytics.judging import scatter
 from analytics.records import Commit, RunRecord
@@ -48,6 +50,7 @@ class Selection:
     where: str  # a condition on the view ``games``
     runs: tuple[RunRecord, ...]
     counts: tuple[int, ...]  # of each run, none of them 0
+    chosen: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # their ids, ascending; not there: all
 
     @property
     def games(self) -> int:
@@ -72,9 +75,9 @@ class Selection:
 
     def game_ids(self, run_id: str) -> NDArray[np.int64]:
         """The chosen games of one run, ascending."""
-        text = f"SELECT game_id FROM games WHERE run_id = '{run_id}' AND (\n{self.where}\n)"  # noqa: S608  (a condition by design)
-        found: NDArray[np.int64] = np.sort(self.opened.sql(text)["game_id"].to_numpy())
-        return found
+        if run_id in self.chosen:
+            return self.chosen[run_id]
+        return self.opened.games(run_id).select(pl.col("game_id").sort()).collect()["game_id"].to_numpy()
 
 
 def select(opened: OpenArchive, where: str | None = None) -> Selection:
@@ -83,22 +86,34 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
     It may ask the other views: ``run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')``. Raises ``RequestError``
     for one that is not a condition, or that no game meets; ``FailureError`` for what is damaged.
     """
-    condition = EVERYTHING if where is None else where
-    text = f"SELECT run_id, count(*) AS games FROM games WHERE (\n{condition}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
-    try:
-        counts = dict(opened.sql(text).rows())
-    except RequestError as error:
-        raise RequestError(f"where={condition!r} is no condition on games: {error}") from error
+    if where is None or where.strip() == EVERYTHING:
+        counts = dict(opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY run_id").rows())
+        chosen: dict[str, NDArray[np.int64]] = {}
+    else:
+        chosen = _chosen(opened, where)
+        counts = {run_id: len(ids) for run_id, ids in chosen.items()}
     if not counts:
-        meets = "has no games" if where is None else f"has no game with where={condition!r}"
+        meets = "has no games" if where is None else f"has no game with where={where!r}"
         raise RequestError(
             f"archive {opened.archive.root} {meets}: ask 'qarena sql \"FROM games LIMIT 5\"' what there is"
         )
-    runs = tuple(record for record in opened.archive.runs() if record.run_id in counts)
+    runs = tuple(readable(record) for record in opened.archive.runs() if record.run_id in counts)
     lost = sorted(set(counts) - {record.run_id for record in runs})
     if lost:
         raise FailureError(f"run {lost[0]} has games and no record: restore its record, or leave it out of the choice")
-    return Selection(opened, condition, runs, tuple(counts[record.run_id] for record in runs))
+    of_runs = tuple(counts[record.run_id] for record in runs)
+    return Selection(opened, EVERYTHING if where is None else where, runs, of_runs, chosen)
+
+
+def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
+    """The ids of the games that meet a condition, by run, ascending; asked once, whatever is done with them."""
+    check(where)
+    text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
+    try:
+        found = opened.sql(text)
+    except RequestError as error:
+        raise RequestError(f"where={where!r} is no condition on games: {error}") from error
+    return {run_id: np.sort(ids.to_numpy()) for run_id, ids in zip(found["run_id"], found["ids"], strict=True)}
 
 
 def _may_hold(commit: Commit, wanted: NDArray[np.int64]) -> bool:

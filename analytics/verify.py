@@ -20,7 +20,7 @@ from analytics.problems import Problem, read_checked
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
-from analytics.schema import TABLES, game_ids
+from analytics.schema import SCHEMA_VERSION, TABLES, game_ids
 from analytics.tables import PlyColumns
 from analytics.tally import tally_of
 from analytics.verify_decisions import verify_decisions
@@ -117,6 +117,9 @@ def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | N
         return None
     if record is None:
         found.problems.append(Problem(path, "missing, so the games of this run cannot be checked against its rules"))
+    elif record.schema_version != SCHEMA_VERSION:
+        what = f"its schema version is {record.schema_version}, which this program does not read"
+        found.problems.append(Problem(path, what))
     elif run_id_of(record.spec) != run_id:
         what = f"its spec is that of run {run_id_of(record.spec)}: it was changed after the run was named"
         found.problems.append(Problem(path, what))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, Self
 
-from analytics.archive import Archive
+from analytics.archive import Archive, readable
 from analytics.records import Commit, RunRecord
 from analytics.results import PairingResult, results
 from quarto.batch import Block
@@ -165,7 +165,7 @@ def refuse_other_code(experiment: Experiment) -> None:
     """Raises ``RequestError`` if games are missing in a run that other code has begun, unless that was asked for."""
     request, code = experiment.request, experiment.code
     known = experiment.archive.run(experiment.run_id)
-    other = known is not None and known.code.get("fingerprint") != code["fingerprint"]
+    other = known is not None and readable(known).code.get("fingerprint") != code["fingerprint"]
     if known and other and request.other_code == "refuse" and experiment.games_left(request.games):
         theirs, ours = (f"{each.get('version')}, {each.get('fingerprint')}" for each in (known.code, code))
         raise RequestError(

@@ -6,34 +6,21 @@ games that have come since change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analytics import policies
-from analytics.archive import Archive
+from analytics.archive import Archive, readable
 from analytics.database import OpenArchive
 from analytics.derived.material import Material
 from analytics.records import PolicyCard
-from analytics.selection import Selection
+from analytics.selection import EVERYTHING, Selection
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 
 TABLE = "games"
 RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
-
-
-@dataclass(frozen=True)
-class Named(Selection):
-    """The games that were named one by one, whatever condition chose them."""
-
-    named: Mapping[str, NDArray[np.int64]]  # ids by run, ascending
-
-    def game_ids(self, run_id: str) -> NDArray[np.int64]:
-        return self.named[run_id]
 
 
 def ranges_of(material: Material) -> pl.DataFrame:
@@ -78,9 +65,9 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"(the first is game {lost[0]}) are not in archive {opened.archive.root} any more: the command of the "
                 "run, typed again, plays them"
             )
-        runs.append(record)
+        runs.append(readable(record))
     counts = tuple(len(wanted[record.run_id]) for record in runs)
-    return Named(opened, "", tuple(runs), counts, wanted)
+    return Selection(opened, EVERYTHING, tuple(runs), counts, wanted)
 
 
 def _lost(archive: Archive) -> str:

@@ -5,7 +5,9 @@ import pytest
 
 from analytics import open_archive
 from analytics.archive import Archive
+from analytics.meetings import meetings
 from analytics.selection import select
+from analytics.verify import verify
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
@@ -61,6 +63,7 @@ def stored_rows(archive: Archive, where: str) -> dict[tuple[str, int], list[tupl
         f"run_id = '{OTHER.run_id}'",
         "run_id IN (SELECT run_id FROM runs WHERE seed = 8) AND pairing = 2",
         "pair_id = 3",
+        "agent_0 = 'random' OR agent_1 = 'random()' OR 'sample)' = agent_0",
     ],
 )
 def test_what_is_chosen_is_what_sql_finds(two_runs: Archive, where: str) -> None:
@@ -81,7 +84,14 @@ def test_without_a_condition_everything_is_chosen(two_runs: Archive) -> None:
         ("agent_0 = 'nobody'", "has no game with where=\"agent_0 = 'nobody'\""),
         ("winner = ", "is no condition on games: SQL: Parser Error"),
         ("DELETE FROM games", "is no condition on games"),
-        ("true); DROP VIEW games; SELECT (1", "is no condition on games"),
+        ("true); DROP VIEW games; SELECT (1", "a bracket is closed that was not opened"),
+        ("true) GROUP BY run_id UNION ALL SELECT ('x'", "a bracket is closed that was not opened"),
+        ("winner = 0; DELETE FROM games", "is no condition on games"),
+        ("", "is empty: leave it out"),
+        (" -- nothing", "is empty: leave it out"),
+        ("random() < 0.5", "chooses by chance (random())"),
+        ("agent_0 = 'a' AND Random ( ) < 0.5", "chooses by chance (random())"),
+        ("game_id IN (SELECT game_id FROM games USING SAMPLE 10)", "chooses by chance (SAMPLE)"),
         ("loser = 1", 'Referenced column "loser" not found'),
         ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "is no condition on games"),
     ],
@@ -90,6 +100,19 @@ def test_a_wrong_condition_is_a_wrong_request(two_runs: Archive, where: str, com
     with open_archive(two_runs.root) as opened, pytest.raises(RequestError) as caught:
         select(opened, where)
     assert complaint in str(caught.value)
+
+
+def test_a_run_of_another_schema_is_refused_where_it_is_chosen(two_runs: Archive) -> None:
+    path = two_runs.root / "runs" / f"{OTHER.run_id}.json"
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    with open_archive(two_runs.root) as opened:
+        for ask in (select, meetings):
+            with pytest.raises(RequestError, match=f"run {OTHER.run_id} has schema version 2, this program reads 1"):
+                ask(opened)
+        assert select(opened, f"run_id = '{RUN_ID}'").games > 0
+    assert [(problem.file, problem.what) for problem in verify(two_runs).problems] == [
+        (path, "its schema version is 2, which this program does not read")
+    ]
 
 
 def test_an_archive_without_games_has_none_to_choose(tmp_path: Path) -> None:

@@ -150,6 +150,22 @@ def test_decisions_on_boards_with_few_pieces_can_be_left_out(root: Path) -> None
         assert archive.sql("SELECT min(ply) FROM decisions").item() == OPENING
 
 
+def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
+    def first_and_counted() -> tuple[int, int]:
+        with open_archive(root) as archive:
+            row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
+            return row
+
+    judged(root, Settings(megabytes=1.0, from_pieces=13))
+    judged(root, Settings(megabytes=1.0, from_pieces=14, choices=True))
+    first, counted = first_and_counted()
+    assert first == 13
+    assert counted > 0
+    judged(root)
+    assert first_and_counted()[0] == OPENING
+    assert first_and_counted()[1] > counted
+
+
 def damage(root: Path, how: str) -> None:
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()

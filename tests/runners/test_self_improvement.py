@@ -24,6 +24,7 @@ SMALL = {
     "kind": "mc_afterstate(least=3)",
     "generations": 3,
     "games": 300,
+    "opening_plies": 0,
     "strength_games": 40,
     "opponents": ["random", "rule_based"],
 }

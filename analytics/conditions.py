@@ -1,0 +1,42 @@
+"""What a condition on games may be: one expression of SQL, which chooses the same games whenever it is asked."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+
+from quarto.errors import RequestError
+
+# DuckDB's volatile functions that a question may call, and what draws samples.
+CHANGING_FUNCTIONS = frozenset({"random", "setseed", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "nextval"})
+CHANGING_WORDS = frozenset({"sample", "tablesample"})
+
+
+def check(where: str) -> None:
+    """Raises ``RequestError`` for a condition that is empty, ends its own brackets, or chooses by chance."""
+    depth, name, words = 0, "", 0
+    for start, kind in duckdb.tokenize(where):
+        if kind == duckdb.token_type.comment:
+            continue
+        words += 1
+        character = where[start]
+        if kind == duckdb.token_type.operator and character in "()":
+            if character == "(" and name in CHANGING_FUNCTIONS:
+                raise _by_chance(where, f"{name}()")
+            depth += 1 if character == "(" else -1
+            if depth < 0:
+                raise RequestError(f"where={where!r} is no condition on games: a bracket is closed that was not opened")
+        found = re.match(r"\w+", where[start:])
+        name = found[0].lower() if found else ""
+        if kind == duckdb.token_type.keyword and name in CHANGING_WORDS:
+            raise _by_chance(where, name.upper())
+    if not words:
+        raise RequestError(f"where={where!r} is empty: leave it out to choose all games")
+
+
+def _by_chance(where: str, what: str) -> RequestError:
+    return RequestError(
+        f"where={where!r} chooses by chance ({what}), so nothing could be repeated: choose by what games have, as in "
+        "game_id % 10 = 0"
+    )
