@@ -206,6 +206,24 @@ def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qa
     assert snapshot(root) == before
 
 
+@pytest.mark.parametrize("table", ["games", "plies"])
+def test_a_policy_whose_files_are_gone_is_refused_in_one_line(table: str, root: Path, qarena: Qarena) -> None:
+    qarena(*words("gift", root, "where=agent_0 = 'semi_random' AND game_id < 2048"))
+    (run_id,) = card_of(root).learned["run_ids"]
+    archive = Archive.open(root)
+    commits = sorted(archive.commits(run_id), key=lambda commit: commit.slices[0].first_pair)
+    first, *_, last = (archive.file(table, run_id, getattr(commit, table)) for commit in commits)
+    last.unlink()  # none of its games were needed
+    assert qarena("policy", "rebuild", "mine", "--archive", str(root)).code == 0
+    first.unlink()
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    expected = (
+        f"error: policy 'mine' was derived from games of run {run_id}, and {re.escape(str(first))}, .* missing: .*\n"
+    )
+    assert re.fullmatch(expected, found.err)
+
+
 def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path, qarena: Qarena) -> None:
     small = ["trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"]
     assert qarena("train", "trainer=ga2", *small, "policy.name=mine").code == 0
@@ -242,7 +260,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     ("typed", "expected"),
     [
         ([], r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, mc_afterstate, q_table"),
-        (["kind=gifts"], r"policy 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
+        (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
         (["gift"], r"'gift' is not key=value: quote a condition as a whole, .*"),
         (["kind=gift", "kind=gift"], r"kind is given twice: kind=gift and kind=gift"),
         (["kind=gift", "smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
