@@ -20,10 +20,10 @@ from tests.analytics.policies import COUNTS, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
 
-GAMES = 3000
+GAMES = 1200
 BUILDS = {
     "mc_afterstate": ["where=winner >= 0", "least=3"],
-    "q_table": ["where=game_id < 200", "discount=0.5"],
+    "q_table": ["where=game_id < 60", "discount=0.5"],
     "fitted_q": ["least=1"],
     "gift": ["where=agent_0 = 'random'", "smoothing=0.5"],
     "encoded_q": ["agent=semi_random", "rewards=[1,-1,0,0]"],
