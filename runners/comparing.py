@@ -75,15 +75,20 @@ def compare(root: Path, one: str, other: str) -> None:
 
 def joined(one: Policy, other: Policy) -> pl.DataFrame | None:
     """The rows that both have, with the values of both and their ``difference``; None if they do not tell the same."""
-    if one.kind not in VALUES or VALUES[one.kind] not in other.table:
+    kinds = {one.kind, other.kind}
+    if not (kinds <= VALUE_COLUMNS.keys() or (len(kinds) == 1 and kinds <= VALUES.keys())):
         return None
     frames = [pl.DataFrame(dict(policy.table)) for policy in (one, other)]
-    value = VALUES[one.kind]
-    kept = [[name for name in frame.columns if name == value or name not in EVIDENCE] for frame in frames]
-    if kept[0] != kept[1]:
+    values = [VALUES[policy.kind] for policy in (one, other)]
+    keys, others = (
+        [name for name in frame.columns if name not in (value, *EVIDENCE)]
+        for frame, value in zip(frames, values, strict=True)
+    )
+    if keys != others:
         return None
-    keys = [name for name in kept[0] if name != value]
-    left, right = (frame.select(*keys, pl.col(value).alias(name)) for frame, name in zip(frames, "ab", strict=True))
+    left, right = (
+        frame.select(*keys, pl.col(value).alias(name)) for frame, value, name in zip(frames, values, "ab", strict=True)
+    )
     common = left.join(right, on=keys, how="inner", maintain_order="left")
     return common.with_columns((pl.col("a") - pl.col("b")).abs().alias("difference"))
 
@@ -94,7 +99,7 @@ def _knowledge(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[st
     if len(common):
         same = int((common["difference"] == 0).sum())
         mean = float(np.mean(common["difference"].to_numpy()))
-        yield "difference", f"{mean:.4f} on average, none in {same:,} rows"
+        yield "difference", f"{mean:.4f} on average" + (f", none in {same:,} rows" if same else "")
 
 
 def _agreement(choices: Choices) -> Iterator[tuple[str, str]]:

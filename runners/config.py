@@ -204,11 +204,14 @@ def agent_settings(name: str) -> dict[str, Any]:
     return settings_of("agent", name)
 
 
-def settings_of(group: str, name: str) -> dict[str, Any]:
-    """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
+def settings_of(group: str, name: str, called: str | None = None) -> dict[str, Any]:
+    """One option of a configuration group as plain values; users know the group as ``called``.
+
+    Raises ``RequestError`` if it does not exist.
+    """
     valid = names(group)
     if name not in valid:
-        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+        raise RequestError(f"{called or group} {name!r} does not exist{nearest(name, valid)}")
     with _hydra():
         return plain(compose(f"{group}/{name}")[group])
 

@@ -61,7 +61,7 @@ def wanted_of(words: Sequence[str], root: Path | None, typed: Sequence[str]) -> 
     if "kind" not in given:
         raise RequestError(f"kind=KIND is missing{nearest('', names(GROUP))}")
     kind = given.pop("kind")
-    settings = settings_of(GROUP, kind)
+    settings = settings_of(GROUP, kind, "kind")
     where, name, threads = given.pop("where", EVERYTHING), given.pop("name", kind), given.pop("threads", None)
     folder = Path(given.pop("archive.root", root or ARCHIVE))
     policies.check_name(name, "name")

@@ -9,7 +9,7 @@ from analytics import policies
 from analytics.archive import Archive
 from analytics.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
-from runners.policies import MOST_RUNS
+from runners.policies import MOST_RUNS, made_by
 
 MOST_AGENTS = 6
 INDENT = "  "
@@ -31,9 +31,9 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) 
         yield f"{indent}{INDENT}(see above)"
         return
     told.add(card.policy_id)
-    how = "derived by" if card.is_derived else "learned by trainer"
-    seed = "" if card.is_derived else f", seed {learned['seed']}"
-    yield f"{indent}{INDENT}{how} {learned['trainer']}{seed}, from {learned['games']:,} games; {_code(card.code)}"
+    how, maker = made_by(card)
+    how = "trained by" if how == "trainer" else how
+    yield f"{indent}{INDENT}{how} {maker}, from {learned['games']:,} games; {_code(card.code)}"
     if card.is_derived:
         yield f"{indent}{INDENT}where {learned['where']}"
     yield f"{indent}{INDENT}{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
@@ -57,8 +57,8 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told:
         yield f"{indent}run {run_id}: not in this archive any more"
         return
     held = sum(commit.games.rows for commit in archive.commits(run_id))
-    share = f"{held:,} games" if games in (None, held) else f"{games:,} of {held:,} games"
-    yield f"{indent}run {run_id}, {record.created[:16].replace('T', ' ')}: {share} of {_few(record.labels)}"
+    players = _few(list(dict.fromkeys(record.labels)))  # an agent may play itself
+    yield f"{indent}run {run_id}, {record.created[:16].replace('T', ' ')}: {share_of(games, held, players)}"
     yield f"{indent}{INDENT}seed {record.spec['seed']}; {_code(record.code)}"
     for policy_id, label in _policies_of(record):
         yield f"{indent}{INDENT}{label} played by"
@@ -71,16 +71,25 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told:
             yield from _of_policy(archive, card, indent + 2 * INDENT, told)
 
 
+def share_of(games: int | None, held: int, players: str) -> str:
+    """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
+    if held == 0 or (games is not None and games > held):
+        known = "games" if games is None else f"{games:,} games"
+        return f"{known} of {players}, not {'all ' if held else ''}in this archive any more"
+    return f"{held:,} games of {players}" if games in (None, held) else f"{games:,} of {held:,} games of {players}"
+
+
 def _few(labels: Sequence[str]) -> str:
     more = len(labels) - MOST_AGENTS
     return ", ".join(labels[:MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _policies_of(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """The policies that agents of a run played by, each with the label."""
-    for agent in record.spec["agents"]:
-        if agent.get("policy_id"):
-            yield str(agent["policy_id"]), str(agent["label"])
+    """The policies that agents of a run played by, each with the label, once."""
+    found = [
+        (str(agent["policy_id"]), str(agent["label"])) for agent in record.spec["agents"] if agent.get("policy_id")
+    ]
+    yield from dict.fromkeys(found)
 
 
 def _code(code: object) -> str:

@@ -92,14 +92,13 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     whose = "parameter" if card.is_derived else "trainer"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, whose: learned["parameters"]}
     files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in card.files.items()]
-    seed = "" if card.is_derived else f", seed {learned['seed']}"
-    how = "derived by" if card.is_derived else "trainer"
+    how, maker = made_by(card)
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'other players'}"),
         ("rules", str(card.rules["name"])),
-        (how, f"{learned['trainer']}{seed}, {learned['games']:,} games"),
+        (how, f"{maker}, {learned['games']:,} games"),
         *((key, str(learned[key])) for key in ("where",) if key in learned),
         *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
         *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
@@ -115,6 +114,16 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
         ("folder", str(folder)),
         *(("file", file) for file in files),
     ]
+
+
+def made_by(card: PolicyCard) -> tuple[str, str]:
+    """How a policy was made, 'derived by' or 'trainer', and by what: a trainer may have derived it."""
+    learned = card.learned
+    kind = learned["derivation"]["kind"] if card.is_derived else None
+    if kind == learned["trainer"]:
+        return "derived by", kind
+    derived = f", derived as {kind}" if card.is_derived else ""
+    return "trainer", f"{learned['trainer']}, seed {learned['seed']}{derived}"
 
 
 def readers_of(kind: str) -> list[str]:

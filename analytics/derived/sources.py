@@ -6,6 +6,8 @@ games that have come since change nothing.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -50,7 +52,7 @@ def ids_of(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
 def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
     """The games that a policy was derived from.
 
-    Raises ``RequestError`` if the archive has not all of them any more.
+    Raises ``RequestError`` if the archive has not all of them any more, or not the files in which they were.
     """
     wanted = ids_of(policies.read_table(opened.archive, card, TABLE))
     runs = []
@@ -65,6 +67,12 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"(the first is game {lost[0]}) are not in archive {opened.archive.root} any more: the command of the "
                 "run, typed again, plays them"
             )
+        gone = _gone(opened.archive, run_id, ids)
+        if gone is not None:
+            raise RequestError(
+                f"policy '{card.name}' was derived from games of run {run_id}, and {gone}, in which some of them were, "
+                "is missing: restore it from a copy"
+            )
         runs.append(readable(record))
     counts = tuple(len(wanted[record.run_id]) for record in runs)
     return Selection(opened, EVERYTHING, tuple(runs), counts, wanted)
@@ -78,7 +86,23 @@ def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[n
     """Those of the ids that no commit of the run holds."""
     held = np.zeros(len(ids), np.bool_)
     for pairing, ranges in archive.covered(run_id).items():
-        for first_pair, end_pair in ranges:
-            first, end = ((pairing << GAME_BITS) + 2 * pair for pair in (first_pair, end_pair))
-            held[np.searchsorted(ids, first) : np.searchsorted(ids, end)] = True
+        for pairs in ranges:
+            held[_within(ids, pairing, *pairs)] = True
     return ids[~held]
+
+
+def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
+    """A file of some of the ids that a commit names and that is not there."""
+    for commit in archive.commits(run_id):
+        if any(ids[_within(ids, part.pairing, part.first_pair, part.end_pair)].size for part in commit.slices):
+            for table, stored in (("games", commit.games), ("plies", commit.plies)):
+                path = archive.file(table, run_id, stored)
+                if not path.is_file():
+                    return path
+    return None
+
+
+def _within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
+    """Where the ids of some pairs are."""
+    first, end = ((pairing << GAME_BITS) + 2 * pair for pair in (first_pair, end_pair))
+    return slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, end)))

@@ -19,6 +19,7 @@ from analytics.records import PolicyCard
 from runners import display
 from runners.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.config import ARCHIVE, ArchiveConfig, settings_of
+from runners.deriving import code_of
 from runners.experiment import interruptible
 from runners.explanations import own_settings
 from runners.spec import flat
@@ -91,7 +92,9 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
         **trained.origin,
     }
     tables = {"curve": trained.curve, **trained.tables}
-    origin = Origin(request.policy, setting.rules, request.code, learned, tables, _pictures(request, trained.curve))
+    how = trained.origin.get("derivation")
+    code = code_of(how["parameters"]) if how else request.code  # what can make the policy again
+    origin = Origin(request.policy, setting.rules, code, learned, tables, _pictures(request, trained.curve))
     return policies.save(Archive.open(setting.root), policy, origin)
 
 
@@ -152,8 +155,8 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
 
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
     display.out().print(
-        f"Learned from {trained.games:,} games so far, {trained.played:,} of them played now; the policy is kept when "
-        f"all are, its games are in {request.setting.root}.",
+        f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now; the policy is kept "
+        f"when all are, its games are in {request.setting.root}.",
         markup=False,
         soft_wrap=True,
     )
@@ -195,10 +198,10 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
 def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
     runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
     if trained.played == 0:
-        return f"Nothing to play: {runs} in {request.setting.root} had all of its games."
+        return f"Nothing to play: {request.setting.root} had all games; learned from {runs}."
     speed = trained.played / trained.seconds
     took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
-    return f"{took}; {runs} in {request.setting.root}."
+    return f"{took}; learned from {runs} in {request.setting.root}."
 
 
 def _play_command(request: TrainingRequest, card: PolicyCard) -> str:

@@ -81,7 +81,7 @@ class SelfImprovement:
     def derivation(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
         name, parameters = labelled(self.kind, "trainer.kind")
-        own = settings_of(GROUP, name)
+        own = settings_of(GROUP, name, "kind")
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
             if key not in valid:

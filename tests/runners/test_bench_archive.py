@@ -4,6 +4,7 @@ import pytest
 
 from runners import bench_archive
 from runners.bench_archive import exponent
+from runners.bench_policies import KINDS
 from runners.tables import bench_table
 
 
@@ -13,11 +14,17 @@ def test_the_exponent_is_that_of_the_power_that_fits() -> None:
         assert exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
 
 
-def test_every_figure_has_its_target_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_archive, "GAMES", (50_000, 100_000, 10**12))
+@pytest.mark.parametrize("kinds", [(), pytest.param(KINDS, marks=pytest.mark.slow)], ids=str)
+def test_every_figure_has_its_target_beside_it(kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies, each in two processes of its own, take most of the time."""
+    monkeypatch.setattr(bench_archive, "GAMES", (5_000, 10_000, 10**12))
+    monkeypatch.setattr(bench_archive, "POSITIONS", bench_archive.POSITIONS[:3])  # which so few games meet
     monkeypatch.setattr(bench_archive, "ROUNDS", 1)
+    monkeypatch.setattr(bench_archive, "KINDS", kinds)
+    if not kinds:
+        monkeypatch.setattr(bench_archive, "MEASURES", bench_archive.MEASURES[:-1])
     figures = bench_archive.bench_archive(quick=True)
-    assert figures["games"] == 100_000
+    assert figures["games"] == 10_000
     assert figures["index"]["plies_per_second"] > 0
     for name, unit in (
         ("index", "plies_per_second"),
@@ -28,5 +35,6 @@ def test_every_figure_has_its_target_beside_it(monkeypatch: pytest.MonkeyPatch) 
     ):
         assert figures[name][unit] > 0
         assert figures[name][f"target_{unit}"] > 0
-    assert set(figures["growth"]["index"]) == {"50000_seconds", "100000_seconds", "exponent"}
+    assert set(figures["growth"]["index"]) == {"5000_seconds", "10000_seconds", "exponent"}
+    assert {name for name in figures if name.startswith("policy_")} == {f"policy_{kind}" for kind in kinds}
     assert bench_table(figures).row_count > 15

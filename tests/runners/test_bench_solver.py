@@ -39,7 +39,9 @@ def test_the_figures_are_printed_beside_the_yardstick(qarena: Qarena, monkeypatc
     monkeypatch.setattr(bench_solver, "POSITIONS", {9: 20})
     monkeypatch.setattr(bench_solver, "MEGABYTES", 1.0)
     monkeypatch.setattr(bench_judging, "TURNS", 10)
-    monkeypatch.setattr(bench_judging, "GAMES", 200)
+    monkeypatch.setattr(bench_judging, "GAMES", 20)
+    monkeypatch.setattr(bench_judging, "AGENTS", ("random", "rule_based"))
+    monkeypatch.setattr(bench_judging, "MEETINGS", ((0, 1),))
     found = qarena("bench", "--solver", "--quick")
     assert found.code == 0
     for name in (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.learning.policy import MC_AFTERSTATE, Policy
+from agents.learning.policy import COUNTERS, ENCODED_VALUES, FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy
 from analytics import open_archive, policies
 from analytics.archive import Archive
 from analytics.derived.material import gathered
@@ -17,6 +17,7 @@ from analytics.derived.mc_afterstate import McAfterstate
 from analytics.selection import select
 from quarto.rules import CLASSIC
 from runners.comparing import choices_of, joined
+from runners.lineage import share_of
 from tests.analytics.folders import snapshot
 from tests.analytics.policies import GENES, origin
 from tests.runners.conftest import Qarena
@@ -56,6 +57,25 @@ def test_what_both_know_is_joined_by_position_whatever_the_counts() -> None:
     assert joined(ONE, GENES) is None
 
 
+@pytest.mark.parametrize("kind", [FITTED_Q, Q_TABLE])
+def test_kinds_that_tell_the_same_of_afterstates_are_joined(kind: str) -> None:
+    other = {("value" if name == "mean" else name): column for name, column in OTHER.table.items()}
+    for one, two in ((ONE, Policy(kind, table=other)), (Policy(kind, table=other), ONE)):
+        common = joined(one, two)
+        assert common is not None
+        assert common["difference"].to_list() == [0.0, 0.5]
+
+
+def test_counts_are_joined_as_values_where_they_are_the_values() -> None:
+    one, other = ({**policy.table, "cell": policy.table["lanes"]} for policy in (ONE, OTHER))
+    del one["mean"], other["mean"]
+    common = joined(Policy(COUNTERS, table=one), Policy(COUNTERS, table=other))
+    assert common is not None
+    assert common.select("cell", "a", "b").rows() == [(0, 9, 7), (1, 5, 5)]
+    assert joined(Policy(COUNTERS, table=one), ONE) is None
+    assert joined(ONE, Policy(ENCODED_VALUES, table=ONE.table)) is None
+
+
 def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
     with open_archive(made) as opened:
         policy = McAfterstate().derive(gathered(select(opened)), 1)
@@ -85,7 +105,11 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
         found = qarena("policy", "compare", "one", other)
         assert (found.code, found.err) == (0, "")
         assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both know|the one knows that has some)", found.out)
-    assert "Different turns" in qarena("policy", "compare", "one", "three").out
+    fitted = qarena("policy", "compare", "one", "three").out
+    assert "Different turns" in fitted
+    assert "Largest differences" in fitted
+    reverse = qarena("policy", "compare", "three", "one").out
+    assert re.search(r"rows +│ .* in common", reverse)
     assert "positions of 1,000 random games" in qarena("policy", "compare", "four", "bred").out
     assert snapshot(root) == before
 
@@ -100,6 +124,31 @@ def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena
     assert found.err.startswith(
         "error: policies classic (classic) and square (square) were learned under different rules"
     )
+
+
+def test_an_agent_in_both_seats_is_named_once_in_a_lineage(root: Path, qarena: Qarena) -> None:
+    assert qarena("policy", "build", "kind=gift", "name=first").code == 0
+    play(root, "agent@a=policy", "a.policy=first", "agent@b=policy", "b.policy=first", "games=20")
+    itself = "where=agent_0 = agent_1"
+    assert qarena("policy", "build", "kind=gift", "name=second", itself).code == 0
+    lines = qarena("policy", "lineage", "second").out.splitlines()
+    assert sum(line.endswith(": 20 games of policy(policy=first)") for line in lines) == 1
+    assert sum(line.endswith("policy(policy=first) played by") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("games", "held", "expected"),
+    [
+        (5, 5, "5 games of X"),
+        (None, 5, "5 games of X"),
+        (3, 5, "3 of 5 games of X"),
+        (None, 0, "games of X, not in this archive any more"),
+        (5, 0, "5 games of X, not in this archive any more"),
+        (5, 3, "5 games of X, not all in this archive any more"),
+    ],
+)
+def test_a_lineage_says_how_many_games_there_are_still(games: int | None, held: int, expected: str) -> None:
+    assert share_of(games, held, "X") == expected
 
 
 def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qarena) -> None:
@@ -122,5 +171,8 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
     assert len(re.findall("code 0", found.out)) == 4
     shutil.rmtree(policies.folder_of(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
+    shutil.rmtree(root / f"commits/run={run}")
+    left = r"20 games of policy\(policy=first\), random, not in this archive any more$"
+    assert re.search(rf"^  run {run}, .*: {left}", qarena("policy", "lineage", "second").out, re.MULTILINE)
     (root / f"runs/{run}.json").unlink()
     assert f"  run {run}: not in this archive any more" in qarena("policy", "lineage", "second").out

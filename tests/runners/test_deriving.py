@@ -20,10 +20,10 @@ from tests.analytics.policies import COUNTS, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
 
-GAMES = 3000
+GAMES = 1200
 BUILDS = {
     "mc_afterstate": ["where=winner >= 0", "least=3"],
-    "q_table": ["where=game_id < 200", "discount=0.5"],
+    "q_table": ["where=game_id < 60", "discount=0.5"],
     "fitted_q": ["least=1"],
     "gift": ["where=agent_0 = 'random'", "smoothing=0.5"],
     "encoded_q": ["agent=semi_random", "rewards=[1,-1,0,0]"],
@@ -206,6 +206,26 @@ def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qa
     assert snapshot(root) == before
 
 
+@pytest.mark.parametrize("table", ["games", "plies"])
+def test_a_policy_whose_files_are_gone_is_refused_in_one_line(table: str, tmp_path: Path, qarena: Qarena) -> None:
+    root = tmp_path / "archive"
+    for games in (100, 200):
+        play(root, "agent@a=random", "agent@b=random", f"games={games}")
+    qarena(*words("gift", root, "where=game_id < 100"))
+    (run_id,) = card_of(root).learned["run_ids"]
+    archive = Archive.open(root)
+    first, last = (archive.file(table, run_id, getattr(commit, table)) for commit in archive.commits(run_id))
+    last.unlink()  # none of its games were needed
+    assert qarena("policy", "rebuild", "mine", "--archive", str(root)).code == 0
+    first.unlink()
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    expected = (
+        f"error: policy 'mine' was derived from games of run {run_id}, and {re.escape(str(first))}, .* missing: .*\n"
+    )
+    assert re.fullmatch(expected, found.err)
+
+
 def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path, qarena: Qarena) -> None:
     small = ["trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"]
     assert qarena("train", "trainer=ga2", *small, "policy.name=mine").code == 0
@@ -242,7 +262,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     ("typed", "expected"),
     [
         ([], r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, mc_afterstate, q_table"),
-        (["kind=gifts"], r"policy 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
+        (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
         (["gift"], r"'gift' is not key=value: quote a condition as a whole, .*"),
         (["kind=gift", "kind=gift"], r"kind is given twice: kind=gift and kind=gift"),
         (["kind=gift", "smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),

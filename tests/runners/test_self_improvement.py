@@ -14,6 +14,9 @@ from analytics.archive import Archive
 from analytics.policies import knowledge_of
 from quarto.errors import RequestError
 from runners.config import settings_of
+from runners.deriving import code_of
+from runners.lineage import lineage
+from runners.policies import description
 from runners.rebuilding import rebuild
 from runners.training.self_improvement import SelfImprovement
 from runners.training.trainer import Setting, Trained
@@ -91,7 +94,7 @@ def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, 
 def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_path: Path) -> None:
     root = tmp_path / "archive"
     Archive.open(root, create=True)
-    for games in (1, 100, 500, 900):
+    for games in (1, 500):
         trained = trainer().train(replace(stopped_after(games, root), name="self_improve", policy="mine"))
         assert trained.policy is None
     trained = trainer().train(named(root, threads=2))
@@ -125,6 +128,13 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
         assert rebuild(root, name).differences == ()
     archive = Archive.open(root)
     card = policies.find(archive, "mine")
+    assert card.code == code_of(card.learned["derivation"]["parameters"])
+    how = "self_improve, seed 1, derived as mc_afterstate"
+    (line,) = [line for line in lineage(root, "mine") if "trained by" in line]
+    assert line.startswith(f"  trained by {how}, from 900 games; ")
+    assert lineage(root, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
+    assert ("trainer", f"{how}, 900 games") in description(card, root)
+    assert "; learned from 3 runs in data/archive." in found.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
     if plots.can_draw():
         drawn = (policies.folder_of(archive, card.policy_id) / "curve.svg").read_text()
@@ -135,7 +145,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"kind": "mc_afterstates"}, "policy 'mc_afterstates' does not exist; did you mean 'mc_afterstate'?"),
+        ({"kind": "mc_afterstates"}, "kind 'mc_afterstates' does not exist; did you mean 'mc_afterstate'?"),
         ({"kind": "gift(smooth=1)"}, r"gift has no parameter 'smooth'; did you mean 'smoothing'?"),
         ({"kind": "gift(smoothing=-1)"}, "smoothing"),
         ({"kind": 3}, "trainer.kind=3 is not NAME"),

@@ -26,23 +26,23 @@ BUILD = ("tablebase", "build", "--rules", "torus_square", "--megabytes", "8", "-
 
 
 def test_build_show_and_verify(qarena: Qarena, own_home: Path) -> None:
-    found = qarena(*BUILD, "3")
+    found = qarena(*BUILD, "2")
     assert found.code == 0
-    assert "torus_square, boards of up to 3 pieces: " in found.err
-    assert f"{own_home / 'torus_square-3.parquet'}: 179 boards, " in found.out
-    card = json.loads((own_home / "torus_square-3.json").read_text())
-    assert (card["won"], card["drawn"], card["lost"]) == ([0, 1, 0, 146], [0, 0, 0, 4], [1, 0, 20, 7])
+    assert "torus_square, boards of up to 2 pieces: " in found.err
+    assert f"{own_home / 'torus_square-2.parquet'}: 22 boards, " in found.out
+    card = json.loads((own_home / "torus_square-2.json").read_text())
+    assert (card["won"], card["drawn"], card["lost"]) == ([0, 1, 0], [0, 0, 0], [1, 0, 20])
     shown = qarena("tablebase", "show", "--rules", "torus_square")
     assert (shown.code, shown.err) == (0, "")
-    assert str(own_home / "torus_square-3.parquet") in shown.out
-    assert "│      3 │    157 │ 146 │     4 │    7 │" in shown.out
-    checked = qarena("tablebase", "verify", str(own_home / "torus_square-3.parquet"), "--sample", "1")
+    assert str(own_home / "torus_square-2.parquet") in shown.out
+    assert "│      2 │     20 │   0 │     0 │   20 │" in shown.out
+    checked = qarena("tablebase", "verify", str(own_home / "torus_square-2.parquet"), "--sample", "1")
     assert (checked.code, checked.err) == (0, "")
-    assert "179 boards, no problem(s)" in checked.out
-    (own_home / "torus_square-3.parquet").write_bytes(b"PAR1")
-    checked = qarena("tablebase", "verify", str(own_home / "torus_square-3.parquet"))
+    assert "22 boards, no problem(s)" in checked.out
+    (own_home / "torus_square-2.parquet").write_bytes(b"PAR1")
+    checked = qarena("tablebase", "verify", str(own_home / "torus_square-2.parquet"))
     assert checked.code == 1
-    assert "torus_square-3.parquet is damaged (4 bytes which are not the" in checked.err
+    assert "torus_square-2.parquet is damaged (4 bytes which are not the" in checked.err
 
 
 def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:

@@ -51,7 +51,9 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
     expected = rf"{name} learned from 40 games: it won {rate} of the first 20, {rate} of games 21 to 40\."
     assert re.fullmatch(expected, learned)
     run_id = card.learned["run_ids"][0]
-    assert re.fullmatch(rf"40 games in .* a second with every ply on disk; run {run_id} in data/archive\.", took)
+    assert re.fullmatch(
+        rf"40 games in .* a second with every ply on disk; learned from run {run_id} in data/archive\.", took
+    )
     assert kept == (
         f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: table.parquet, "
         "curve.parquet, curve.svg."
@@ -104,7 +106,7 @@ def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qaren
     again = qarena(*SMALL)
     assert again.code == 0
     run_id = first.learned["run_ids"][0]
-    assert again.out.splitlines()[1] == f"Nothing to play: run {run_id} in data/archive had all of its games."
+    assert again.out.splitlines()[1] == f"Nothing to play: data/archive had all games; learned from run {run_id}."
     assert {path: content for path, content in snapshot(root).items() if path.name != "card.json"} == before
     more = qarena(*SMALL, "trainer.games=100")
     assert more.code == 0

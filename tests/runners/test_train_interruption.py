@@ -92,7 +92,9 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert "Traceback" not in out + err
-    kept = re.match(r"Learned from ([\d,]+) games so far, \1 of them played now; the policy is kept when all are", out)
+    kept = re.match(
+        r"Learned from ([\d,]+) games so far; \1 games were played now; the policy is kept when all are", out
+    )
     assert kept
     assert 0 < int(kept[1].replace(",", "")) < GAMES
     archive = Archive.open(tmp_path / "games here")
