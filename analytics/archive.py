@@ -39,7 +39,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def load(path: Path, parse: Callable[[Any], Record]) -> Record:
+RESTORE = "restore it from a copy, or move it away to go on without it"
+
+
+def load(path: Path, parse: Callable[[Any], Record], remedy: str = RESTORE) -> Record:
     """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
     with explained("read", path):
         content = path.read_bytes()
@@ -47,9 +50,7 @@ def load(path: Path, parse: Callable[[Any], Record]) -> Record:
         return parse(json.loads(content))
     except (*MALFORMED, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise FailureError(
-            f"{path} is damaged ({reason}): restore it from a copy, or move it away to go on without it"
-        ) from error
+        raise FailureError(f"{path} is damaged ({reason}): {remedy}") from error
 
 
 def readable(record: RunRecord) -> RunRecord:

@@ -119,8 +119,11 @@ class OpenArchive:
         ``FailureError`` when it asks for what is damaged.
         """
         if self._connection is None:
-            self._connection = self._connect()
-        found = ask(self._connection, text)
+            try:
+                self._connection = self._connect()
+            except duckdb.OutOfMemoryException as error:
+                complaint = str(error)
+        found = ask(self._connection, text) if self._connection is not None else complaint
         # Raised outside of a handler: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, str):
             raise self._failure(found) or explained(found)
@@ -245,6 +248,8 @@ class OpenArchive:
             rows = rows_of(self.archive)
         except FailureError as error:
             return error
+        except duckdb.OutOfMemoryException:
+            raise  # nothing is wrong with the files
         except duckdb.Error as error:
             return self._failure(str(error)) or FailureError(f"view {view} cannot be made: {explained(str(error))}")
         connection.execute(views.table(view))

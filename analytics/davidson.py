@@ -56,6 +56,11 @@ class Fit(NamedTuple):
     draws: float  # within NEVER; NaN if no game says anything about it
     above: NDArray[np.bool_]  # [A, A] a chain of points leads from row to column; both ways within a component
 
+    @property
+    def seat_decides(self) -> bool:
+        """Whether the seat decides every game: then any strengths are as likely. How often games draw would tell."""
+        return bool(np.isinf(self.seat) and self.draws < 0)
+
 
 def fit(agents: int, games: SeatGames, near: Fit | None = None) -> Fit:
     """The maximum of the likelihood, for each component by itself with the seat and the draws in common.

@@ -98,13 +98,18 @@ def index_files(archive: Archive, run_id: str) -> list[Path]:
     return commit_files(archive.folder("indexes", run_id))
 
 
+def load_index(path: Path) -> Index:
+    """The index in a file. Raises ``FailureError`` for a damaged one: it can be made again."""
+    return load(path, Index.of_mapping, "remove it and run 'qarena archive index'")
+
+
 def indexes_of(archive: Archive, run_id: str, commits: Sequence[Commit]) -> dict[int, Index]:
     """The indexes of a run that count, by shard; ``commits`` are its shards.
 
     Raises ``FailureError`` naming a damaged file.
     """
     plies = {commit.shard: commit.plies.sha256 for commit in commits}
-    found = (load(path, Index.of_mapping) for path in index_files(archive, run_id))
+    found = (load_index(path) for path in index_files(archive, run_id))
     return {each.shard: each for each in found if each.version == VERSION and plies.get(each.shard) == each.plies}
 
 

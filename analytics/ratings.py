@@ -34,7 +34,8 @@ class Rating:
     """One agent's place."""
 
     agent: str
-    elo: Estimate  # over the anchor's; infinite, or NaN if no chain of points leads to the anchor or from it
+    # Over the anchor's; infinite, or NaN if no chain of points leads to the anchor or from it, or the seat decides all.
+    elo: Estimate
     games: int
     group: int  # agents of different groups never met, not even through others: their ratings cannot be compared
 
@@ -52,6 +53,7 @@ class Ratings:
     seat: Estimate  # what seat 0 is worth, in Elo; NaN if no game says
     draws: Estimate  # share of draws between equals
     superiority: NDArray[np.float64]  # [A, A] in the order of ``ratings``: how sure row is above column; NaN: groups
+    by_seat: tuple[str, ...] = ()  # agents of no rating because the seat decided every game that counts
 
     @property
     def groups(self) -> int:
@@ -112,7 +114,7 @@ def rate(
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    tallies = {agents: tally for agents, tally in tallies.items() if agents[0] != agents[1] and tally.games}
+    tallies = _ordered(tallies)
     agents = sorted({agent for both in tallies for agent in both})
     if not agents:
         raise RequestError("there are no games between different agents: choose others, or play some")
@@ -134,8 +136,19 @@ def rate(
         tuple(found),
         _estimate(fitted.seat * ELO, [each.seat * ELO for each in again], confidence),
         _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again], confidence),
-        _superiority(drawn, field.groups)[np.ix_(order, order)],
+        _superiority([field.elos(each, level=0.0) for each in again], field.groups)[np.ix_(order, order)],
+        tuple(agents[i] for i in order if fitted.seat_decides and field.at_home(fitted)[i]),
     )
+
+
+def _ordered(tallies: Tallies) -> Tallies:
+    """The meetings that are rated, in one order and orientation: what is drawn follows from the games alone."""
+    found: dict[tuple[str, str], Tally] = {}
+    for (first, second), tally in tallies.items():
+        if first != second and tally.games:
+            agents, seen = ((first, second), tally) if first < second else ((second, first), tally.swapped)
+            found[agents] = found.get(agents, Tally()) + seen
+    return dict(sorted(found.items()))
 
 
 _GAMES_OF_CELL = np.zeros((15, 6))  # what a cell of a tally adds to LOSS, DRAW, WIN of seat 0: first's games, second's
@@ -178,8 +191,11 @@ class _Field:
     played: NDArray[np.int64]  # [A] games
     anchor: int | None
 
-    def elos(self, fitted: Fit) -> NDArray[np.float64]:
-        """[A] Elo over the home of each agent's group: the anchor or, without it, the mean of a component."""
+    def elos(self, fitted: Fit, level: float = math.nan) -> NDArray[np.float64]:
+        """[A] Elo over the home of each agent's group: the anchor or, without it, the mean of a component.
+
+        ``level`` is what all of a home have whose games the seat decided.
+        """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
             members = np.flatnonzero(self.groups == group)
@@ -187,10 +203,20 @@ class _Field:
             centre = fitted.strengths[home if self.anchor not in home else self.anchor].mean()
             over = fitted.strengths[members] - centre
             over = np.where(np.abs(over) > FAR, np.copysign(np.inf, over), over)
+            if fitted.seat_decides and len(home) > 1:
+                over[:] = level
             to_home, from_home = fitted.above[members, home[0]], fitted.above[home[0], members]
             outside = np.where(to_home, np.inf, np.where(from_home, -np.inf, np.nan))
             elos[members] = np.where(to_home & from_home, over, outside)
         return np.round(elos * ELO, DECIMALS)
+
+    def at_home(self, fitted: Fit) -> NDArray[np.bool_]:
+        """[A] whether an agent and others are the component that its group's ratings are over."""
+        found = np.zeros(len(self.groups), np.bool_)
+        for group in range(self.groups.max() + 1):
+            home = self._home(np.flatnonzero(self.groups == group), fitted.above)
+            found[home] = len(home) > 1
+        return found
 
     def _home(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The component of a group that ratings are over: the anchor's, else the largest, else who played most."""

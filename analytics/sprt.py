@@ -24,8 +24,11 @@ PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: L
 EVEN = 0.5
 ELO_SCALE = 800 / math.log(10)  # normalised Elo for one standard deviation a game
 GAMES_A_PAIR = 2
+MOST_ELO = 500  # of a hypothesis either way: checked against another optimiser; beyond, maxima may be local ones
+MOST_PAIRS = 10**15  # counts are added up as floating-point numbers, which are exact to there
 PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome is taken to be impossible
 ROUNDS, PRECISION = 100, 1e-12
+STAY = 0.9  # of a distribution, at a step to a stronger one
 LOOK = 32  # pairs between two looks at the ratio or, where that is more,
 SHARE_OF_LOOK = 32  # one in so many of those that were seen already: a longer test looks less often
 
@@ -37,7 +40,7 @@ class Hypotheses:
     """What is tested: strength at most ``elo0`` against at least ``elo1``, in normalised Elo.
 
     ``alpha`` is how often elo1 may be accepted although elo0 holds, ``beta`` how often the other way round. Raises
-    ``RequestError`` unless elo0 < elo1 and both errors are above 0 and together below 1.
+    ``RequestError`` unless elo0 < elo1, neither beyond 500, and both errors are above 0 and together below 1.
     """
 
     elo0: float = 0.0
@@ -48,6 +51,8 @@ class Hypotheses:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.elo0) and math.isfinite(self.elo1) and self.elo0 < self.elo1):
             raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: elo0 must be the smaller one")
+        if max(-self.elo0, self.elo1) > MOST_ELO:
+            raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: neither may be beyond {MOST_ELO} nElo")
         if not (self.alpha > 0 and self.beta > 0 and self.alpha + self.beta < 1):
             raise RequestError(
                 f"alpha={self.alpha:g} and beta={self.beta:g}: both must be above 0 and their sum below 1"
@@ -71,9 +76,11 @@ class Strength:
 
 def checked_counts(counts: Counts) -> tuple[int, ...]:
     """Five counts of pairs. Raises ``RequestError`` for anything else."""
+    text = ",".join(f"{count:g}" for count in counts)
     if len(counts) != len(PAIR_SCORES) or any(count < 0 or count != int(count) for count in counts):
-        text = ",".join(f"{count:g}" for count in counts)
         raise RequestError(f"counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW")
+    if sum(counts) > MOST_PAIRS:
+        raise RequestError(f"counts {text}: more than {MOST_PAIRS:,} pairs")
     return tuple(int(count) for count in counts)
 
 
@@ -194,24 +201,62 @@ def _moments(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """The distribution closest to ``shares`` whose mean lies so many of its standard deviations above one half.
+    """The distribution closest to ``shares`` whose mean lies so many of its standard deviations above one half."""
+    found = [_closest(shares, strength_a_pair, start) for start in _starts(strength_a_pair)]
+    return max(found, key=lambda each: sum(p * math.log(q) for p, q in zip(shares, each, strict=True)))
+
+
+def _closest(shares: Sequence[float], strength_a_pair: float, start: list[float]) -> list[float]:
+    """The same, near a distribution.
 
     The condition is not linear in the distribution. It is replaced by the linear one that touches it at the last
     distribution found, until nothing changes: Van den Bergh's iteration.
     """
-    found = [1 / len(shares)] * len(shares)
+    found = start
     for _ in range(ROUNDS):
-        mean, variance = _moments(found)
-        deviation = math.sqrt(variance)
-        slopes = [
-            score - EVEN - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2
-            for score in PAIR_SCORES
-        ]
+        slopes = _slopes(found, strength_a_pair)
         multiplier = _multiplier(shares, slopes)
         before, found = found, [p / (1 + multiplier * slope) for p, slope in zip(shares, slopes, strict=True)]
         if max(abs(a - b) for a, b in zip(before, found, strict=True)) < PRECISION:
             break
     return found
+
+
+def _slopes(at: Sequence[float], strength_a_pair: float) -> list[float]:
+    """What each outcome adds to the linear condition that touches the one on strength at a distribution."""
+    mean, variance = _moments(at)
+    deviation = math.sqrt(variance)
+    return [
+        score - EVEN - strength_a_pair * deviation * (1 + ((mean - score) / deviation) ** 2) / 2
+        for score in PAIR_SCORES
+    ]
+
+
+def _starts(strength_a_pair: float) -> list[list[float]]:
+    """Where the iteration begins: from the uniform distribution, unless it lies too far below the strength asked for.
+
+    Then no distribution meets the linear condition. Those that are as strong as asked or stronger are a convex set,
+    since the standard deviation is concave: from within it the next one found is in it again, and there always is one.
+    So far from the data there may be several maxima, and each of these starts leads to one.
+    """
+    uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
+    if _both_signs(_slopes(uniform, strength_a_pair)):
+        return [uniform]
+    near_one = [[0.8 if i == k else 0.05 for i in range(len(PAIR_SCORES))] for k in range(len(PAIR_SCORES))]
+    return [_strong_enough(start, strength_a_pair) for start in (uniform, *near_one)]
+
+
+def _strong_enough(start: list[float], strength_a_pair: float) -> list[float]:
+    """A distribution moved towards the end of the scores until the iteration can begin from it."""
+    end, found = -1 if strength_a_pair > 0 else 0, start
+    while not _both_signs(_slopes(found, strength_a_pair)):
+        found = [p * STAY for p in found]
+        found[end] += 1 - STAY
+    return found
+
+
+def _both_signs(slopes: Sequence[float]) -> bool:
+    return min(slopes) < 0 < max(slopes)
 
 
 def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:

@@ -86,8 +86,9 @@ def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimat
     """The mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) when there are no counts.
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``: losses, draws and wins of games, or the five counts of pairs
-    (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the sample's own, so
-    the interval of a sample without variance is its mean.
+    (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the sample's own:
+    where all units scored 0, or all 1, it says nothing, and the interval is Wilson's. Where all scored the same in
+    between, as the pairs of deterministic agents do, the interval is their mean.
     """
     n = sum(counts)
     if not n:
@@ -95,8 +96,7 @@ def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimat
     top = len(counts) - 1
     mean = sum(count * i / top for i, count in enumerate(counts)) / n
     variance = sum(count * (i / top - mean) ** 2 for i, count in enumerate(counts)) / n
-    reach = quantile(confidence) * math.sqrt(variance / n)
-    return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))
+    return _estimate(mean, variance / n, n, confidence)
 
 
 def score(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estimate:
@@ -113,5 +113,12 @@ def score(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estim
     mean = mean_score(tally.trinomial).mean
     spread = sum(count * (i / 2 - 2 * mean) ** 2 for i, count in enumerate(tally.pentanomial))
     spread += sum(count * (i / 2 - mean) ** 2 for i, count in enumerate(alone))
-    reach = quantile(confidence) * math.sqrt(spread) / tally.games
+    return _estimate(mean, spread / tally.games**2, tally.pair_count, confidence)
+
+
+def _estimate(mean: float, variance: float, units: int, confidence: float) -> Estimate:
+    """A mean with its variance, over so many independent units of one score each, as ``mean_score`` says."""
+    if mean in (0, 1):
+        return Estimate(mean, *wilson(mean * units, units, confidence))
+    reach = quantile(confidence) * math.sqrt(variance)
     return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))

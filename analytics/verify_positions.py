@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.archive import Archive, load
-from analytics.indexing import VERSION, Index, Shard, index_files, table_of
+from analytics.archive import Archive
+from analytics.indexing import VERSION, Index, Shard, index_files, load_index, table_of
 from analytics.problems import Problem, read_checked
 from analytics.records import Commit, RunRecord
 from analytics.schema import POSITIONS
@@ -21,7 +21,7 @@ def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Pro
     count, problems = 0, []
     for path in index_files(archive, record.run_id):
         try:
-            index = load(path, Index.of_mapping)
+            index = load_index(path)
         except FailureError as error:
             problems.append(Problem(path, str(error)))
             continue

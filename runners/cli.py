@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from quarto.errors import ArenaError, RequestError
 from runners import (
@@ -47,8 +48,22 @@ FLAGS_WITH_VALUES = (
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 
+
+class Commands(TyperGroup):
+    """All commands: what was interrupted says so, where it does not say more itself. Typer would say nothing."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="qarena",
+    cls=Commands,
     help="Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL.",
     epilog="--debug anywhere shows the traceback of an error.",
     no_args_is_help=True,
@@ -158,10 +173,11 @@ def sql(
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
     from runners.indexing import ask
-    from runners.tables import write
+    from runners.tables import form_of, write
 
+    form = form_of(format.value if format else None, output)  # before the question is asked
     frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
-    write(frame, format.value if format else None, output)
+    write(frame, form, output)
 
 
 @app.command()

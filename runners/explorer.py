@@ -15,7 +15,7 @@ from quarto.errors import RequestError, nearest
 from quarto.notation import format_position
 from runners import display
 from runners.indexing import bring_all_up_to_date
-from runners.tables import FORMS, write
+from runners.tables import FORMS, form_of, write
 
 MOST_TURNS = 16  # that a table shows unless it is asked for turns
 WHO = {"gift": "who gives", "placement": "who places", "turn": "who places"}
@@ -38,6 +38,7 @@ def show_openings(
     kind, output = form
     if kind is not None and kind not in FORMS:
         raise RequestError(f"format {kind!r} is not one of {', '.join(FORMS)}{nearest(kind, FORMS)}")
+    form_of(kind, output)
     checked(Archive.open(root), position, by, filters)  # before anything is written
     bring_all_up_to_date(root)
     with open_archive(root) as opened:

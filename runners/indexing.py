@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
+import typer
 
 from analytics import open_archive
 from analytics.archive import Archive, chosen_runs
@@ -15,13 +16,19 @@ from analytics.indexing import Done, NotIndexedError, index_shards, plies_before
 from runners import display
 from runners.config import available_cores
 
+INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
+
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
     """Index what is not indexed yet and say what that came to. Raises ``RequestError`` for a run that is not there."""
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
-    done = bring_up_to_date(archive, runs, end_ply, threads)
+    try:
+        done = bring_up_to_date(archive, runs, end_ply, threads)
+    except KeyboardInterrupt:
+        display.say("interrupted; what is indexed is kept, and the same command goes on")
+        raise typer.Exit(INTERRUPTED) from None
     display.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
 
 
@@ -47,7 +54,7 @@ def _sentence(done: Done, seconds: float, root: Path) -> str:
 
 
 def bring_all_up_to_date(root: Path) -> None:
-    """Index what is not indexed yet of an archive; one that is not writable stays as it is."""
+    """Index what is not indexed yet of an archive; one whose index is not writable stays as it is."""
     archive = Archive.open(root)
     if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
@@ -67,5 +74,7 @@ def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
 
 
 def is_writable(root: Path) -> bool:
-    """Whether files can be added to an archive."""
-    return os.access(root, os.W_OK | os.X_OK)
+    """Whether files can be added to the index of an archive: to its folders, where they are there already."""
+    kinds = [root / kind for kind in ("indexes", "positions")]
+    folders = [root, *kinds, *(run for kind in kinds for run in kind.glob("run=*"))]
+    return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders if folder.exists())

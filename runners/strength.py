@@ -35,8 +35,9 @@ def tell(notes: Iterable[str]) -> None:
 def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
     """The ratings with who is surely above whom, what all have in common, and what the games do not say."""
     where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
-    title = f"Ratings in Elo ({met.rules} rules, {met.games:,} games; {where})"
     rows = found.ratings
+    games = sum(each.games for each in rows) // 2  # those of an agent against itself are not among them
+    title = f"Ratings in Elo ({met.rules} rules, {games:,} games; {where})"
     places = [
         Column("", [str(place) for place in range(1, len(rows) + 1)]),
         Column("agent", [each.agent for each in rows], right=False),
@@ -103,10 +104,13 @@ def _unsaid(found: Ratings) -> list[str]:
         ("took no point from those it is below: no lower bound", _at(found.ratings, -math.inf)),
         (
             "cannot be placed: no chain of points leads to the others",
-            [r for r in found.ratings if math.isnan(r.elo.mean)],
+            [r for r in found.ratings if math.isnan(r.elo.mean) and r.agent not in found.by_seat],
         ),
     ):
         lines += [f"{rating.agent} {text}." for rating in agents]
+    if found.by_seat:
+        seat, level = int(found.seat.mean < 0), ", ".join(found.by_seat)
+        lines.append(f"Seat {seat} won every game between {level}: these games do not say who is stronger.")
     return lines
 
 

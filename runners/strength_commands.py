@@ -52,8 +52,9 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.meetings import meetings
     from analytics.ratings import rate as fit
     from runners.strength import show_ratings, tell
-    from runners.tables import write
+    from runners.tables import form_of, write
 
+    form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
         met = meetings(opened, _choice(where, run, rules))
     tell(met.notes)
@@ -61,7 +62,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     if output is None and format in (None, "table"):
         show_ratings(met, found, anchor, anchor_elo)
     else:
-        write(found.frame(), format, output)
+        write(found.frame(), form, output)
 
 
 def crosstable(
@@ -77,15 +78,16 @@ def crosstable(
     from analytics import open_archive
     from analytics.meetings import meetings
     from runners.strength import show_meetings, tell
-    from runners.tables import write
+    from runners.tables import form_of, write
 
+    form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
         met = meetings(opened, _choice(where, run, rules))
     tell(met.notes)
     if output is None and format in (None, "table"):
         show_meetings(met, by_seat)
     else:
-        write(met.frame(by_seat), format, output)
+        write(met.frame(by_seat), form, output)
 
 
 def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> Choice:

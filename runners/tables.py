@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analytics.tablebase import Card, Tablebase
-from quarto.errors import FailureError
+from quarto.errors import FailureError, RequestError, nearest
 from quarto.perft import Layer
 from runners import display
 from runners.config import agent_settings, names
@@ -64,10 +64,10 @@ def _layers_table(card: Card) -> Table:
 def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = None) -> None:
     """Print a frame, or write it to ``output``, as ``table``, ``csv``, ``json`` (one array of objects) or ``parquet``.
 
-    Without ``form`` it is what the name of ``output`` ends with, or a table. Raises ``FailureError`` when the file
-    cannot be written.
+    Without ``form`` it is what the name of ``output`` ends with, or a table. Raises ``RequestError`` for a
+    file of another kind, ``FailureError`` when it cannot be written.
     """
-    form = form or (output.suffix[1:] if output and output.suffix[1:] in FORMS else "table")
+    form = form_of(form, output)
     if form == "table" and output is None:
         display.show([table_of(frame)])
         return
@@ -81,6 +81,22 @@ def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = No
         output.write_bytes(content)
     except OSError as error:
         raise FailureError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def form_of(form: str | None, output: Path | None) -> str:
+    """The format to write: what is asked for, else what the name of the file ends with, else a table.
+
+    Raises ``RequestError`` for a name with an ending of another kind.
+    """
+    ending = output.suffix[1:] if output else ""
+    if form or not ending:
+        return form or "table"
+    if ending in ("txt", *FORMS):
+        return ending if ending in FORMS else "table"
+    raise RequestError(
+        f"--output {output}: its format is not known, name it with --format or let it end with one of "
+        f"{', '.join(f'.{each}' for each in FORMS)}{nearest(ending, FORMS)}"
+    )
 
 
 def as_text(frame: pl.DataFrame) -> bytes:

@@ -46,7 +46,7 @@ def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
     A row for each rules, agent that is shown (``EVERYBODY``: all agents together, shown or not), ply and choice:
     ``rules``, ``agent`` (String), ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of who
     chose (Int64), ``share`` of the choices at that ply, ``mean_outcome`` (1 won, 0 drew, -1 lost) with ``low``,
-    ``high`` (95 %, normal; Float64).
+    ``high`` (95 %, as ``mean_score`` has them; Float64).
     """
     found = of.ask(kind.question).join(of.players(), on=("run_id", "pairing", "game"))
     places = (pl.col("ply") + 1) % 2
@@ -78,6 +78,8 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
     mean = (pl.col("wins") - pl.col("losses")) / pl.col("games")
     spread = ((pl.col("wins") + pl.col("losses")) / pl.col("games") - mean**2).clip(0)
     reach = quantile() * (spread / pl.col("games")).sqrt()
+    wilson = 2 * quantile() ** 2 / (pl.col("games") + quantile() ** 2)  # where all won or all lost, as in mean_score
+    reach = pl.when(mean.abs() == 1).then(wilson).otherwise(reach)
     return counted.with_columns(
         share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
         mean_outcome=mean,

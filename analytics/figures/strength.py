@@ -80,7 +80,7 @@ def fitted(of: Subject) -> Ratings | None:
     shown = {agents: tally for agents, tally in of.meetings.items() if set(agents) <= set(of.agents)}
     if not any(first != second for first, second in shown):
         return None
-    return rate(dict(sorted(shown.items())))
+    return rate(shown)
 
 
 def ratings_frame(of: Subject) -> pl.DataFrame:

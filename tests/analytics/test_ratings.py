@@ -190,6 +190,18 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
     assert rate(meetings, seed=3).ratings == rate(meetings, seed=3).ratings != rate(meetings, seed=4).ratings
 
 
+def test_intervals_do_not_depend_on_the_order_of_meetings_or_of_their_agents() -> None:
+    meetings = {pair: Tally(pairs=tally.pairs, singles=tally.singles) for pair, tally in random_meetings(6, 4).items()}
+    meetings["a", "b"] += Tally(pairs=((3, 1, 4), (1, 5, 9), (2, 6, 5)))
+    other = {(second, first): tally.swapped for (first, second), tally in reversed(meetings.items())}
+    apart = {**other, ("a", "b"): meetings["a", "b"]}
+    del apart["b", "a"]
+    here, there, elsewhere = (rate(each, anchor="a", samples=20) for each in (meetings, other, apart))
+    assert here.ratings == there.ratings == elsewhere.ratings
+    assert here.seat == there.seat
+    assert (here.superiority == there.superiority).all()
+
+
 def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
     meetings = expected_meetings({"a": 0.0, "b": 0.4, "c": 0.2}, 0, -1, 100) | expected_meetings(
         {"x": 0, "y": 1}, 0, -1, 90
@@ -246,9 +258,24 @@ def test_who_is_neither_above_nor_below_is_not_placed() -> None:
 def test_a_seat_that_takes_every_point_is_worth_more_than_any_number() -> None:
     first = rate({("a", "b"): pairs_of((0, 0, 9), (9, 0, 0))}, samples=10)
     assert first.seat == (math.inf, math.inf, math.inf)
-    assert elos(first) == pytest.approx({"a": 0, "b": 0})
+    assert all(math.isnan(elo) for elo in elos(first).values())
     second = rate({("a", "b"): pairs_of((9, 0, 0), (0, 0, 9))}, samples=0)
     assert second.seat.mean == -math.inf
+
+
+def test_where_the_seat_decides_every_game_nobody_is_rated_above_anybody() -> None:
+    seat_0 = {("a", "b"): pairs_of((0, 0, 9), (5, 0, 0)), ("b", "c"): pairs_of((0, 0, 4), (9, 0, 0))}
+    found = rate({**seat_0, ("star", "a"): pairs_of((0, 0, 6), (0, 0, 6))}, samples=20)
+    assert found.by_seat == ("a", "b", "c")
+    assert {agent: str(elo) for agent, elo in elos(found).items()} == {
+        **dict.fromkeys("abc", "nan"),
+        "star": "inf",
+    }
+    assert (found.superiority[1:, 1:] == 0.5).all()
+    assert (found.superiority[0, 1:] == 1).all()
+    drawn = rate({("a", "b"): pairs_of((0, 1, 9), (5, 4, 0))}, samples=0)  # the draws tell: a gave one with seat 0
+    assert (drawn.by_seat, drawn.seat.mean) == ((), math.inf)
+    assert elos(drawn)["a"] > 10 > -10 > elos(drawn)["b"]
 
 
 def test_only_draws_and_no_draws_at_all() -> None:

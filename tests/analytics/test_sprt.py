@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from analytics.sprt import (
     PAIR_SCORES,
@@ -74,6 +75,45 @@ def test_a_decision_is_made_when_a_bound_is_reached() -> None:
 @pytest.mark.parametrize("counts", [(0, 0, 10, 0, 0), (0, 0, 0, 0, 7), (5, 0, 0, 0, 5), (1, 0, 0, 0, 0)])
 def test_counts_that_leave_outcomes_out_have_a_ratio(counts: tuple[int, ...]) -> None:
     assert math.isfinite(log_likelihood_ratio(counts, Hypotheses()))
+
+
+def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
+    """Of the most likely distribution of this strength, by a general optimiser, from several starts."""
+    scores, shares = np.array(PAIR_SCORES), np.array([count or 1e-3 for count in counts])
+    strength_a_pair = elo * math.log(10) / 800 * math.sqrt(2)
+
+    def excess(at: NDArray[np.float64]) -> float:
+        mean = at @ scores
+        return float(mean - 0.5 - strength_a_pair * math.sqrt(max(0.0, at @ (scores - mean) ** 2)))
+
+    found = []
+    end = np.eye(5)[-1 if elo > 0 else 0]
+    for start in (*np.eye(5), np.full(5, 0.2)):
+        done = minimize(
+            lambda at: float(-(shares * np.log(at)).sum()),
+            0.02 + 0.5 * start + 0.4 * end,
+            bounds=[(1e-9, 1)] * 5,
+            constraints=[{"type": "eq", "fun": lambda at: at.sum() - 1}, {"type": "eq", "fun": excess}],
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-10},
+        )
+        found += [done.fun] if abs(excess(done.x)) < 1e-8 and abs(done.x.sum() - 1) < 1e-8 else []
+    return float(min(found))
+
+
+@pytest.mark.parametrize("elo", [200, 235, 300, 500])
+@pytest.mark.parametrize("counts", [(5, 20, 100, 60, 15), (10, 20, 40, 22, 11), (1, 5, 30, 60, 100), (30, 1, 9, 2, 3)])
+def test_far_hypotheses_are_as_likely_as_scipy_finds_them(counts: tuple[int, ...], elo: float) -> None:
+    expected = unlikelihood(counts, 0) - unlikelihood(counts, elo)
+    assert log_likelihood_ratio(counts, Hypotheses(0, elo)) == pytest.approx(expected, abs=1e-3)
+    assert log_likelihood_ratio(counts[::-1], Hypotheses(-elo, 0)) == pytest.approx(-expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("elo", [231, 232, 233, 500])
+@pytest.mark.parametrize("counts", [(0, 0, 0, 0, 7), (7, 0, 0, 0, 0), (0, 0, 10, 0, 0), (2 * 10**14,) * 5])
+def test_far_hypotheses_have_a_ratio_whatever_the_counts(counts: tuple[int, ...], elo: float) -> None:
+    for hypotheses in (Hypotheses(-elo, elo), Hypotheses(0, elo), Hypotheses(-elo, 0)):
+        assert math.isfinite(log_likelihood_ratio(counts, hypotheses))
 
 
 def naive_looks(most: int) -> list[int]:
@@ -188,6 +228,8 @@ def test_errors_are_as_rare_as_promised(elo: float, wrong: str) -> None:
     [
         ({"elo0": 5, "elo1": 5}, "elo0=5 and elo1=5"),
         ({"elo0": math.nan}, "elo0=nan"),
+        ({"elo0": -501}, "elo0=-501 and elo1=10: neither may be beyond 500"),
+        ({"elo1": 501}, "elo1=501: neither may be beyond 500"),
         ({"alpha": 0}, "alpha=0 and beta=0.05"),
         ({"alpha": 0.6, "beta": 0.4}, "their sum below 1"),
     ],
@@ -201,6 +243,11 @@ def test_hypotheses_that_make_no_sense_are_refused(arguments: dict[str, float], 
 def test_what_is_not_five_counts_is_refused(counts: tuple[float, ...]) -> None:
     with pytest.raises(RequestError, match="five whole numbers"):
         checked_counts(counts)
+
+
+def test_more_pairs_than_there_can_be_are_refused() -> None:
+    with pytest.raises(RequestError, match="more than 1,000,000,000,000,000 pairs"):
+        checked_counts((99999999999999999999, 0, 0, 0, 0))
 
 
 def test_without_pairs_nothing_is_estimated() -> None:

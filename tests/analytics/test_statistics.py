@@ -90,6 +90,16 @@ def test_no_counts_give_no_score() -> None:
     assert mean_score([0, 0, 0]) == (0.5, 0.0, 1.0)
 
 
+def test_scores_that_are_all_0_or_all_1_have_wilsons_interval() -> None:
+    assert mean_score([0, 0, 20]) == (1.0, *wilson(20, 20))
+    assert mean_score([20, 0, 0]) == (0.0, *wilson(0, 20))
+    assert mean_score([0, 20, 0]) == (0.5, 0.5, 0.5)
+    pairs = Tally(pairs=((0, 0, 0), (0, 0, 0), (0, 0, 7)))
+    assert score(pairs, by_pairs=True) == (1.0, *wilson(7, 7))
+    assert score(pairs, by_pairs=False) == (1.0, *wilson(14, 14))
+    assert score(pairs + Tally(singles=((0, 0, 3), (0, 0, 0))), by_pairs=True) == (1.0, *wilson(10, 10))
+
+
 def naive_ratio(units: list[list[float]], by_pairs: bool) -> tuple[float, float]:
     """The mean over games and its variance, unit by unit: L. Kish, "Survey Sampling" (1965), section 6.3."""
     games = [game for unit in units for game in unit]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -97,6 +98,40 @@ def test_an_archive_that_is_not_writable_is_read_as_it_is(
         found = qarena("openings", "--by", "turn", "--archive", str(sample))
     assert snapshot(sample) == before
     assert found.out == qarena("openings", "--by", "turn", "--archive", str(sample)).out
+
+
+@pytest.mark.parametrize("folder", ["indexes", "positions", "positions/run=a6522eb18d99"])
+def test_an_index_that_is_not_writable_is_left_as_it_is(
+    qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (sample / folder).mkdir(parents=True)
+    before, access = snapshot(sample), os.access
+    monkeypatch.setattr("os.access", lambda path, mode: path != sample / folder and access(path, mode))
+    found = qarena("openings", "--by", "turn", "--archive", str(sample))
+    asked = qarena("sql", "SELECT * FROM positions", "--archive", str(sample))
+    assert (found.code, found.err) == (0, "")
+    assert (asked.code, asked.err.count("run 'qarena archive index' first")) == (1, 1)
+    assert snapshot(sample) == before
+
+
+def test_an_interrupted_index_says_that_it_goes_on(
+    qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runners.indexing.index_shards", interrupted)
+    found = qarena("archive", "index", "--archive", str(sample))
+    assert found == (130, "", "interrupted; what is indexed is kept, and the same command goes on\n")
+
+
+def test_a_damaged_index_and_unknown_rules_say_what_to_do(qarena: Qarena, sample: Path) -> None:
+    assert "did you mean 'square'?" in qarena("openings", "--rules", "squarre", "--archive", str(sample)).err
+    assert qarena("archive", "index", "d2a027fc112c", "--archive", str(sample)).code == 0
+    next(sample.glob("indexes/*/*.json")).write_text("{")
+    found = qarena("openings", "--archive", str(sample))
+    assert found.code == 1
+    assert found.err.endswith("): remove it and run 'qarena archive index'\n")
 
 
 def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:

@@ -188,6 +188,21 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert "Crosstable" not in capsys.readouterr().out
 
 
+def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    from analytics.meetings import Meetings
+    from analytics.ratings import rate
+
+    by_seat = PairingResult(0, "a", "b", Tally(pairs=((0, 0, 0), (0, 0, 0), (9, 0, 0))), False)
+    met = Meetings("classic", (by_seat, result("a", "a", 4, 1, 5)), ())
+    show_ratings(met, rate(met.tallies, samples=20), None, 0)
+    text = capsys.readouterr().out
+    assert text.startswith("Ratings in Elo (classic rules, 18 games; ")
+    assert [row[2:4] for row in lines_of(text)] == [["?", "no bound"]] * 2
+    assert [row[-2:] for row in lines_of(text)] == [["·", "50.0"], ["50.0", "·"]]
+    assert "Seat 0 won every game between a, b: these games do not say who is stronger." in text
+    assert "cannot be placed" not in text
+
+
 @pytest.mark.parametrize(
     ("estimate", "text"),
     [
