@@ -6,7 +6,7 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -104,8 +104,9 @@ def _threads(asked: Sequence[Position]) -> dict[str, float]:
         for threads in (1, 2):
             forks = _forks(threads)
             started = time.perf_counter()
+            waiting = iter(asked)  # whoever is done takes the next: positions differ a hundredfold
             with ThreadPoolExecutor(threads) as pool:
-                for _done in pool.map(_solve_all, forks, [asked[i::threads] for i in range(threads)]):
+                for _done in pool.map(_solve_all, forks, [waiting] * threads):
                     pass
             seconds[threads] = min(seconds.get(threads, float("inf")), time.perf_counter() - started)
     return {
@@ -123,8 +124,8 @@ def _forks(threads: int) -> list[Solver]:
     return [shared.fork() for _ in range(threads)]
 
 
-def _solve_all(solver: Solver, asked: Sequence[Position]) -> None:
-    for position in asked:
+def _solve_all(solver: Solver, waiting: Iterator[Position]) -> None:
+    for position in waiting:
         solver.value(position)
 
 
