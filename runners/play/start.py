@@ -46,7 +46,7 @@ def start(setting: Setting) -> None:
     """Play one game.
 
     Raises ``RequestError`` for a setting that makes no sense, before anything is asked or written; ``FailureError``
-    when the input ends before the game does, or the disk refuses; ``KeyboardInterrupt`` at Ctrl-C.
+    when the input ends before the game does, or the disk refuses; ``SystemExit`` at Ctrl-C.
     """
     with own_folder(setting.config_dir):
         rules, agent = load_rules(setting.rules), agent_named(setting.agent, setting.policies)
@@ -98,7 +98,7 @@ def _held(dialogue: Dialogue, screen: Screen) -> bool:
         raise FailureError("the input ended before the game did, so it is not logged") from None
     except KeyboardInterrupt:
         screen.say("\nThe game is not finished, so it is not logged.")
-        raise
+        raise SystemExit(130) from None
     if not over:
         screen.say("You leave. The game is not finished, so it is not logged.")
     return over

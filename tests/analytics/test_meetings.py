@@ -194,7 +194,9 @@ def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:
     run = several.runs()[0].run_id
     with open_archive(several.root) as opened:
-        assert meetings(opened, Choice("false) OR (true", (run,))) == meetings(opened, Choice(runs=(run,)))
+        assert meetings(opened, Choice("false OR true", (run,))) == meetings(opened, Choice(runs=(run,)))
+        with pytest.raises(RequestError, match="a bracket is closed that was not opened"):
+            meetings(opened, Choice("false) OR (true", (run,)))
 
 
 @pytest.mark.parametrize("where", [None, "true"])
