@@ -19,6 +19,7 @@ import polars as pl
 from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
 from runners.bench_archive import bench_archive
+from runners.bench_solver import bench_solver
 from runners.config import MAX_SEED, available_cores, load_agent, load_rules, names
 from runners.engine import MAX_PAIRS, Engine, Order
 from runners.experiment import engine_of
@@ -61,6 +62,7 @@ def bench(quick: bool = False) -> Figures:
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = _startup(Path(folder))
     figures["archive"] = bench_archive(quick)
+    figures["solver"] = bench_solver(quick)
     return figures
 
 
