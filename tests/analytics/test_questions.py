@@ -1,4 +1,4 @@
-"""The named questions of strength, and what they answer on the sample archive, row for row."""
+"""The named questions, and what they answer on the sample archive, row for row."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 
 from analytics import open_archive
 from analytics.archive import Archive
-from analytics.questions import query
+from analytics.questions import names, query
 from analytics.tally import Tally
 
-ANSWERS = Path(__file__).parent / "strength_answers"
-QUESTIONS = ("pair_results", "pairings", "pentanomial", "seats")
+ANSWERS = Path(__file__).parent / "answers"
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", names())
 def test_the_sample_answers_as_it_always_has(name: str) -> None:
     with open_archive("data/sample") as opened:
         found = opened.sql(query(name)).write_csv()
