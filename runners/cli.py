@@ -8,7 +8,6 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,12 +26,22 @@ from runners import (
     strength_commands,
     tablebases,
 )
-from runners.options import ARCHIVE, ROOT, ArchiveOption, Overrides, TrainingOverrides, agent_options, rules_options
+from runners.options import (
+    ARCHIVE,
+    HYDRA_ARGUMENTS,
+    ROOT,
+    ArchiveOption,
+    FormatOption,
+    OutputOption,
+    Overrides,
+    TrainingOverrides,
+    agent_options,
+    rules_options,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 FLAGS_WITH_VALUES = (
     "--config-dir",
     "-cd",
@@ -88,15 +97,6 @@ def options(
     ] = False,
 ) -> None:
     """Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL."""
-
-
-class Format(StrEnum):
-    """How a table is printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
 
 
 @app.command(
@@ -163,10 +163,8 @@ def sql(
         ),
     ],
     archive: ArchiveOption = ARCHIVE,
-    format: Annotated[  # noqa: A002
-        Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
     memory: Annotated[
         str, typer.Option("--memory", help="What DuckDB may take before it spills to the disk: 1GiB, 70%.")
     ] = "70%",

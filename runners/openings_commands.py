@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption, rules_options
+from runners.options import ARCHIVE, ArchiveOption, OutputOption, rules_options
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +36,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     format: Annotated[  # noqa: A002
         str | None, typer.Option("--format", help="table, csv, json, parquet. Default: by the name of --output.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")] = None,
+    output: OutputOption = None,
 ) -> None:
     """What was played in a position and how it went, up to symmetry: gifts, placements, turns, each with a sample."""
     from analytics.openings import Filters

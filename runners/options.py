@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,23 @@ import typer
 ARCHIVE = Path("data/archive")
 ROOT = Path(__file__).resolve().parent.parent  # of the project, or of where it is installed
 
+# Of commands that Hydra carries out: what is not an option of ours is its own.
+HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption, SprtOverrides
+from runners.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, FormatOption, OutputOption, SprtOverrides
 
 if TYPE_CHECKING:
     from analytics.meetings import Choice
@@ -17,21 +16,15 @@ Where = Annotated[
 ]
 Runs = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Of this run; may be repeated.")]
 RulesName = Annotated[str | None, typer.Option("--rules", help="By these rules; needed if the games are by several.")]
-Format = Annotated[
-    Literal["table", "csv", "json", "parquet"] | None,
-    typer.Option("--format", help="Default: by the name of --output, else a table."),
-]
-Output = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(rate)
     app.command()(crosstable)
-    hydra = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command(context_settings=hydra, help="Play pairs until a sequential test decides which of two is stronger.")(
-        sprt
-    )
+    app.command(
+        context_settings=HYDRA_ARGUMENTS, help="Play pairs until a sequential test decides which of two is stronger."
+    )(sprt)
 
 
 def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -44,8 +37,8 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = None,
     anchor_elo: Annotated[float, typer.Option("--anchor-elo", help="Its rating; without it, the mean of all.")] = 0.0,
     samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Of the bootstrap.")] = 200,
-    format: Format = None,  # noqa: A002
-    output: Output = None,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, who is surely above whom, what the first seat is worth."""
     from analytics import open_archive
@@ -71,8 +64,8 @@ def crosstable(
     run: Runs = None,
     rules: RulesName = None,
     by_seat: Annotated[bool, typer.Option("--by-seat", help="Apart for each seat of the first agent.")] = False,
-    format: Format = None,  # noqa: A002
-    output: Output = None,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
 ) -> None:
     """Everybody against everybody: score, wins, draws and losses with their intervals."""
     from analytics import open_archive

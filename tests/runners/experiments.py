@@ -26,6 +26,21 @@ from runners.experiment import Outcome, execute
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
 
+# A player whose speed depends on the environment and whose moves do not.
+SLEEPY = """
+import os
+import time
+
+class Sleepy:
+    pause = float(os.environ.get("PAUSE", "0"))
+
+    def choose(self, position, rng):
+        time.sleep(self.pause)
+        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
+        unused = [piece for piece in range(16) if position.available >> piece & 1]
+        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
+"""
+
 
 def environment_with(**variables: str) -> dict[str, str]:
     """The environment of somebody who can type ``qarena``."""

@@ -20,22 +20,8 @@ from analytics import leftovers, open_archive
 from analytics.archive import Archive
 from analytics.verify import verify
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, assert_same_rows, command, environment_with, rows
+from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, command, environment_with, rows
 
-# A player whose speed depends on the environment and whose moves do not.
-PLAYER = """
-import os
-import time
-
-class Sleepy:
-    pause = float(os.environ.get("PAUSE", "0"))
-
-    def choose(self, position, rng):
-        time.sleep(self.pause)
-        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        unused = [piece for piece in range(16) if position.available >> piece & 1]
-        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
-"""
 ARGUMENTS = (
     *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=400"),
     *("archive.root=games here", "archive.shard_games=20", "archive.shard_seconds=0.2", "threads=2"),
@@ -48,7 +34,7 @@ def furnish(folder: Path) -> Path:
     """The player's module and yaml, where the command is typed; returns the module's folder."""
     (folder / "own folder/agent").mkdir(parents=True)
     (folder / "own folder/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
-    (folder / "own folder/sleepy_player.py").write_text(PLAYER)
+    (folder / "own folder/sleepy_player.py").write_text(SLEEPY)
     return folder / "own folder"
 
 

@@ -33,7 +33,7 @@ from runners.sprt.contest import Found, arrange, carry_out
 from runners.sprt.watching import _Lines, standing
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, assert_same_rows, environment_with, play, rows
+from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125")
@@ -337,19 +337,6 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 
 # Signals.
 
-PLAYER = """
-import os
-import time
-
-class Sleepy:
-    pause = float(os.environ.get("PAUSE", "0"))
-
-    def choose(self, position, rng):
-        time.sleep(self.pause)
-        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        unused = [piece for piece in range(16) if position.available >> piece & 1]
-        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
-"""
 SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1=60", "archive.shard_seconds=0.1")
 
 
@@ -367,7 +354,7 @@ def test_ctrl_c_and_kill_lose_nothing_that_matters(
 ) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
-    (tmp_path / "own/sleepy_player.py").write_text(PLAYER)
+    (tmp_path / "own/sleepy_player.py").write_text(SLEEPY)
     monkeypatch.syspath_prepend(tmp_path / "own")
     importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
     environment = environment_with(PYTHONPATH=importable, PAUSE="0.002")
