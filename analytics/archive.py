@@ -23,8 +23,8 @@ from analytics.durable import TEMPORARY, create, explained, make_folder, replace
 from analytics.ranges import Range, merged, overlaps
 from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined, to_json
 from analytics.schema import SCHEMA_VERSION, TABLES
+from analytics.statistics.tally import Tally, tally_of
 from analytics.tables import in_order, tables, write_table
-from analytics.tally import Tally, tally_of
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest
 

@@ -15,7 +15,7 @@ from analytics.questions import query
 from analytics.records import RunRecord
 from analytics.results import PairingResult, results
 from analytics.selection import select
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 from quarto.errors import FailureError, RequestError, nearest
 
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.database import OpenArchive
-from analytics.statistics import Estimate, quantile, wilson
+from analytics.statistics.intervals import Estimate, quantile, wilson
 from quarto.notation import format_position
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules

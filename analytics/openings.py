@@ -16,7 +16,7 @@ from analytics.indexing import Shard, is_there, position_file, table_of
 from analytics.positions import turns_in
 from analytics.records import RunRecord
 from analytics.samples import game_texts
-from analytics.statistics import wilson
+from analytics.statistics.intervals import wilson
 from analytics.views import RUN_OF_FILE, quoted
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest

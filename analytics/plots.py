@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.statistics import wilson
+from analytics.statistics.intervals import wilson
 from quarto.errors import RequestError
 
 EXTRA = "pip install 'quarto-arena[plots]'"

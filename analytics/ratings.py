@@ -1,6 +1,6 @@
 """One joint fit over all games chosen: how strong each agent is, what the first seat is worth, how often games draw.
 
-The model is ``analytics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over pairs
+The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over pairs
 (B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993): the two games of a pair share an opening, so
 the pair is what is drawn again. Elo is 400 / ln 10 times natural units, as everywhere.
 """
@@ -16,10 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.database import OpenArchive
-from analytics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.meetings import Choice, meetings
-from analytics.statistics import CONFIDENCE, Estimate
-from analytics.tally import Tally
+from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
+from analytics.statistics.intervals import CONFIDENCE, Estimate
+from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 
 ELO = 400 / math.log(10)  # Elo points for one natural unit

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from analytics.schema import MAX_PAIRS, SCHEMA_VERSION
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")

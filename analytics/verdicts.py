@@ -25,7 +25,7 @@ from analytics.durable import explained, make_folder, replace
 from analytics.problems import Problem
 from analytics.records import RunRecord, to_json
 from analytics.schema import MAX_PAIRS, SCHEMA_VERSION, TABLES
-from analytics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes, strength
+from analytics.statistics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes, strength
 from analytics.tables import read_table
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError

@@ -21,8 +21,8 @@ from analytics.ranges import Range, merged, overlaps
 from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.schema import SCHEMA_VERSION, TABLES, game_ids
+from analytics.statistics.tally import tally_of
 from analytics.tables import PlyColumns
-from analytics.tally import tally_of
 from analytics.verify_decisions import verify_decisions
 from analytics.verify_positions import verify_positions
 from quarto.batch import GAME_BITS, Block, Games

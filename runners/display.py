@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analytics.results import Crosstable, PairingResult, Standing, crosstable
-from analytics.statistics import Estimate
+from analytics.statistics.intervals import Estimate
 from runners.experiment import Outcome, Progress
 
 DEFAULT_ROOT = Path("data/archive")

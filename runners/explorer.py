@@ -10,7 +10,7 @@ from rich.table import Table
 from analytics import open_archive
 from analytics.archive import Archive
 from analytics.openings import Explored, Filters, checked, explore
-from analytics.statistics import Estimate
+from analytics.statistics.intervals import Estimate
 from quarto.errors import RequestError, nearest
 from quarto.notation import format_position
 from runners import display

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from analytics.published import Figure, Follower, followers
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 from runners.config import ArchiveConfig, Request, agent_named, load_rules
 from runners.experiment import Experiment, Progress, carry_out, prepare
 from runners.spec import AgentSpec, RunSpec

@@ -9,15 +9,8 @@ from dataclasses import fields
 from analytics.meetings import Meetings, by_seats
 from analytics.ratings import Rating, Ratings
 from analytics.results import PairingResult, crosstable
-from analytics.sprt import (
-    Hypotheses,
-    Strength,
-    checked_counts,
-    decision,
-    log_likelihood_ratio,
-    strength,
-)
-from analytics.statistics import Estimate
+from analytics.statistics.intervals import Estimate
+from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
 from quarto.errors import RequestError, nearest
 from runners import display
 from runners.display import Column, interval, percent

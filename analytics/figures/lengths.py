@@ -11,7 +11,7 @@ from analytics.database import OpenArchive
 from analytics.figures.strength import colour_of
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
-from analytics.statistics import wilson
+from analytics.statistics.intervals import wilson
 from quarto.errors import RequestError
 from quarto.random_play import lengths as random_lengths
 from quarto.rules import CELLS, SIDE, Rules

@@ -11,7 +11,7 @@ from analytics import plots
 from analytics.database import OpenArchive
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
-from analytics.statistics import quantile
+from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE

@@ -11,8 +11,8 @@ from analytics.plots import Panel, Picture
 from analytics.ratings import Ratings, rate
 from analytics.results import Crosstable
 from analytics.results import crosstable as crosstable_of
-from analytics.statistics import score
-from analytics.tally import Tally
+from analytics.statistics.intervals import score
+from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 
 TILE = 44  # pixels, of a crosstable

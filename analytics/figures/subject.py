@@ -14,7 +14,7 @@ from analytics.questions import query_of
 from analytics.records import RunRecord
 from analytics.results import PairingResult
 from analytics.selection import Selection, select
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 
 MOST_AGENTS = 12  # as many colours as can be told apart; of more agents those with the most games are shown
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from analytics.published import SEATS, Figure
-from analytics.statistics import CONFIDENCE, Estimate, wilson
-from analytics.tally import DRAW, WIN, Row, Tally
+from analytics.statistics.intervals import CONFIDENCE, Estimate, wilson
+from analytics.statistics.tally import DRAW, WIN, Row, Tally
 
 NEAR = 0.03  # rates that differ by no more than this agree whatever their intervals
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from analytics.published import Figure, Note, Study, notes_on, studies
 from analytics.published.agreement import agrees, measured_rate, published_rate
-from analytics.statistics import Estimate
-from analytics.tally import DRAW
-from analytics.tally import Row as Counts
+from analytics.statistics.intervals import Estimate
+from analytics.statistics.tally import DRAW
+from analytics.statistics.tally import Row as Counts
 
 LEGEND = (
     "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says; “by the "

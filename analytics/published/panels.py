@@ -11,7 +11,7 @@ from analytics.plots import svg
 from analytics.published import Figure
 from analytics.published.agreement import published_rate
 from analytics.published.comparison import Comparison, Reproduction
-from analytics.statistics import Estimate
+from analytics.statistics.intervals import Estimate
 
 SERIES = ("published", "ours by the text", "ours by the code")
 COLOURS = ("#1b1f24", "#0072b2", "#d55e00")  # told apart by colour-blind readers too (Okabe and Ito), and by shape

@@ -10,7 +10,7 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from analytics.sprt import strength
+from analytics.statistics.sprt import strength
 from runners import display
 from runners.application import RUN, Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.config import ArchiveConfig

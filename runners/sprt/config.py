@@ -9,7 +9,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from analytics.sprt import Hypotheses
+from analytics.statistics.sprt import Hypotheses
 from runners.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics import verdicts
-from analytics.sprt import Trial, looks, pair_outcomes
+from analytics.statistics.sprt import Trial, looks, pair_outcomes
 from quarto.batch import Block
 from runners.engine import Order
 from runners.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from analytics.sprt import Trial, strength
+from analytics.statistics.sprt import Trial, strength
 from runners import display
 from runners.sprt.contest import Found, Watcher
 from runners.strength import around, described

@@ -12,7 +12,7 @@ from analytics import policies
 from analytics.archive import Archive
 from analytics.learning import training_of
 from analytics.records import PolicyCard
-from analytics.tally import Row
+from analytics.statistics.tally import Row
 from runners.config import CONF
 from runners.experiment import Progress
 from runners.training.application import keep

@@ -12,7 +12,7 @@ from analytics import durable
 from analytics.archive import MARKER, Archive
 from analytics.leftovers import leftovers
 from analytics.records import SweepJob
-from analytics.tally import tally
+from analytics.statistics.tally import tally
 from analytics.verify import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError

@@ -15,7 +15,7 @@ from analytics.database import OpenArchive
 from analytics.indexing import index_shards, position_files, shards_of, stale
 from analytics.records import SweepJob
 from analytics.schema import TABLES
-from analytics.sprt import Hypotheses, Trial
+from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.views import VIEWS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID

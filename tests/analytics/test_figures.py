@@ -17,8 +17,8 @@ from analytics.database import OpenArchive
 from analytics.figures import learning, lengths, openings, regret, strength
 from analytics.figures.subject import MOST_AGENTS, Subject, subject
 from analytics.ratings import rate
-from analytics.statistics import mean_score, wilson
-from analytics.tally import Tally
+from analytics.statistics.intervals import mean_score, wilson
+from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 from tests.analytics.chosen_games import (
     BY_GAMES,

@@ -13,7 +13,7 @@ from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.meetings import Choice, Meetings, by_seats, meetings, of_commits, of_games
 from analytics.records import RunRecord
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of

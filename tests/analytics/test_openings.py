@@ -13,7 +13,7 @@ from analytics import open_archive
 from analytics.archive import Archive
 from analytics.indexing import index_shards, shards_of, stale
 from analytics.openings import EMPTY_BOARD, Filters, explore, openings
-from analytics.statistics import wilson
+from analytics.statistics.intervals import wilson
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
 from quarto.position import from_plies

@@ -9,7 +9,7 @@ import pytest
 from analytics import open_archive
 from analytics.archive import Archive
 from analytics.questions import names, query
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 
 ANSWERS = Path(__file__).parent / "answers"
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from analytics import open_archive
 from analytics.ratings import ELO, Ratings, rate, ratings
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 
 Counts = tuple[int, int, int]  # losses, draws, wins of the first agent

@@ -6,7 +6,7 @@ import pytest
 
 from analytics.records import MALFORMED, Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of, to_json
 from analytics.schema import MAX_PAIRS
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
 

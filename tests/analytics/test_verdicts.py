@@ -14,7 +14,7 @@ from analytics import open_archive, verdicts
 from analytics.archive import Archive
 from analytics.leftovers import leftovers
 from analytics.records import RunRecord
-from analytics.sprt import Hypotheses, Trial
+from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.verify import verify
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError

@@ -20,7 +20,7 @@ from hydra import compose, initialize_config_module
 
 from analytics import open_archive, verdicts
 from analytics.archive import Archive
-from analytics.sprt import Hypotheses, Trial, decision
+from analytics.statistics.sprt import Hypotheses, Trial, decision
 from analytics.verify import verify
 from quarto.errors import RequestError
 from runners import experiment

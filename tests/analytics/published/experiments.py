@@ -7,7 +7,7 @@ from dataclasses import replace
 from analytics.published import Figure, Span
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
-from analytics.tally import Tally
+from analytics.statistics.tally import Tally
 
 FIGURE = Figure(
     figure="A01",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from analytics.tally import WIN, Tally
+from analytics.statistics.tally import WIN, Tally
 
 CONFIDENCE = 0.95
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.tally import Tally, tally
+from analytics.statistics.tally import Tally, tally
 from quarto.batch import Block
 from tests.analytics.naive_games import Game, block_of, random_block, single_games
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.tally import DRAW, LOSS, WIN
+from analytics.statistics.tally import DRAW, LOSS, WIN
 
 ROUNDS = 100
 PRECISION = 1e-10  # natural units

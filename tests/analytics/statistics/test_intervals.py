@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from analytics.statistics import design_effect, effective_games, mean_score, quantile, score, wilson, win_rate
-from analytics.tally import Tally
+from analytics.statistics.intervals import design_effect, effective_games, mean_score, quantile, score, wilson, win_rate
+from analytics.statistics.tally import Tally
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3.

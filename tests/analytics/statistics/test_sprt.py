@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from analytics.sprt import (
+from analytics.statistics.sprt import (
     PAIR_SCORES,
     Hypotheses,
     Trial,

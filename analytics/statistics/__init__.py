@@ -1,0 +1,1 @@
+"""Pure functions of counts: tallies, intervals, Davidson's model, the sequential test. No files."""
