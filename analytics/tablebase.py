@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics import parquet
 from analytics.archive import load
 from analytics.durable import explained, replace
+from analytics.parquet import encoder
 from analytics.records import SHA256, to_json
 from quarto.errors import FailureError
 from quarto.rules import Rules
@@ -184,7 +184,7 @@ def write(
         "pieces": np.repeat(np.arange(len(layers), dtype=np.int8), counts),
         "value": np.concatenate([values for _, values in layers]),
     }
-    content = parquet.encode(pl.DataFrame(columns, schema=SCHEMA), ROW_GROUP_ROWS)
+    content = encoder.encode(pl.DataFrame(columns, schema=SCHEMA), ROW_GROUP_ROWS)
     won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
     card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)

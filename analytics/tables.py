@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics import parquet
+from analytics.parquet import encoder
 from analytics.records import StoredFile
 from analytics.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
@@ -170,8 +170,8 @@ def write_table(frame: pl.DataFrame, path: Path) -> Written:
 
 
 def _encoded(frame: pl.DataFrame) -> memoryview:
-    if all(type(kind) in parquet.TYPES for kind in frame.dtypes):
-        return memoryview(parquet.encode(frame, ROW_GROUP_ROWS))
+    if all(type(kind) in encoder.TYPES for kind in frame.dtypes):
+        return memoryview(encoder.encode(frame, ROW_GROUP_ROWS))
     buffer = io.BytesIO()
     frame.write_parquet(
         buffer, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS, statistics=True

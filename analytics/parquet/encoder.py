@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.packing import pack_bits, pack_deltas, pack_runs, summary
-from analytics.thrift import BINARY, BYTE, I32, STRUCT, TRUE, binary, i32, i64, many, nested, struct
+from analytics.parquet.packing import pack_bits, pack_deltas, pack_runs, summary
+from analytics.parquet.thrift import BINARY, BYTE, I32, STRUCT, TRUE, binary, i32, i64, many, nested, struct
 
 MAGIC = b"PAR1"
 CREATED_BY = b"quarto-arena"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.parquet import encode
+from analytics.parquet.encoder import encode
 
 INT8 = st.integers(-128, 127)
 INT32 = st.integers(-(2**31), 2**31 - 1)
