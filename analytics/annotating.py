@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analytics.archive import Archive, readable
-from analytics.decisions import annotate, first_pieces, frame_of, missing, no_less, record_of
-from analytics.judging import Judged, Record, Task, judge
+from analytics.store.archive import Archive, readable
+from analytics.store.decisions import annotate, first_pieces, frame_of, missing, no_less, record_of
+from analytics.store.exact_values import Judged, Record, Task, judge
 from analytics.tablebase import base_for
 from quarto.errors import FailureError
 from quarto.rules import Rules

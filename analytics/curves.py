@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.archive import Archive
 from analytics.learning import training_of
+from analytics.store.archive import Archive
 
 BLOCK = 1000  # games of a row, as study B drew it
 

@@ -16,13 +16,14 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
-from analytics import verdicts, views
+from analytics import views
 from analytics.answers import ask, explained
-from analytics.archive import Archive
-from analytics.decisions import annotations_of
-from analytics.indexing import NotIndexedError, Shard, position_file, shards_of, stale
-from analytics.records import StoredFile
-from analytics.schema import TABLES
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.decisions import annotations_of
+from analytics.store.position_index import NotIndexedError, Shard, position_file, shards_of, stale
+from analytics.store.records import StoredFile
+from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError, nearest
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
@@ -31,7 +32,7 @@ _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)")
 _ROWS: dict[str, tuple[Callable[[Archive], list[list[Any]]], str]] = {
     "runs": (views.run_rows, views.INSERT_RUN),
     "sweeps": (views.sweep_rows, views.INSERT_JOB),
-    "verdicts": (verdicts.rows, views.INSERT_VERDICT),
+    "verdicts": (sprt_verdicts.rows, views.INSERT_VERDICT),
 }
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")

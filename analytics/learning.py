@@ -15,11 +15,11 @@ import polars as pl
 from agents.base import Knowledge
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
-from analytics.archive import Archive, readable
 from analytics.lessons import Lessons, learn_all
-from analytics.records import Commit, RunRecord, Slice
-from analytics.schema import TABLES, first_game_id
-from analytics.tables import read_table
+from analytics.store.archive import Archive, readable
+from analytics.store.blocks import read_table
+from analytics.store.records import Commit, RunRecord, Slice
+from analytics.store.schema import TABLES, first_game_id
 from quarto.batch import Games
 from quarto.errors import FailureError, RequestError
 from quarto.kernel import uint64

@@ -8,19 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics import policies, verdicts
-from analytics.archive import MARKER, Archive
-from analytics.decisions import decision_files
-from analytics.durable import TEMPORARY, explained
-from analytics.indexing import position_files
-from analytics.records import COMMIT, PART, POLICY_FILE, POLICY_ID, RUN_ID
-from analytics.schema import TABLES
+from analytics import policies
+from analytics.store import sprt_verdicts
+from analytics.store.archive import MARKER, Archive
+from analytics.store.atomic import TEMPORARY, explained
+from analytics.store.decisions import decision_files
+from analytics.store.position_index import position_files
+from analytics.store.records import COMMIT, PART, POLICY_FILE, POLICY_ID, RUN_ID
+from analytics.store.schema import TABLES
 
 GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
 
 DERIVED = ("decisions", "positions")  # tables that were made from games
 RECORDS = ("commits", "annotations", "indexes")  # of runs, a file a shard
-FOLDERS = (*TABLES, *DERIVED, *RECORDS, "runs", "sweeps", policies.FOLDER, verdicts.FOLDER)
+FOLDERS = (*TABLES, *DERIVED, *RECORDS, "runs", "sweeps", policies.FOLDER, sprt_verdicts.FOLDER)
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -86,8 +87,12 @@ def _is_record(root: Path, path: Path) -> bool:
             return name.endswith(".json") and bool(RUN_ID.fullmatch(name[:-5]))
         case (records, folder, name) if records in RECORDS:
             return _is_run_folder(folder) and bool(COMMIT.fullmatch(name))
-        case (verdicts.FOLDER, folder, name):
-            return _is_run_folder(folder) and name.endswith(".json") and bool(verdicts.VERDICT_ID.fullmatch(name[:-5]))
+        case (sprt_verdicts.FOLDER, folder, name):
+            return (
+                _is_run_folder(folder)
+                and name.endswith(".json")
+                and bool(sprt_verdicts.VERDICT_ID.fullmatch(name[:-5]))
+            )
         case ("sweeps", _, name):
             return name.endswith(".json") and name[:-5].isdecimal()
     return False

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from analytics.archive import commit_files, readable
 from analytics.database import OpenArchive
 from analytics.questions import query
-from analytics.records import RunRecord
 from analytics.results import PairingResult, results
 from analytics.selection import select
 from analytics.statistics.tally import Tally
+from analytics.store.archive import commit_files, readable
+from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError, nearest
 
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing

@@ -10,13 +10,13 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
-from analytics.archive import Archive, readable
 from analytics.database import OpenArchive
-from analytics.indexing import Shard, is_there, position_file, table_of
-from analytics.positions import turns_in
-from analytics.records import RunRecord
 from analytics.samples import game_texts
 from analytics.statistics.intervals import wilson
+from analytics.store.archive import Archive, readable
+from analytics.store.position_index import Shard, is_there, position_file, table_of
+from analytics.store.positions import turns_in
+from analytics.store.records import RunRecord
 from analytics.views import RUN_OF_FILE, quoted
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest

@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics import durable
-from analytics.archive import Archive, load
-from analytics.records import MALFORMED, POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile, to_json
-from analytics.tables import COMPRESSION_LEVEL
+from analytics.store import atomic
+from analytics.store.archive import Archive, load
+from analytics.store.blocks import COMPRESSION_LEVEL
+from analytics.store.records import MALFORMED, POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile, to_json
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.rules import Rules
 
@@ -111,11 +111,11 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
         learned=origin.learned,
         files={name: PolicyFile(rows, len(content), _sha256(content)) for name, (rows, content) in contents.items()},
     )
-    with durable.explained("write to", folder):
-        durable.make_folder(folder)
+    with atomic.explained("write to", folder):
+        atomic.make_folder(folder)
         for name, (_, content) in contents.items():
-            durable.replace(folder / name, content)
-        durable.replace(folder / CARD, to_json(card.as_mapping()))
+            atomic.replace(folder / name, content)
+        atomic.replace(folder / CARD, to_json(card.as_mapping()))
     return card
 
 

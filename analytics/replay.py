@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.tables import PlyColumns
+from analytics.store.blocks import PlyColumns
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.kernel import kernel
 from quarto.rules import CELLS, PIECES, finishes_line, spread

@@ -8,9 +8,9 @@ from functools import reduce
 
 import polars as pl
 
-from analytics.archive import Archive
 from analytics.statistics.intervals import CONFIDENCE, Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import Row, Tally
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 
 

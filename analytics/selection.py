@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, readable
 from analytics.conditions import check
 from analytics.database import OpenArchive
-from analytics.judging import scatter
-from analytics.records import Commit, RunRecord
-from analytics.schema import TABLES
-from analytics.tables import read_table
+from analytics.store.archive import Archive, readable
+from analytics.store.blocks import read_table
+from analytics.store.exact_values import scatter
+from analytics.store.records import Commit, RunRecord
+from analytics.store.schema import TABLES
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 

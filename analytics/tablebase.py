@@ -21,10 +21,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import load
-from analytics.durable import explained, replace
 from analytics.parquet import encoder
-from analytics.records import SHA256, to_json
+from analytics.store.archive import load
+from analytics.store.atomic import explained, replace
+from analytics.store.records import SHA256, to_json
 from quarto.errors import FailureError
 from quarto.rules import Rules
 from quarto.solver.base import Base, base_of

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.archive import now
-from analytics.durable import explained, replace
+from analytics.store.archive import now
+from analytics.store.atomic import explained, replace
 from analytics.tablebase import Tablebase, name_of, write
 from quarto.errors import RequestError
 from quarto.rules import Rules

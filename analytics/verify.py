@@ -14,15 +14,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics import policies, verdicts
-from analytics.archive import Archive, commit_files, load, sweep_job
-from analytics.problems import Problem, read_checked
-from analytics.ranges import Range, merged, overlaps
-from analytics.records import Commit, RunRecord, Slice, StoredFile, run_id_of
+from analytics import policies
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
-from analytics.schema import SCHEMA_VERSION, TABLES, game_ids
 from analytics.statistics.tally import tally_of
-from analytics.tables import PlyColumns
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive, commit_files, load, sweep_job
+from analytics.store.blocks import PlyColumns
+from analytics.store.problems import Problem, read_checked
+from analytics.store.ranges import Range, merged, overlaps
+from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
+from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
 from analytics.verify_decisions import verify_decisions
 from analytics.verify_positions import verify_positions
 from quarto.batch import GAME_BITS, Block, Games
@@ -43,7 +44,7 @@ class Verification:
     decisions: int = 0
     positions: int = 0  # rows
     policies: int = 0
-    verdicts: int = 0
+    sprt_verdicts: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -92,14 +93,14 @@ def verify(archive: Archive) -> Verification:
             decisions, problems = verify_decisions(archive, record)
             found.decisions += decisions
             found.problems += problems
-            tests, problems = verdicts.problems(archive, record)
+            tests, problems = sprt_verdicts.problems(archive, record)
             found.verdicts += tests
             found.problems += problems
             positions, problems = verify_positions(archive, record)
             found.positions += positions
             found.problems += problems
     found.problems += _sweeps(archive)
-    for path in verdicts.files(archive):
+    for path in sprt_verdicts.files(archive):
         if path.parent.name.removeprefix("run=") not in archive.recorded():
             found.problems.append(Problem(path, "its run has no record"))
     for policy_id in policies.policy_ids(archive):

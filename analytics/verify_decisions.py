@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, load
-from analytics.decisions import Annotation, annotation_files, frame_of, record_of
-from analytics.judging import Judged
-from analytics.problems import Problem, read_checked
-from analytics.records import Commit, RunRecord
-from analytics.schema import DECISIONS, GIFT, NOT_COUNTED, PLACEMENT
+from analytics.store.archive import Archive, load
+from analytics.store.decisions import Annotation, annotation_files, frame_of, record_of
+from analytics.store.exact_values import Judged
+from analytics.store.problems import Problem, read_checked
+from analytics.store.records import Commit, RunRecord
+from analytics.store.schema import DECISIONS, GIFT, NOT_COUNTED, PLACEMENT
 from quarto.errors import FailureError
 from quarto.rules import PIECES
 

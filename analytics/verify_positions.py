@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.archive import Archive
-from analytics.indexing import VERSION, Index, Shard, index_files, load_index, table_of
-from analytics.problems import Problem, read_checked
-from analytics.records import Commit, RunRecord
-from analytics.schema import POSITIONS
+from analytics.store.archive import Archive
+from analytics.store.position_index import VERSION, Index, Shard, index_files, load_index, table_of
+from analytics.store.problems import Problem, read_checked
+from analytics.store.records import Commit, RunRecord
+from analytics.store.schema import POSITIONS
 from quarto.errors import FailureError
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.archive import Archive
-from analytics.records import RunRecord, SweepJob
 from analytics.results import results
-from analytics.schema import GIFT, NOT_COUNTED, TABLES
+from analytics.store.archive import Archive
+from analytics.store.records import RunRecord, SweepJob
+from analytics.store.schema import GIFT, NOT_COUNTED, TABLES
 from quarto.batch import GAME_BITS
 from quarto.notation import CLASSIC_NAME, PIECE_DIGITS
 from quarto.rules import ATTRIBUTES, CELLS, SIDE, Rules

@@ -31,7 +31,7 @@ def ls(archive: ArchiveOption = ARCHIVE) -> None:
 @app.command("verify")
 def verify(archive: ArchiveOption = ARCHIVE) -> None:
     """Check everything committed: checksums, counts, every game replayed against the rules."""
-    from analytics.archive import Archive
+    from analytics.store.archive import Archive
     from analytics.verify import verify as check
 
     found = check(Archive.open(archive))
@@ -56,7 +56,7 @@ def gc(
 ) -> None:
     """List, and with --remove delete, what no commit names: leftovers of killed or interrupted writers."""
     from analytics import leftovers
-    from analytics.archive import Archive
+    from analytics.store.archive import Archive
 
     least_age = -math.inf if everything else leftovers.GRACE_SECONDS  # clocks differ: a file may be from the future
     found = leftovers.leftovers(Archive.open(archive))

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.tables import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
+from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
 from runners.bench_archive import bench_archive
 from runners.bench_solver import bench_solver

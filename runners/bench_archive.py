@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.database import OpenArchive
-from analytics.indexing import Shard, index_shards, shards_of, stale
 from analytics.openings import EMPTY_BOARD, openings
 from analytics.questions import query
+from analytics.store.archive import Archive
+from analytics.store.position_index import Shard, index_shards, shards_of, stale
 from quarto.errors import FailureError
 from runners.bench_policies import KINDS, policy_figures
 from runners.config import available_cores, load_agent, load_rules

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analytics.annotating import Settings, annotate_runs
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from analytics.tablebase import largest_for
 from quarto.rules import CLASSIC
 from runners.config import load_agent, load_rules

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
-from analytics.archive import MARKER
-from analytics.schema import TABLES
 from analytics.selection import select
+from analytics.store.archive import MARKER
+from analytics.store.schema import TABLES
 from runners.processes import MEBIBYTE, process
 
 Figures = dict[str, Any]

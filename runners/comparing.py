@@ -17,8 +17,8 @@ from agents.lift import lift
 from agents.policy import Policy as Player
 from agents.random import Random
 from analytics import policies
-from analytics.archive import Archive
-from analytics.records import PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position

@@ -17,8 +17,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from analytics.records import SEATS
-from analytics.schema import MAX_PAIRS
+from analytics.store.records import SEATS
+from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 from runners.policies import untrained, with_policy

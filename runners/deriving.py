@@ -14,12 +14,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from analytics import open_archive, policies
-from analytics.archive import Archive
 from analytics.derived.material import Derivation, Material, check_rules, gathered
 from analytics.derived.sources import TABLE, ranges_of
 from analytics.policies import Origin
-from analytics.records import PolicyCard, run_id_of
 from analytics.selection import EVERYTHING, select
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest
 from quarto.kernel import source_fingerprint
 from runners import display

@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from analytics.archive import Archive
 from analytics.exchange.export import Done, Wish
 from analytics.exchange.importing import TARGET, import_games
 from analytics.exchange.importing import Done as Imported
 from analytics.exchange.reading import Bad, read_text
 from analytics.exchange.tags import Tags, checked
+from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.config import load_rules
 from runners.exchange_commands import STREAM

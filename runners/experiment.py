@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, Self
 
-from analytics.archive import Archive, readable
-from analytics.records import Commit, RunRecord
 from analytics.results import PairingResult, results
+from analytics.store.archive import Archive, readable
+from analytics.store.records import Commit, RunRecord
 from quarto.batch import Block
 from quarto.errors import ArenaError, RequestError
 from runners.config import Request

@@ -8,9 +8,9 @@ import polars as pl
 from rich.table import Table
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.openings import Explored, Filters, checked, explore
 from analytics.statistics.intervals import Estimate
+from analytics.store.archive import Archive
 from quarto.errors import RequestError, nearest
 from quarto.notation import format_position
 from runners import display

@@ -11,8 +11,8 @@ import polars as pl
 import typer
 
 from analytics import open_archive
-from analytics.archive import Archive, chosen_runs
-from analytics.indexing import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
+from analytics.store.archive import Archive, chosen_runs
+from analytics.store.position_index import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
 from runners import display
 from runners.config import available_cores
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analytics import policies
-from analytics.archive import Archive
-from analytics.records import PolicyCard, RunRecord
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
 from runners.policies import MOST_RUNS, made_by
 

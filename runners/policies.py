@@ -9,8 +9,8 @@ from typing import Any
 
 from agents.learning.policy import GENOME, READERS, Policy
 from analytics import policies
-from analytics.archive import Archive
-from analytics.records import PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.spec import AgentSpec, flat
 

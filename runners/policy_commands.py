@@ -20,7 +20,7 @@ app = typer.Typer(
 def ls(archive: ArchiveOption = ARCHIVE) -> None:
     """List the policies."""
     from analytics import policies
-    from analytics.archive import Archive
+    from analytics.store.archive import Archive
     from runners.tables import write
 
     write(policies.listing(Archive.open(archive)))
@@ -30,7 +30,7 @@ def ls(archive: ArchiveOption = ARCHIVE) -> None:
 def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
     """Show a policy: what it is, how it was learned, from which games."""
     from analytics import policies
-    from analytics.archive import Archive
+    from analytics.store.archive import Archive
     from runners import display
     from runners.policies import description
     from runners.tables import properties_table

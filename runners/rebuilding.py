@@ -12,11 +12,11 @@ import numpy as np
 from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
 from analytics import open_archive, policies
-from analytics.archive import Archive
 from analytics.derived.material import gathered
 from analytics.derived.sources import sources_of
 from analytics.learning import relearn
-from analytics.records import PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.config import available_cores

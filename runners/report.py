@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive, plots
-from analytics.archive import Archive, chosen_runs
 from analytics.mistakes import among
 from analytics.report import report
+from analytics.store.archive import Archive, chosen_runs
 from quarto.errors import FailureError
 from runners import display
 

@@ -15,7 +15,7 @@ from analytics import plots as drawing
 from analytics.published import Figure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
-from analytics.schema import MAX_PAIRS
+from analytics.store.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError, nearest
 from runners import display
 from runners.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within

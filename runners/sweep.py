@@ -17,9 +17,9 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 from rich.table import Table
 
-from analytics.archive import Archive
-from analytics.records import SweepJob
 from analytics.results import PairingResult, results
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
 from runners import display
 

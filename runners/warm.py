@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.exchange.export import Wish, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
-from analytics.indexing import index_shards, shards_of, stale
 from analytics.openings import EMPTY_BOARD, Filters, openings
+from analytics.store.archive import Archive
+from analytics.store.position_index import index_shards, shards_of, stale
 from analytics.verify import verify
 from runners.config import Request, load_agent, load_rules, names
 from runners.engine import Contestant

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import analytics
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from analytics.verify import verify
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
-from analytics.records import RunRecord
 from analytics.selection import Selection
+from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.kernel import inlined, int64, kernel, uint64

@@ -18,7 +18,7 @@ from agents.rl_encoded import EncodedLearner
 from analytics.derived.material import Material
 from analytics.learning import Student
 from analytics.lessons import LEARNED_TYPE, SPAN_TYPE
-from analytics.records import RunRecord
+from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest
 from quarto.kernel import int64, kernel, uint64

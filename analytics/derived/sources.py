@@ -13,11 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics import policies
-from analytics.archive import Archive, readable
 from analytics.database import OpenArchive
 from analytics.derived.material import Material
-from analytics.records import PolicyCard
 from analytics.selection import EVERYTHING, Selection
+from analytics.store.archive import Archive, readable
+from analytics.store.records import PolicyCard
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from analytics.database import OpenArchive
-from analytics.durable import temporary_beside
 from analytics.exchange import to_minari
 from analytics.exchange.sequence import Passage, in_order
 from analytics.exchange.to_csv import write_games, write_plies
@@ -19,6 +18,7 @@ from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.to_text import write_text
 from analytics.exchange.turns import PERSPECTIVES, Episodes, View, episodes_of
 from analytics.selection import select
+from analytics.store.atomic import temporary_beside
 from quarto.errors import FailureError, RequestError, nearest
 
 TABLES, EPISODES = ("text", "csv"), ("minari", "d3rlpy", "rlds")

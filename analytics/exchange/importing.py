@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, now
 from analytics.exchange.reading import Text
 from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
 from analytics.exchange.to_text import text_of
-from analytics.records import RunRecord, run_id_of
+from analytics.store.archive import Archive, now
+from analytics.store.records import RunRecord, run_id_of
 from quarto.batch import Block, Games
 from quarto.errors import RequestError
 from quarto.rules import Rules

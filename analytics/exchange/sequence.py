@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.records import Commit, RunRecord
-from analytics.schema import first_game_id
 from analytics.selection import ChosenGames, Selection, read_shard
+from analytics.store.records import Commit, RunRecord
+from analytics.store.schema import first_game_id
 from quarto.errors import RequestError
 from quarto.rng import GAMMA, stream
 

@@ -10,7 +10,7 @@ from analytics import plots, policies
 from analytics.database import OpenArchive
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
-from analytics.records import PolicyCard
+from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 
 MOST_POLICIES = 12  # of more the newest are shown

@@ -11,10 +11,10 @@ import polars as pl
 from analytics.database import OpenArchive
 from analytics.meetings import of_commits, of_games
 from analytics.questions import query_of
-from analytics.records import RunRecord
 from analytics.results import PairingResult
 from analytics.selection import Selection, select
 from analytics.statistics.tally import Tally
+from analytics.store.records import RunRecord
 
 MOST_AGENTS = 12  # as many colours as can be told apart; of more agents those with the most games are shown
 

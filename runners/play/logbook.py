@@ -6,8 +6,8 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from analytics.archive import Archive
-from analytics.schema import MAX_PAIRS, first_game_id
+from analytics.store.archive import Archive
+from analytics.store.schema import MAX_PAIRS, first_game_id
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from quarto.notation import format_game
 from runners.config import agent_named, load_rules

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics import verdicts
 from analytics.statistics.sprt import Trial, looks, pair_outcomes
+from analytics.store import sprt_verdicts
 from quarto.batch import Block
 from runners.engine import Order
 from runners.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session
@@ -35,7 +35,9 @@ class Contest:
     def trial(self) -> Trial:
         """The test by the games that the archive holds by now."""
         experiment = self.experiment
-        return verdicts.trial(experiment.archive, experiment.run_id, self.request.hypotheses, self.request.most_pairs)
+        return sprt_verdicts.trial(
+            experiment.archive, experiment.run_id, self.request.hypotheses, self.request.most_pairs
+        )
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,14 @@ def carry_out(contest: Contest, command: str, stop: threading.Event, watch: Watc
         finally:  # the run asks for the games that its test needs next: none are missing once that has ended
             begin(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
-        verdicts.save(archive, verdicts.Verdict.of(experiment.run_id, trial, command))
+        sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(experiment.run_id, trial, command))
     return Found(contest, trial, spent.played, spent.seconds, stop.is_set())
 
 
 def _play(contest: Contest, trial: Trial, stop: threading.Event, watch: Watcher) -> int:
     """Play and commit what ``trial`` lacks until it ends or ``stop`` is set; returns the games committed."""
     experiment, most = contest.experiment, contest.request.most_pairs
-    outcomes = _Outcomes(verdicts.outcomes(experiment.archive, experiment.run_id, most))
+    outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
     covered = experiment.archive.covered(experiment.run_id).get(0, [])
     gaps, pace, held = missing(most, covered), Pace(), dict[int, Block]()
     source = _until(stop, trial, _orders(gaps, most, pace))
@@ -133,9 +135,9 @@ class _Outcomes:
         end = first + len(outcomes)
         if end > len(self._found):
             room = max(end, 2 * len(self._found)) - len(self._found)
-            self._found = np.concatenate([self._found, np.full(room, verdicts.UNKNOWN, np.int8)])
+            self._found = np.concatenate([self._found, np.full(room, sprt_verdicts.UNKNOWN, np.int8)])
         self._found[first:end] = outcomes
 
     def after(self, pairs: int) -> NDArray[np.int8]:
         """All that follow one another after the first ``pairs``."""
-        return verdicts.known(self._found, pairs)
+        return sprt_verdicts.known(self._found, pairs)

@@ -13,9 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.learning.policy import GENOME, READERS, Policy
 from analytics import policies
-from analytics.archive import Archive
 from analytics.policies import Origin
-from analytics.records import PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from runners import display
 from runners.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.config import ARCHIVE, ArchiveConfig, settings_of

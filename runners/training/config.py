@@ -14,9 +14,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics import policies
-from analytics.archive import MARKER, Archive
 from analytics.curves import BLOCK
-from analytics.records import POLICY_NAME, run_id_of
+from analytics.store.archive import MARKER, Archive
+from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.config import (
     MAX_SEED,

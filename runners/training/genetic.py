@@ -16,8 +16,8 @@ from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
 from agents.genetic.evolution import ANSWERS
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
 from analytics import policies
-from analytics.archive import Archive
-from analytics.records import SEATS
+from analytics.store.archive import Archive
+from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
 from runners.training.evolution import Plan, Training
 from runners.training.trainer import Setting, Trained

@@ -17,8 +17,8 @@ from agents.lift import KernelPlayer
 from analytics.curves import learning_curve
 from analytics.learning import Student, logged
 from analytics.lessons import Lessons
-from analytics.records import SEATS
-from analytics.schema import MAX_PAIRS
+from analytics.store.records import SEATS
+from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, nearest
 from quarto.kernel import uint64

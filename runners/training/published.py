@@ -9,10 +9,10 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from analytics import policies
-from analytics.archive import Archive
 from analytics.learning import training_of
-from analytics.records import PolicyCard
 from analytics.statistics.tally import Row
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from runners.config import CONF
 from runners.experiment import Progress
 from runners.training.application import keep

@@ -17,10 +17,10 @@ from agents.genetic.evolution import seed_of_games
 from agents.learning.policy import Policy
 from agents.parameters import checked_one_of, checked_whole
 from analytics import policies
-from analytics.archive import Archive
 from analytics.derived.sources import TABLE
-from analytics.records import PolicyCard
 from analytics.results import PairingResult
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
 from runners.deriving import GROUP, Wanted, build, code_of, derivation_of

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from analytics import policies
-from analytics.archive import Archive
-from analytics.decisions import annotate
 from analytics.policies import Origin
-from analytics.records import RunRecord
-from analytics.schema import DECISIONS
+from analytics.store.archive import Archive
+from analytics.store.decisions import annotate
+from analytics.store.records import RunRecord
+from analytics.store.schema import DECISIONS
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import PAIRINGS, Pairings, naive_rows, random_block, record, single_games, spec_of

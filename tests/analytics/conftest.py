@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
 
 

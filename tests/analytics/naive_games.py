@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analytics.archive import now
-from analytics.records import RunRecord, run_id_of
+from analytics.store.archive import now
+from analytics.store.records import RunRecord, run_id_of
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 

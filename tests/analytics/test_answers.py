@@ -7,8 +7,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from analytics.archive import Archive
 from analytics.database import OpenArchive
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 
 # Read-only.

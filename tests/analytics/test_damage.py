@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics import verdicts
 from analytics.annotating import Settings, annotate_runs
-from analytics.archive import Archive
 from analytics.database import OpenArchive
-from analytics.indexing import index_shards, position_files, shards_of, stale
-from analytics.records import SweepJob
-from analytics.schema import TABLES
 from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.position_index import index_shards, position_files, shards_of, stale
+from analytics.store.records import SweepJob
+from analytics.store.schema import TABLES
 from analytics.views import VIEWS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID
@@ -64,7 +64,7 @@ def swept(archive: Archive) -> Archive:
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     trial = Trial(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
-    verdicts.save(archive, verdicts.Verdict.of(RUN_ID, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(RUN_ID, trial, "qarena sprt"))
     annotate_runs(archive, [RUN_ID], Settings(from_pieces=12, megabytes=0.1))
     index_shards(archive, stale(archive, shards_of(archive, [RUN_ID])), 1)
     return archive

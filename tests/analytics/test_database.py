@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 import analytics
-from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.questions import names, query
-from analytics.records import SweepJob
 from analytics.results import results
-from analytics.schema import TABLES
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
+from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from analytics import figures, open_archive, plots
-from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.figures import learning, lengths, openings, regret, strength
 from analytics.figures.subject import MOST_AGENTS, Subject, subject
 from analytics.ratings import rate
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.chosen_games import (
     BY_GAMES,

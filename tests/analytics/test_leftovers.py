@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analytics.archive import Archive
 from analytics.leftovers import GRACE_SECONDS, leftovers, remove
-from analytics.records import SweepJob
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
 from analytics.verify import verify
 from quarto.errors import FailureError
 from tests.analytics.naive_games import RUN_ID

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.database import OpenArchive
 from analytics.meetings import Choice, Meetings, by_seats, meetings, of_commits, of_games
-from analytics.records import RunRecord
 from analytics.statistics.tally import Tally
+from analytics.store.archive import Archive
+from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
-from analytics.indexing import index_shards, shards_of, stale
 from analytics.openings import EMPTY_BOARD, Filters, explore, openings
 from analytics.statistics.intervals import wilson
+from analytics.store.archive import Archive
+from analytics.store.position_index import index_shards, shards_of, stale
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
 from quarto.position import from_plies

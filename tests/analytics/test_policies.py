@@ -18,9 +18,9 @@ from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
 from analytics import policies
-from analytics.archive import Archive
 from analytics.leftovers import leftovers, remove
-from analytics.records import POLICY_NAME, PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
@@ -241,7 +241,7 @@ def test_a_full_disk_is_said_in_one_line(archive: Archive, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("analytics.durable.replace", full)
+    monkeypatch.setattr("analytics.store.atomic.replace", full)
     with pytest.raises(FailureError, match="the disk is full"):
         policies.save(archive, COUNTS, origin())
 

@@ -4,9 +4,9 @@ import duckdb
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
-from analytics.indexing import index_shards, shards_of, stale
-from analytics.positions import turns_in
+from analytics.store.archive import Archive
+from analytics.store.position_index import index_shards, shards_of, stale
+from analytics.store.positions import turns_in
 from analytics.views import VIEWS
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position

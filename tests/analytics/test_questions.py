@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.questions import names, query
 from analytics.statistics.tally import Tally
+from analytics.store.archive import Archive
 
 ANSWERS = Path(__file__).parent / "answers"
 

@@ -1,9 +1,9 @@
 import pytest
 
-from analytics.archive import Archive
 from analytics.results import Crosstable, PairingResult, crosstable, results
 from analytics.statistics.intervals import wilson, win_rate
 from analytics.statistics.tally import Tally
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
 

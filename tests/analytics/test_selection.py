@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.meetings import meetings
 from analytics.selection import select
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError

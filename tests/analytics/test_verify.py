@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analytics.archive import Archive
-from analytics.records import SweepJob
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
 from analytics.verify import NAMED_GAMES, Verification, verify
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from analytics.positions import turns_in
+from analytics.store.positions import turns_in
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from quarto.turns import HAND_BITS

@@ -11,10 +11,10 @@ import pytest
 
 from analytics import open_archive
 from analytics.annotating import Done, Settings, annotate_runs
-from analytics.archive import Archive
-from analytics.decisions import annotate, annotation_files, decision_files, frame_of, record_of
-from analytics.judging import Judged
 from analytics.leftovers import leftovers
+from analytics.store.archive import Archive
+from analytics.store.decisions import annotate, annotation_files, decision_files, frame_of, record_of
+from analytics.store.exact_values import Judged
 from analytics.verify import verify
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules

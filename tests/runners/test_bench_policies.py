@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.bench_policies import KINDS, policy_figures
 from tests.analytics.folders import snapshot

@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners import options
 from runners.cli import flags_first

@@ -11,10 +11,10 @@ import pytest
 
 from agents.learning.policy import COUNTERS, ENCODED_VALUES, FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy
 from analytics import open_archive, policies
-from analytics.archive import Archive
 from analytics.derived.material import gathered
 from analytics.derived.mc_afterstate import McAfterstate
 from analytics.selection import select
+from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
 from runners.comparing import choices_of, joined
 from runners.lineage import share_of

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from analytics import policies
-from analytics.archive import Archive
-from analytics.records import PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from analytics.verify import verify
 from runners.config import names
 from tests.analytics.folders import snapshot

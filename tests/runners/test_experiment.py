@@ -17,8 +17,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.archive import Archive
-from analytics.records import Commit
+from analytics.store.archive import Archive
+from analytics.store.records import Commit
 from analytics.verify import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError

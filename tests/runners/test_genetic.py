@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME
 from analytics import policies
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners import experiment
 from runners.config import load_rules

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from analytics import leftovers, open_archive
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, command, environment_with, rows

@@ -13,10 +13,10 @@ import pytest
 
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.curves import learning_curve
 from analytics.learning import relearn
 from analytics.policies import knowledge_of
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.errors import FailureError, RequestError
 from runners.spec import AgentSpec, made

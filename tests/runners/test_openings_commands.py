@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics.archive import Archive
-from analytics.indexing import shards_of
+from analytics.store.archive import Archive
+from analytics.store.position_index import shards_of
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
 

@@ -13,8 +13,8 @@ import pytest
 from agents.learning.policy import ENCODED_VALUES, GENOME, Policy
 from agents.rl_encoded import CODES
 from analytics import policies
-from analytics.archive import Archive
-from analytics.records import PolicyCard
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from runners.config import agent_named
 from tests.analytics.policies import COUNTS, GENES, origin

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.database import OpenArchive
-from analytics.indexing import index_shards, shards_of, stale
 from analytics.openings import EMPTY_BOARD, openings
+from analytics.store.archive import Archive
+from analytics.store.position_index import index_shards, shards_of, stale
 from runners.config import load_agent, load_rules
 from runners.spec import RunSpec
 from runners.warm import play

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive, plots, policies
-from analytics.archive import Archive
 from analytics.policies import knowledge_of
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.config import settings_of
 from runners.deriving import code_of

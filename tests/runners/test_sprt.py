@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_module
 
-from analytics import open_archive, verdicts
-from analytics.archive import Archive
+from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, Trial, decision
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.errors import RequestError
 from runners import experiment
@@ -66,7 +67,7 @@ def carried_out(root: Path, *overrides: str) -> Found:
 def kept(root: Path) -> list[dict[str, Any]]:
     """The verdicts, but for when and by which command they were found."""
     archive = Archive.open(root)
-    found = [verdicts.read(path).as_mapping() for path in verdicts.files(archive)]
+    found = [sprt_verdicts.read(path).as_mapping() for path in sprt_verdicts.files(archive)]
     return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
 
 

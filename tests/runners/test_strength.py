@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.meetings import Choice, meetings
 from analytics.ratings import ratings
 from analytics.results import PairingResult
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
+from analytics.store.archive import Archive
 from runners.strength import around, show_meetings, show_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of

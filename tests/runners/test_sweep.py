@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from runners import application
 from runners.application import _sweep_id

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive, policies
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.errors import RequestError
 from runners import options

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from analytics import policies
-from analytics.archive import Archive
 from analytics.leftovers import leftovers
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, environment_with

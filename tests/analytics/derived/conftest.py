@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from quarto.batch import Block
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of

@@ -13,7 +13,6 @@ from agents.learning.afterstates import Afterstates
 from agents.learning.gifts import FEATURES, Gifts
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.derived.fitted_q import FittedQ
 from analytics.derived.gift import Gift
 from analytics.derived.levels import forms_of, key_of, level_of
@@ -22,6 +21,7 @@ from analytics.derived.mc_afterstate import McAfterstate
 from analytics.derived.replayed import EncodedQ, QTable
 from analytics.policies import knowledge_of
 from analytics.selection import select
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.kernel import kernel
 from quarto.rules import CLASSIC, Rules

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from analytics import open_archive, policies
-from analytics.archive import Archive
 from analytics.derived.gift import Gift
 from analytics.derived.material import gathered
 from analytics.derived.sources import ids_of, ranges_of, sources_of
 from analytics.policies import Origin
 from analytics.selection import select
+from analytics.store.archive import Archive
 from quarto.rules import Rules
 from tests.analytics.derived.conftest import FIRST, records_of
 from tests.analytics.policies import LEARNED

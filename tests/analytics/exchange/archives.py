@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from analytics import open_archive
-from analytics.archive import Archive
-from analytics.records import RunRecord
+from analytics.store.archive import Archive
+from analytics.store.records import RunRecord
 from quarto.batch import Block, Games
 from quarto.rules import Rules
 from tests import naive

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.exchange import to_minari
 from analytics.exchange.export import Wish, export
 from analytics.exchange.turns import PERSPECTIVES
+from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError
 from quarto.notation import format_game

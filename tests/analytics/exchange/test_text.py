@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analytics import open_archive
-from analytics.archive import Archive
 from analytics.exchange.export import Wish, export
 from analytics.exchange.importing import Done, import_games
 from analytics.exchange.reading import Text, read_text
 from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
 from analytics.exchange.to_text import text_of
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
 from quarto.errors import RequestError

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game

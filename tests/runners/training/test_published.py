@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from analytics import policies
-from analytics.archive import Archive
 from analytics.published import figures
 from analytics.results import results
+from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.config import agent_named
 from runners.meetings import trainings

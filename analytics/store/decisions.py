@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, commit_files, load, now, store
-from analytics.durable import create, explained, make_folder, replace
-from analytics.judging import Judged, Record, scatter
-from analytics.records import Commit, StoredFile, to_json
-from analytics.schema import DECISIONS, GIFT, PLACEMENT
+from analytics.store.archive import Archive, commit_files, load, now, store
+from analytics.store.atomic import create, explained, make_folder, replace
+from analytics.store.exact_values import Judged, Record, scatter
+from analytics.store.records import Commit, StoredFile, to_json
+from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from quarto.rules import CELLS, PIECES, Rules
 
 FIRST_PIECES_MOVER = 5  # where the mover chooses the piece, earlier positions take minutes each

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from analytics.records import StoredFile
-from analytics.tables import read_table
+from analytics.store.blocks import read_table
+from analytics.store.records import StoredFile
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.archive import Archive, commit_files, load, now, store
-from analytics.durable import create, explained, make_folder, replace
-from analytics.positions import positions_of
-from analytics.records import Commit, RunRecord, StoredFile, to_json
-from analytics.schema import PLIES
-from analytics.tables import read_table
+from analytics.store.archive import Archive, commit_files, load, now, store
+from analytics.store.atomic import create, explained, make_folder, replace
+from analytics.store.blocks import read_table
+from analytics.store.positions import positions_of
+from analytics.store.records import Commit, RunRecord, StoredFile, to_json
+from analytics.store.schema import PLIES
 from quarto.errors import FailureError
 from quarto.rules import PIECES
 from quarto.symmetry import symmetries

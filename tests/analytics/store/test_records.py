@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from analytics.records import MALFORMED, Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of, to_json
-from analytics.schema import MAX_PAIRS
 from analytics.statistics.tally import Tally
+from analytics.store.records import MALFORMED, Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of, to_json
+from analytics.store.schema import MAX_PAIRS
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
 

@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.parquet import encoder
-from analytics.records import StoredFile
-from analytics.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
+from analytics.store.records import StoredFile
+from analytics.store.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
 from quarto.kernel import kernel
 from quarto.rules import PIECES
@@ -92,7 +92,7 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
 
 
 def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The ``games`` and ``plies`` rows of ``blocks``, by the schemas of ``analytics.schema``.
+    """The ``games`` and ``plies`` rows of ``blocks``, by the schemas of ``analytics.store.schema``.
 
     ``pairings[i]`` holds the labels of pairing ``i``: its first and second agent. ``games`` is sorted by ``game_id``,
     ``plies`` by (``ply``, ``game_id``). A game forfeited before its first ply has a row in ``games`` only.

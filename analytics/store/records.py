@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from analytics.schema import MAX_PAIRS, SCHEMA_VERSION
 from analytics.statistics.tally import Tally
+from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")

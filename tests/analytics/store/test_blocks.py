@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
-from analytics.tables import ROW_GROUP_ROWS, tables, write_table
+from analytics.store.blocks import ROW_GROUP_ROWS, tables, write_table
+from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from quarto.batch import Block
 from tests.analytics.naive_games import PAIRINGS, block_of, naive_rows, random_block, single_games
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics import indexing, leftovers
-from analytics.archive import Archive, store
-from analytics.indexing import END_PLY, Done, index_shards, shards_of, stale
+from analytics import leftovers
+from analytics.store import position_index
+from analytics.store.archive import Archive, store
+from analytics.store.position_index import END_PLY, Done, index_shards, shards_of, stale
 from analytics.verify import verify
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
@@ -25,7 +26,7 @@ def contents(archive: Archive) -> dict[int, bytes]:
     found = {}
     for shard in shards_of(archive, archive.run_ids()):
         if shard.index is not None:
-            found[shard.commit.shard] = indexing.position_file(archive, shard).read_bytes()
+            found[shard.commit.shard] = position_index.position_file(archive, shard).read_bytes()
     return found
 
 
@@ -66,7 +67,7 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
 @pytest.mark.parametrize("key", ["plies", "version"])
 def test_an_index_of_other_games_or_another_version_does_not_count(archive: Archive, key: str) -> None:
     index(archive)
-    path = indexing.index_files(archive, RUN_ID)[0]
+    path = position_index.index_files(archive, RUN_ID)[0]
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps(content | {key: {"plies": "0" * 64, "version": 0}[key]}))
     assert [shard.index is None for shard in shards_of(archive, [RUN_ID])] == [True, False]
@@ -77,7 +78,7 @@ def test_an_index_of_other_games_or_another_version_does_not_count(archive: Arch
 def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
     index(archive)
     before = contents(archive)
-    first, second = (indexing.position_file(archive, shard) for shard in shards_of(archive, [RUN_ID]))
+    first, second = (position_index.position_file(archive, shard) for shard in shards_of(archive, [RUN_ID]))
     first.unlink()
     second.write_bytes(second.read_bytes()[:-1])
     assert index(archive).shards == 2
@@ -89,7 +90,7 @@ def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
 )
 def test_a_damaged_index_is_named(archive: Archive, change: dict[str, object]) -> None:
     index(archive)
-    path = indexing.index_files(archive, RUN_ID)[0]
+    path = position_index.index_files(archive, RUN_ID)[0]
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
     with pytest.raises(FailureError, match=path.name):
         shards_of(archive, [RUN_ID])
@@ -127,7 +128,7 @@ def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.Monkey
     def refuse(*_: object) -> bool:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(indexing, "create", refuse)
+    monkeypatch.setattr(position_index, "create", refuse)
     with pytest.raises(FailureError, match="the disk is full"):
         index(archive)
     assert not list(archive.root.glob("positions/*/*"))
@@ -151,7 +152,7 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     assert found.problems == []
     assert found.positions == sum(shard.index.positions.rows for shard in shards_of(archive, [RUN_ID]) if shard.index)
     shard = shards_of(archive, [RUN_ID])[0]
-    path, number = indexing.position_file(archive, shard), indexing.index_files(archive, RUN_ID)[0]
+    path, number = position_index.position_file(archive, shard), position_index.index_files(archive, RUN_ID)[0]
     wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
     path.unlink()
     stored = store(path, wrong)

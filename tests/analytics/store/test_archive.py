@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics import durable
-from analytics.archive import MARKER, Archive
 from analytics.leftovers import leftovers
-from analytics.records import SweepJob
 from analytics.statistics.tally import tally
+from analytics.store import atomic
+from analytics.store.archive import MARKER, Archive
+from analytics.store.records import SweepJob
 from analytics.verify import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
@@ -182,9 +182,9 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
     def overtake(path: Path, content: bytes) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return durable.create(path, content)
+        return atomic.create(path, content)
 
-    monkeypatch.setattr("analytics.archive.create", overtake)
+    monkeypatch.setattr("analytics.store.archive.create", overtake)
     assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
     assert archive.covered(RUN_ID)[0] == [(0, 20)]
     assert leftovers(archive) == []
@@ -196,9 +196,9 @@ def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkey
     def overtake(path: Path, content: bytes) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return durable.create(path, content)
+        return atomic.create(path, content)
 
-    monkeypatch.setattr("analytics.archive.create", overtake)
+    monkeypatch.setattr("analytics.store.archive.create", overtake)
     commit = archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)
     assert commit is not None
     assert commit.shard == 3

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.ranges import Range, merged, overlaps
+from analytics.store.ranges import Range, merged, overlaps
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda pair: (pair[0], pair[0] + pair[1])))
 

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.archive import Archive, load, now
-from analytics.durable import explained, make_folder, replace
-from analytics.problems import Problem
-from analytics.records import RunRecord, to_json
-from analytics.schema import MAX_PAIRS, SCHEMA_VERSION, TABLES
 from analytics.statistics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes, strength
-from analytics.tables import read_table
+from analytics.store.archive import Archive, load, now
+from analytics.store.atomic import explained, make_folder, replace
+from analytics.store.blocks import read_table
+from analytics.store.problems import Problem
+from analytics.store.records import RunRecord, to_json
+from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION, TABLES
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError
 

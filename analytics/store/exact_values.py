@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from analytics.schema import NOT_COUNTED
+from analytics.store.schema import NOT_COUNTED
 from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rules import CELLS, NONE, PIECES

@@ -19,12 +19,23 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.durable import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
-from analytics.ranges import Range, merged, overlaps
-from analytics.records import COMMIT, MALFORMED, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined, to_json
-from analytics.schema import SCHEMA_VERSION, TABLES
 from analytics.statistics.tally import Tally, tally_of
-from analytics.tables import in_order, tables, write_table
+from analytics.store.atomic import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
+from analytics.store.blocks import in_order, tables, write_table
+from analytics.store.ranges import Range, merged, overlaps
+from analytics.store.records import (
+    COMMIT,
+    MALFORMED,
+    RUN_ID,
+    Commit,
+    RunRecord,
+    Slice,
+    StoredFile,
+    SweepJob,
+    joined,
+    to_json,
+)
+from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.schema import POSITIONS
+from analytics.store.schema import POSITIONS
 from quarto.batch import GAME_BITS
 from quarto.kernel import inlined, int64, kernel, uint64
 from quarto.position import Position

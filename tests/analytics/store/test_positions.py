@@ -5,9 +5,9 @@ import random
 import polars as pl
 import pytest
 
-from analytics.positions import positions_of
-from analytics.schema import POSITIONS
-from analytics.tables import tables
+from analytics.store.blocks import tables
+from analytics.store.positions import positions_of
+from analytics.store.schema import POSITIONS
 from quarto.rules import NONE, Rules
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, random_game
 from tests.naive import PRESETS

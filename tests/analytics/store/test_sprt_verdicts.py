@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analytics import open_archive, verdicts
-from analytics.archive import Archive
+from analytics import open_archive
 from analytics.leftovers import leftovers
-from analytics.records import RunRecord
 from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.records import RunRecord
 from analytics.verify import verify
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
@@ -48,8 +49,8 @@ def archive(tmp_path: Path) -> Archive:
     return archive
 
 
-def decided(archive: Archive, most: int = 200) -> verdicts.Verdict:
-    return verdicts.Verdict.of(RUN.run_id, verdicts.trial(archive, RUN.run_id, TESTED, most), "qarena sprt")
+def decided(archive: Archive, most: int = 200) -> sprt_verdicts.Verdict:
+    return sprt_verdicts.Verdict.of(RUN.run_id, sprt_verdicts.trial(archive, RUN.run_id, TESTED, most), "qarena sprt")
 
 
 def naive_outcomes(archive: Archive) -> list[int]:
@@ -64,17 +65,17 @@ def naive_outcomes(archive: Archive) -> list[int]:
 
 def test_outcomes_are_those_of_the_games_in_the_order_of_pairs(archive: Archive) -> None:
     expected = naive_outcomes(archive)
-    assert verdicts.outcomes(archive, RUN.run_id, 10**6).tolist() == expected
-    assert verdicts.outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
+    assert sprt_verdicts.outcomes(archive, RUN.run_id, 10**6).tolist() == expected
+    assert sprt_verdicts.outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
 
 
 def test_pairs_that_are_missing_are_unknown_and_end_what_is_known(archive: Archive) -> None:
     (archive.folder("commits", RUN.run_id) / "000002.json").unlink()
-    found = verdicts.outcomes(archive, RUN.run_id, 10**6)
-    assert (found == verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
-    assert len(verdicts.known(found, 0)) == 40
-    assert len(verdicts.known(found, 120)) == 80
-    trial = verdicts.trial(archive, RUN.run_id, TESTED, 1000)
+    found = sprt_verdicts.outcomes(archive, RUN.run_id, 10**6)
+    assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
+    assert len(sprt_verdicts.known(found, 0)) == 40
+    assert len(sprt_verdicts.known(found, 120)) == 80
+    trial = sprt_verdicts.trial(archive, RUN.run_id, TESTED, 1000)
     assert (trial.pairs, trial.ended) == (40, False)
 
 
@@ -82,37 +83,37 @@ def test_a_verdict_is_stored_as_it_is_and_once(archive: Archive) -> None:
     verdict = decided(archive)
     assert verdict.accepted == "elo1"
     assert 40 < verdict.pairs < 200
-    verdicts.save(archive, verdict)
+    sprt_verdicts.save(archive, verdict)
     before = snapshot(archive.root)
-    verdicts.save(archive, decided(archive))
+    sprt_verdicts.save(archive, decided(archive))
     assert snapshot(archive.root) == before
-    (path,) = verdicts.files(archive)
+    (path,) = sprt_verdicts.files(archive)
     assert path == archive.root / f"verdicts/run={RUN.run_id}/{verdict.verdict_id}.json"
-    assert verdicts.read(path) == verdict
+    assert sprt_verdicts.read(path) == verdict
     assert json.loads(path.read_text())["hypotheses"] == {"elo0": 0, "elo1": 50, "alpha": 0.05, "beta": 0.05}
 
 
 @pytest.mark.parametrize("content", ["{", '{"accepted": "elo0"}'])
 def test_a_damaged_verdict_is_found_again_and_written_anew(archive: Archive, content: str) -> None:
     verdict = decided(archive)
-    verdicts.save(archive, verdict)
-    path = verdicts.path_of(archive, RUN.run_id, verdict.verdict_id)
+    sprt_verdicts.save(archive, verdict)
+    path = sprt_verdicts.path_of(archive, RUN.run_id, verdict.verdict_id)
     path.write_text(content)
-    verdicts.save(archive, verdict)
-    assert verdicts.read(path) == verdict
+    sprt_verdicts.save(archive, verdict)
+    assert sprt_verdicts.read(path) == verdict
 
 
 def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
-    verdicts.save(archive, decided(archive))
-    verdicts.save(archive, decided(archive, most=199))
-    assert len(verdicts.files(archive)) == 2
-    assert verdicts.verdict_id_of(TESTED, 200) == verdicts.verdict_id_of(Hypotheses(0.0, 50.0), 200)
-    assert verdicts.verdict_id_of(TESTED, 200) != verdicts.verdict_id_of(Hypotheses(0, 51), 200)
+    sprt_verdicts.save(archive, decided(archive))
+    sprt_verdicts.save(archive, decided(archive, most=199))
+    assert len(sprt_verdicts.files(archive)) == 2
+    assert sprt_verdicts.verdict_id_of(TESTED, 200) == sprt_verdicts.verdict_id_of(Hypotheses(0.0, 50.0), 200)
+    assert sprt_verdicts.verdict_id_of(TESTED, 200) != sprt_verdicts.verdict_id_of(Hypotheses(0, 51), 200)
 
 
 def test_verdicts_are_a_view(archive: Archive) -> None:
     verdict = decided(archive)
-    verdicts.save(archive, verdict)
+    sprt_verdicts.save(archive, verdict)
     with open_archive(archive.root) as opened:
         (row,) = opened.sql("SELECT verdicts.*, games FROM verdicts JOIN runs USING (run_id)").to_dicts()
     assert (row["accepted"], row["pairs"], row["games"]) == ("elo1", verdict.pairs, 400)
@@ -121,15 +122,15 @@ def test_verdicts_are_a_view(archive: Archive) -> None:
 
 
 def test_a_sound_verdict_is_sound_and_no_leftover(archive: Archive) -> None:
-    verdicts.save(archive, decided(archive))
+    sprt_verdicts.save(archive, decided(archive))
     found = verify(archive)
     assert (found.verdicts, found.problems) == (1, [])
     assert leftovers(archive) == []
 
 
 def test_what_is_in_its_folder_and_is_no_verdict_is_foreign(archive: Archive) -> None:
-    verdicts.save(archive, decided(archive))
-    (verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
+    sprt_verdicts.save(archive, decided(archive))
+    (sprt_verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
     assert [(each.path.name, each.ours) for each in leftovers(archive)] == [("notes.json", False)]
 
 
@@ -151,8 +152,8 @@ def changed(path: Path, **values: Any) -> None:
     ],
 )
 def test_a_verdict_that_was_changed_is_named(archive: Archive, values: dict[str, Any], complaint: str) -> None:
-    verdicts.save(archive, decided(archive))
-    (path,) = verdicts.files(archive)
+    sprt_verdicts.save(archive, decided(archive))
+    (path,) = sprt_verdicts.files(archive)
     changed(path, **values)
     (problem,) = verify(archive).problems
     assert problem.file == path
@@ -160,17 +161,17 @@ def test_a_verdict_that_was_changed_is_named(archive: Archive, values: dict[str,
 
 
 def test_a_verdict_in_another_runs_folder_is_named(archive: Archive) -> None:
-    verdicts.save(archive, decided(archive))
-    (path,) = verdicts.files(archive)
+    sprt_verdicts.save(archive, decided(archive))
+    (path,) = sprt_verdicts.files(archive)
     (archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = path.rename(archive.root / "verdicts/run=0123456789ab" / path.name)
     assert [str(problem) for problem in verify(archive).problems] == [f"{elsewhere}: its run has no record"]
     with pytest.raises(FailureError, match="it is verdict"):
-        verdicts.read(elsewhere)
+        sprt_verdicts.read(elsewhere)
 
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
-    verdicts.save(archive, decided(archive))
+    sprt_verdicts.save(archive, decided(archive))
     (archive.folder("commits", RUN.run_id) / "000000.json").unlink()
     (problem,) = verify(archive).problems
     assert "only the first 0 are there" in problem.what
@@ -182,14 +183,14 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive.save_run(fixed)
     trial = Trial(TESTED, 32)
     trial.take(np.full(32, 4, np.int8))
-    verdicts.save(archive, verdicts.Verdict.of(fixed.run_id, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify(archive).problems
     assert "no pairs" in problem.what
 
 
 def test_a_damaged_verdict_breaks_its_view_and_no_other(archive: Archive) -> None:
-    verdicts.save(archive, decided(archive))
-    verdicts.files(archive)[0].write_text("{")
+    sprt_verdicts.save(archive, decided(archive))
+    sprt_verdicts.files(archive)[0].write_text("{")
     with open_archive(archive.root) as opened:
         with pytest.raises(FailureError, match="is damaged"):
             opened.sql("FROM verdicts")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics.archive import Archive
 from analytics.leftovers import leftovers
+from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
@@ -121,12 +121,12 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
         f"""
         import resource
         from pathlib import Path
-        from analytics.archive import Archive
+        from analytics.store.archive import Archive
         from quarto.errors import FailureError
         from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
         archive = Archive.open(Path({str(archive.root)!r}))
         block = random_block(1, 0, 90, 200)
-        from analytics.tables import tables
+        from analytics.store.blocks import tables
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
         try:
             archive.commit(RUN_ID, [block], PAIRINGS)
@@ -147,7 +147,7 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
 
 FILL_DISK = """
 from pathlib import Path
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
 archive = Archive.open(Path("archive"), create=True)
@@ -185,7 +185,7 @@ def test_a_full_disk_is_explained_and_harmless(tmp_path: Path) -> None:
 def test_a_writer_that_is_killed_loses_no_more_than_the_shard_in_flight(archive: Archive) -> None:
     script = f"""
 from pathlib import Path
-from analytics.archive import Archive
+from analytics.store.archive import Archive
 from tests.analytics.naive_games import PAIRINGS, random_block
 archive = Archive.open(Path({str(archive.root)!r}))
 block = random_block(1, pairs=50)
