@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from analytics.annotating import Settings, annotate_runs
+from analytics.perfect.annotate import Settings, annotate_runs
+from analytics.perfect.tablebase import largest_for
 from analytics.store.archive import Archive
-from analytics.tablebase import largest_for
 from quarto.rules import CLASSIC
 from runners.config import load_agent, load_rules
 from runners.schedule import pairings

@@ -17,7 +17,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from analytics.tablebase import base_for
+from analytics.perfect.tablebase import base_for
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position
 from quarto.position import EMPTY, Position

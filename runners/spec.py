@@ -17,8 +17,8 @@ from typing import Any
 
 from agents.base import Agent
 from agents.learning.policy import Policy
+from analytics.perfect.tablebase import base_for
 from analytics.store.records import run_id_of
-from analytics.tablebase import base_for
 from quarto.errors import ArenaError, RequestError, nearest
 from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules

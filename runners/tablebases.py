@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from analytics.tablebase import Tablebase
-    from analytics.tablebase_build import Job, Progress
+    from analytics.perfect.tablebase import Tablebase
+    from analytics.perfect.tablebase_build import Job, Progress
 
 SAMPLE = 20
 MEGABYTES = 256.0
@@ -30,8 +30,8 @@ def build(
     threads: Annotated[int | None, typer.Option("--threads", help="Default: all cores.")] = None,
 ) -> None:
     """Build a tablebase, or go on building it."""
-    from analytics import tablebase_build
-    from analytics.tablebase import home
+    from analytics.perfect import tablebase_build
+    from analytics.perfect.tablebase import home
     from quarto.kernel import source_fingerprint
     from runners.config import available_cores, load_rules
     from runners.display import say
@@ -82,7 +82,7 @@ def _progress() -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
-    from analytics.tablebase_build import Progress
+    from analytics.perfect.tablebase_build import Progress
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -109,8 +109,8 @@ def verify(
     megabytes: Annotated[float, typer.Option("--megabytes", help="Of the table for solving them.")] = MEGABYTES,
 ) -> None:
     """Check a tablebase: checksum, boards, values against one another, and a sample solved anew."""
-    from analytics.tablebase import open_tablebase, tablebases
-    from analytics.tablebase_verify import verify as check
+    from analytics.perfect.tablebase import open_tablebase, tablebases
+    from analytics.perfect.tablebase_verify import verify as check
     from quarto.errors import RequestError
 
     if sample < 0 or not megabytes > 0:
@@ -137,8 +137,8 @@ def show_tablebases(
     ] = False,
 ) -> None:
     """List the tablebases with their boards by pieces and value."""
-    from analytics.tablebase import largest_for, same_game, tablebases
-    from analytics.theory import report
+    from analytics.perfect.tablebase import largest_for, same_game, tablebases
+    from analytics.perfect.theory import report
     from quarto.errors import RequestError
     from runners.config import load_rules, names
     from runners.display import show

@@ -16,7 +16,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from analytics.tablebase import Card, Tablebase
+from analytics.perfect.tablebase import Card, Tablebase
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.perft import Layer
 from runners import display

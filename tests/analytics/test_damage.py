@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.annotating import Settings, annotate_runs
 from analytics.database import OpenArchive
+from analytics.perfect.annotate import Settings, annotate_runs
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.annotating import Done, Settings, annotate_runs
 from analytics.leftovers import leftovers
+from analytics.perfect.annotate import Done, Settings, annotate_runs
 from analytics.store.archive import Archive
 from analytics.store.decisions import annotate, annotation_files, decision_files, frame_of, record_of
 from analytics.store.exact_values import Judged

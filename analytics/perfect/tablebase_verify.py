@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from analytics.tablebase import VALUES, Table, Tablebase, read
-from analytics.tablebase_build import smaller
+from analytics.perfect.tablebase import VALUES, Table, Tablebase, read
+from analytics.perfect.tablebase_build import smaller
 from quarto.errors import FailureError
 from quarto.solver.boards import boards_of_keys, layers_of_keys
 from quarto.solver.solver import Solver

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from analytics.tablebase import VALUES, Tablebase, read
+from analytics.perfect.tablebase import VALUES, Tablebase, read
 from quarto.kernel import int64, kernel, lowest_bit
 from quarto.notation import format_position
 from quarto.position import ALL_PIECES, EMPTY, Position, from_plies

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analytics import tablebase_build
-from analytics.tablebase import (
+from analytics.perfect import tablebase_build
+from analytics.perfect.tablebase import (
     SHIPPED,
     Table,
     Tablebase,
@@ -30,8 +30,8 @@ from analytics.tablebase import (
     tablebases,
     write,
 )
-from analytics.tablebase_build import Job, Progress, build, check, needed_megabytes
-from analytics.tablebase_verify import verify
+from analytics.perfect.tablebase_build import Job, Progress, build, check, needed_megabytes
+from analytics.perfect.tablebase_verify import verify
 from quarto.errors import FailureError, RequestError
 from quarto.perft import perft
 from quarto.position import EMPTY
@@ -117,7 +117,7 @@ KILLED = """
 import os, signal, sys, threading
 from pathlib import Path
 from analytics import tablebase_build
-from tests.analytics.test_tablebase import Watched, job
+from tests.analytics.perfect.test_tablebase import Watched, job
 tablebase_build.CHUNK_BOARDS = 16
 watched = Watched()
 def advance(boards):

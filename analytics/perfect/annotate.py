@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive, readable
 from analytics.store.decisions import annotate, first_pieces, frame_of, missing, no_less, record_of
 from analytics.store.exact_values import Judged, Record, Task, judge
-from analytics.tablebase import base_for
 from quarto.errors import FailureError
 from quarto.rules import Rules
 from quarto.solver.solver import Solver

@@ -7,9 +7,9 @@ from threading import Event
 
 import pytest
 
-from analytics.tablebase import SHIPPED, open_tablebase
-from analytics.tablebase_build import Job, Progress, build
-from analytics.theory import Finding, finding, report
+from analytics.perfect.tablebase import SHIPPED, open_tablebase
+from analytics.perfect.tablebase_build import Job, Progress, build
+from analytics.perfect.theory import Finding, finding, report
 from quarto.notation import has_line, parse_position
 from quarto.perft import perft
 from quarto.rules import Rules

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.perfect.tablebase import Tablebase, name_of, write
 from analytics.store.archive import now
 from analytics.store.atomic import explained, replace
-from analytics.tablebase import Tablebase, name_of, write
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from quarto.solver.base import base_bytes, base_of

@@ -1,0 +1,1 @@
+"""Exact play: tablebases (files, building, checking), theory, annotating."""
