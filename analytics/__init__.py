@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analytics.database import OpenArchive
+    from analytics.query.database import OpenArchive
 
 __all__ = ["open_archive"]
 
@@ -17,6 +17,6 @@ def open_archive(path: str | Path = "data/archive", memory: str = "70%") -> Open
     A question that needs more than ``memory`` (``1GiB``, or a share of the machine's) spills to the disk. Raises
     ``RequestError`` when ``path`` is not an archive.
     """
-    from analytics.database import OpenArchive  # here, because importing analytics must not cost DuckDB and numba
+    from analytics.query.database import OpenArchive  # here, because importing analytics must not cost DuckDB and numba
 
     return OpenArchive(Path(path), memory)

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from analytics.database import OpenArchive
-from analytics.questions import query
-from analytics.results import PairingResult, results
-from analytics.selection import select
+from analytics.query.database import OpenArchive
+from analytics.query.named_queries import query
+from analytics.query.results import PairingResult, results
+from analytics.query.selection import select
 from analytics.statistics.tally import Tally
 from analytics.store.archive import commit_files, readable
 from analytics.store.records import RunRecord

@@ -8,11 +8,11 @@ the only times in it are those of the runs.
 from __future__ import annotations
 
 from analytics import plots
-from analytics.database import OpenArchive
 from analytics.figures.subject import MOST_AGENTS, Subject, subject
 from analytics.pages import Html, document, element, joined, note
+from analytics.query.database import OpenArchive
+from analytics.query.selection import EVERYTHING
 from analytics.report_sections import SECTIONS, Section
-from analytics.selection import EVERYTHING
 
 
 def report(opened: OpenArchive, where: str | None = None, title: str | None = None) -> str:

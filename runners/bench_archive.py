@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
-from analytics.database import OpenArchive
-from analytics.openings import EMPTY_BOARD, openings
-from analytics.questions import query
+from analytics.query.database import OpenArchive
+from analytics.query.named_queries import query
+from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import Shard, index_shards, shards_of, stale
 from quarto.errors import FailureError

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
-from analytics.selection import select
+from analytics.query.selection import select
 from analytics.store.archive import MARKER
 from analytics.store.schema import TABLES
 from runners.processes import MEBIBYTE, process

@@ -17,7 +17,7 @@ from analytics import open_archive, policies
 from analytics.derived.material import Derivation, Material, check_rules, gathered
 from analytics.derived.sources import TABLE, ranges_of
 from analytics.policies import Origin
-from analytics.selection import EVERYTHING, select
+from analytics.query.selection import EVERYTHING, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest

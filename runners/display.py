@@ -26,7 +26,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from analytics.results import Crosstable, PairingResult, Standing, crosstable
+from analytics.query.results import Crosstable, PairingResult, Standing, crosstable
 from analytics.statistics.intervals import Estimate
 from runners.experiment import Outcome, Progress
 

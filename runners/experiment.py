@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, Self
 
-from analytics.results import PairingResult, results
+from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, readable
 from analytics.store.records import Commit, RunRecord
 from quarto.batch import Block

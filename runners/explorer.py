@@ -8,7 +8,7 @@ import polars as pl
 from rich.table import Table
 
 from analytics import open_archive
-from analytics.openings import Explored, Filters, checked, explore
+from analytics.query.openings import Explored, Filters, checked, explore
 from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError, nearest

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from analytics import open_archive, pages, plots
 from analytics.figures import regret
 from analytics.figures.subject import Subject, subject
-from analytics.mistakes import Hard, Record, among, hardest, records
 from analytics.perfect.annotate import Done, Settings, annotate_runs
+from analytics.query.mistakes import Hard, Record, among, hardest, records
 from analytics.report_sections import drawn
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import first_pieces, missing

@@ -39,7 +39,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: OutputOption = None,
 ) -> None:
     """What was played in a position and how it went, up to symmetry: gifts, placements, turns, each with a sample."""
-    from analytics.openings import Filters
+    from analytics.query.openings import Filters
     from runners.explorer import show_openings, text_of
 
     filters = Filters(agent, tuple(run or ()), since, until, least, imposed)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive, plots
-from analytics.mistakes import among
+from analytics.query.mistakes import among
 from analytics.report import report
 from analytics.store.archive import Archive, chosen_runs
 from quarto.errors import FailureError

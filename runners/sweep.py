@@ -17,7 +17,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 from rich.table import Table
 
-from analytics.results import PairingResult, results
+from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError

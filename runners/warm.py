@@ -15,7 +15,7 @@ from analytics import open_archive
 from analytics.exchange.export import Wish, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
-from analytics.openings import EMPTY_BOARD, Filters, openings
+from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
 from analytics.verify import verify

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
-from analytics.selection import Selection
+from analytics.query.selection import Selection
 from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.errors import RequestError

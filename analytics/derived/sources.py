@@ -13,9 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics import policies
-from analytics.database import OpenArchive
 from analytics.derived.material import Material
-from analytics.selection import EVERYTHING, Selection
+from analytics.query.database import OpenArchive
+from analytics.query.selection import EVERYTHING, Selection
 from analytics.store.archive import Archive, readable
 from analytics.store.records import PolicyCard
 from quarto.batch import GAME_BITS

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from analytics.database import OpenArchive
 from analytics.exchange import to_minari
 from analytics.exchange.sequence import Passage, in_order
 from analytics.exchange.to_csv import write_games, write_plies
@@ -17,7 +16,8 @@ from analytics.exchange.to_d3rlpy import write_d3rlpy
 from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.to_text import write_text
 from analytics.exchange.turns import PERSPECTIVES, Episodes, View, episodes_of
-from analytics.selection import select
+from analytics.query.database import OpenArchive
+from analytics.query.selection import select
 from analytics.store.atomic import temporary_beside
 from quarto.errors import FailureError, RequestError, nearest
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.selection import ChosenGames, Selection, read_shard
+from analytics.query.selection import ChosenGames, Selection, read_shard
 from analytics.store.records import Commit, RunRecord
 from analytics.store.schema import first_game_id
 from quarto.errors import RequestError

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics import plots, policies
-from analytics.database import OpenArchive
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
+from analytics.query.database import OpenArchive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 

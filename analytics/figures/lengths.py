@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 
 from analytics import plots
-from analytics.database import OpenArchive
 from analytics.figures.strength import colour_of
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
+from analytics.query.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from quarto.errors import RequestError
 from quarto.random_play import lengths as random_lengths

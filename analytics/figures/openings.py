@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from analytics import plots
-from analytics.database import OpenArchive
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
+from analytics.query.database import OpenArchive
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece

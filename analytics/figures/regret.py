@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 
 from analytics import plots
-from analytics.database import OpenArchive
 from analytics.figures.strength import colour_of
 from analytics.figures.subject import Subject, subject
-from analytics.mistakes import Record, records
 from analytics.plots import Panel, Picture
+from analytics.query.database import OpenArchive
+from analytics.query.mistakes import Record, records
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from analytics import plots
-from analytics.database import OpenArchive
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
+from analytics.query.database import OpenArchive
+from analytics.query.results import Crosstable
+from analytics.query.results import crosstable as crosstable_of
 from analytics.ratings import Ratings, rate
-from analytics.results import Crosstable
-from analytics.results import crosstable as crosstable_of
 from analytics.statistics.intervals import score
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError

@@ -8,11 +8,11 @@ from functools import cached_property, reduce
 
 import polars as pl
 
-from analytics.database import OpenArchive
 from analytics.meetings import of_commits, of_games
-from analytics.questions import query_of
-from analytics.results import PairingResult
-from analytics.selection import Selection, select
+from analytics.query.database import OpenArchive
+from analytics.query.named_queries import query_of
+from analytics.query.results import PairingResult
+from analytics.query.selection import Selection, select
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 
@@ -150,5 +150,5 @@ PLAYERS = {
 
 
 def subject(opened: OpenArchive, where: str | None = None) -> Subject:
-    """The games that ``where`` chooses, as figures see them; raises what ``analytics.selection.select`` does."""
+    """The games that ``where`` chooses, as figures see them; raises what ``analytics.query.selection.select`` does."""
     return Subject(select(opened, where))

@@ -18,7 +18,7 @@ from agents.learning.policy import Policy
 from agents.parameters import checked_one_of, checked_whole
 from analytics import policies
 from analytics.derived.sources import TABLE
-from analytics.results import PairingResult
+from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from analytics import figures, open_archive, plots
-from analytics.database import OpenArchive
 from analytics.figures import learning, lengths, openings, regret, strength
 from analytics.figures.subject import MOST_AGENTS, Subject, subject
+from analytics.query.database import OpenArchive
 from analytics.ratings import rate
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally

@@ -13,7 +13,7 @@ from agents.learning.policy import COUNTERS, ENCODED_VALUES, FITTED_Q, MC_AFTERS
 from analytics import open_archive, policies
 from analytics.derived.material import gathered
 from analytics.derived.mc_afterstate import McAfterstate
-from analytics.selection import select
+from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
 from runners.comparing import choices_of, joined

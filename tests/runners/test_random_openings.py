@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.database import OpenArchive
-from analytics.openings import EMPTY_BOARD, openings
+from analytics.query.database import OpenArchive
+from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
 from runners.config import load_agent, load_rules

@@ -16,8 +16,8 @@ import pytest
 
 from analytics import open_archive
 from analytics.meetings import Choice, meetings
+from analytics.query.results import PairingResult
 from analytics.ratings import ratings
-from analytics.results import PairingResult
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive

@@ -20,7 +20,7 @@ from analytics.derived.material import Derivation, Material, gathered
 from analytics.derived.mc_afterstate import McAfterstate
 from analytics.derived.replayed import EncodedQ, QTable
 from analytics.policies import knowledge_of
-from analytics.selection import select
+from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.kernel import kernel

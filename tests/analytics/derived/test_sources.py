@@ -10,7 +10,7 @@ from analytics.derived.gift import Gift
 from analytics.derived.material import gathered
 from analytics.derived.sources import ids_of, ranges_of, sources_of
 from analytics.policies import Origin
-from analytics.selection import select
+from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import Rules
 from tests.analytics.derived.conftest import FIRST, records_of

@@ -8,7 +8,7 @@ import pytest
 from analytics import open_archive
 from analytics.exchange.export import Wish, export
 from analytics.exchange.sequence import draw, in_order
-from analytics.selection import select
+from analytics.query.selection import select
 from quarto.errors import RequestError
 from tests import naive
 from tests.analytics.exchange.archives import RUNS, archive_of

@@ -10,7 +10,7 @@ import pytest
 
 from analytics import policies
 from analytics.published import figures
-from analytics.results import results
+from analytics.query.results import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.config import agent_named

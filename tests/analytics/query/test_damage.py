@@ -8,15 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.database import OpenArchive
 from analytics.perfect.annotate import Settings, annotate_runs
+from analytics.query.database import OpenArchive
+from analytics.query.views import VIEWS
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, position_files, shards_of, stale
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
-from analytics.views import VIEWS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.database import OpenArchive
+from analytics.query.database import OpenArchive
 from analytics.statistics.intervals import Estimate, quantile, wilson
 from quarto.notation import format_position
 from quarto.position import Position, from_plies

@@ -10,14 +10,14 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
-from analytics.database import OpenArchive
-from analytics.samples import game_texts
+from analytics.query.database import OpenArchive
+from analytics.query.game_texts import game_texts
+from analytics.query.views import RUN_OF_FILE, quoted
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive, readable
 from analytics.store.position_index import Shard, is_there, position_file, table_of
 from analytics.store.positions import turns_in
 from analytics.store.records import RunRecord
-from analytics.views import RUN_OF_FILE, quoted
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.conditions import check
-from analytics.database import OpenArchive
+from analytics.query.conditions import check
+from analytics.query.database import OpenArchive
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import read_table
 from analytics.store.exact_values import scatter

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.database import OpenArchive
+from analytics.query.database import OpenArchive
+from analytics.query.views import RUN_OF_FILE, quoted
 from analytics.store.records import Commit
-from analytics.views import RUN_OF_FILE, quoted
 from quarto.batch import GAME_BITS
 from quarto.notation import format_game
 

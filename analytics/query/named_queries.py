@@ -1,4 +1,4 @@
-"""Named questions: the SQL files of ``analytics/sql``, each with a header that says what it answers."""
+"""Named questions: the SQL files of ``analytics/query/sql``, each with a header that says what it answers."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.results import results
+from analytics.query.results import results
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import GIFT, NOT_COUNTED, TABLES

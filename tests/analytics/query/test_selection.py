@@ -5,7 +5,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.meetings import meetings
-from analytics.selection import select
+from analytics.query.selection import select
 from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.batch import ENDINGS

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.openings import EMPTY_BOARD, Filters, explore, openings
+from analytics.query.openings import EMPTY_BOARD, Filters, explore, openings
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale

@@ -10,8 +10,8 @@ import polars as pl
 from duckdb.sqltypes import DuckDBPyType
 from polars.datatypes import DataTypeClass
 
-from analytics.stream import Stream
-from analytics.views import VIEWS
+from analytics.query.arrow_stream import Stream
+from analytics.query.views import VIEWS
 from quarto.errors import RequestError, nearest
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.questions import names, query
+from analytics.query.named_queries import names, query
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 

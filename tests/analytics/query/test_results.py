@@ -1,6 +1,6 @@
 import pytest
 
-from analytics.results import Crosstable, PairingResult, crosstable, results
+from analytics.query.results import Crosstable, PairingResult, crosstable, results
 from analytics.statistics.intervals import wilson, win_rate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive

@@ -16,8 +16,8 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
-from analytics import views
-from analytics.answers import ask, explained
+from analytics.query import views
+from analytics.query.answers import ask, explained
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.decisions import annotations_of

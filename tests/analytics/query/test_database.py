@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import analytics
-from analytics.database import OpenArchive
-from analytics.questions import names, query
-from analytics.results import results
+from analytics.query.database import OpenArchive
+from analytics.query.named_queries import names, query
+from analytics.query.results import results
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
