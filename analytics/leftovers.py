@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store import sprt_verdicts
 from analytics.store.archive import MARKER, Archive
 from analytics.store.atomic import TEMPORARY, explained
@@ -21,7 +21,7 @@ GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not com
 
 DERIVED = ("decisions", "positions")  # tables that were made from games
 RECORDS = ("commits", "annotations", "indexes")  # of runs, a file a shard
-FOLDERS = (*TABLES, *DERIVED, *RECORDS, "runs", "sweeps", policies.FOLDER, sprt_verdicts.FOLDER)
+FOLDERS = (*TABLES, *DERIVED, *RECORDS, "runs", "sweeps", policy_store.FOLDER, sprt_verdicts.FOLDER)
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
@@ -64,10 +64,10 @@ def leftovers(archive: Archive) -> list[Leftover]:
 
 def _of_policies(archive: Archive) -> Iterator[Path]:
     """The files that cards of policies name, and the cards."""
-    for policy_id in policies.policy_ids(archive):
-        folder = policies.folder_of(archive, policy_id)
-        yield folder / policies.CARD
-        for name in policies.read_card(archive, policy_id).files:
+    for policy_id in policy_store.policy_ids(archive):
+        folder = policy_store.folder_of(archive, policy_id)
+        yield folder / policy_store.CARD
+        for name in policy_store.read_card(archive, policy_id).files:
             yield folder / name
 
 
@@ -104,7 +104,7 @@ def _is_ours(root: Path, path: Path) -> bool:
     match path.relative_to(root).parts:
         case (table, folder, name) if table in (*TABLES, *DERIVED):
             return _is_run_folder(folder) and bool(PART.fullmatch(name))
-        case (policies.FOLDER, folder, name):
+        case (policy_store.FOLDER, folder, name):
             return bool(POLICY_ID.fullmatch(folder) and POLICY_FILE.fullmatch(name))
     return False
 

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.statistics.tally import tally_of
 from analytics.store import sprt_verdicts
@@ -43,7 +43,7 @@ class Verification:
     plies: int = 0
     decisions: int = 0
     positions: int = 0  # rows
-    policies: int = 0
+    policy_store: int = 0
     sprt_verdicts: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -103,9 +103,9 @@ def verify(archive: Archive) -> Verification:
     for path in sprt_verdicts.files(archive):
         if path.parent.name.removeprefix("run=") not in archive.recorded():
             found.problems.append(Problem(path, "its run has no record"))
-    for policy_id in policies.policy_ids(archive):
+    for policy_id in policy_store.policy_ids(archive):
         found.policies += 1
-        found.problems += [Problem(path, what) for path, what in policies.problems(archive, policy_id)]
+        found.problems += [Problem(path, what) for path, what in policy_store.problems(archive, policy_id)]
     return found
 
 

@@ -16,7 +16,7 @@ from agents.learning.policy import COUNTERS, ENCODED_VALUES, GIFT, Q_PLACEMENT, 
 from agents.lift import lift
 from agents.policy import Policy as Player
 from agents.random import Random
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.batch import Batch, Turns
@@ -53,7 +53,7 @@ class Choices:
 def compare(root: Path, one: str, other: str) -> None:
     """Print how two policies compare. Raises ``RequestError`` for policies of different rules."""
     archive = Archive.open(root)
-    both = [policies.read(archive, wanted) for wanted in (one, other)]
+    both = [policy_store.read(archive, wanted) for wanted in (one, other)]
     cards, learned = [card for card, _ in both], [policy for _, policy in both]
     rules = Rules(**cards[0].rules)
     if rules.lines != Rules(**cards[1].rules).lines:

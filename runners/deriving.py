@@ -13,10 +13,11 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from analytics import open_archive, policies
-from analytics.derived.material import Derivation, Material, check_rules, gathered
-from analytics.derived.sources import TABLE, ranges_of
-from analytics.policies import Origin
+from analytics import open_archive
+from analytics.policies import policy_store
+from analytics.policies.derived.dataset import Derivation, Material, check_rules, gathered
+from analytics.policies.derived.provenance import TABLE, ranges_of
+from analytics.policies.policy_store import Origin
 from analytics.query.selection import EVERYTHING, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
@@ -64,7 +65,7 @@ def wanted_of(words: Sequence[str], root: Path | None, typed: Sequence[str]) -> 
     settings = settings_of(GROUP, kind, "kind")
     where, name, threads = given.pop("where", EVERYTHING), given.pop("name", kind), given.pop("threads", None)
     folder = Path(given.pop("archive.root", root or ARCHIVE))
-    policies.check_name(name, "name")
+    policy_store.check_name(name, "name")
     for key, text in given.items():
         valid = [each for each in settings if each != "_target_"]
         if key not in valid:
@@ -115,17 +116,17 @@ def build(wanted: Wanted) -> PolicyCard:
     origin = Origin(
         wanted.name, material.rules, code_of(wanted.settings), _learned(wanted, material), {TABLE: ranges_of(material)}
     )
-    return policies.save(archive, policy, origin)
+    return policy_store.save(archive, policy, origin)
 
 
 def show(card: PolicyCard, root: Path, seconds: float) -> None:
     """Say what was derived, from what, and how to play by it."""
-    learned, rows = card.learned, card.files[policies.TABLE].rows
+    learned, rows = card.learned, card.files[policy_store.TABLE].rows
     runs = f"{len(learned['run_ids'])} runs" if len(learned["run_ids"]) > 1 else f"run {learned['run_ids'][0]}"
     where = "" if root == ARCHIVE else f" archive.root={shlex.quote(str(root))}"
     what = f"{rows:,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
-        f"{learned['trainer']}: {what}; the policy is in {policies.folder_of(Archive(root), card.policy_id)}.",
+        f"{learned['trainer']}: {what}; the policy is in {policy_store.folder_of(Archive(root), card.policy_id)}.",
         "Play by it:",
         f"  {display.program()} run agent@a=policy a.policy={card.name}{where}",
     ):
@@ -173,7 +174,7 @@ def _threads(text: str | None) -> int:
 
 
 def _check_name(archive: Archive, wanted: Wanted) -> None:
-    taken = policies.named(archive, wanted.name)
+    taken = policy_store.named(archive, wanted.name)
     if taken is not None and taken.learned["training"] != wanted.training:
         raise RequestError(
             f"name={wanted.name} is the name of another policy ({taken.learned['trainer']}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
@@ -21,7 +21,7 @@ def lineage(root: Path, wanted: str) -> list[str]:
     Each policy is told of once. Raises ``RequestError`` for a policy that is not there.
     """
     archive = Archive.open(root)
-    return list(_of_policy(archive, policies.find(archive, wanted), "", set()))
+    return list(_of_policy(archive, policy_store.find(archive, wanted), "", set()))
 
 
 def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) 
 
 def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
     """How many games of each run it was derived from."""
-    ranges = policies.read_table(archive, card, "games").group_by("run_id").sum()
+    ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
 
@@ -63,9 +63,9 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told:
     for policy_id, label in _policies_of(record):
         yield f"{indent}{INDENT}{label} played by"
         try:
-            card = policies.read_card(archive, policy_id)
+            card = policy_store.read_card(archive, policy_id)
         except FailureError as error:
-            missing = policy_id not in policies.policy_ids(archive)
+            missing = policy_id not in policy_store.policy_ids(archive)
             yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
         else:
             yield from _of_policy(archive, card, indent + 2 * INDENT, told)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.learning.policy import GENOME, READERS, Policy
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
@@ -32,7 +32,7 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: Path) -> AgentSp
     params = {key: value for key, value in agent.params.items() if takes or key != "policy"}
     if wanted is None:
         return replace(agent, params=params)
-    card, policy = policies.read(Archive.open(root), wanted)
+    card, policy = policy_store.read(Archive.open(root), wanted)
     if takes:
         return replace(agent, params=params | {"policy": wanted}, policy_id=card.policy_id, policy=policy)
     _check_genome(agent, own, card.name, policy)

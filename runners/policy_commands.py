@@ -19,25 +19,25 @@ app = typer.Typer(
 @app.command("ls")
 def ls(archive: ArchiveOption = ARCHIVE) -> None:
     """List the policies."""
-    from analytics import policies
+    from analytics.policies import policy_store
     from analytics.store.archive import Archive
     from runners.tables import write
 
-    write(policies.listing(Archive.open(archive)))
+    write(policy_store.listing(Archive.open(archive)))
 
 
 @app.command("show")
 def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
     """Show a policy: what it is, how it was learned, from which games."""
-    from analytics import policies
+    from analytics.policies import policy_store
     from analytics.store.archive import Archive
     from runners import display
     from runners.policies import description
     from runners.tables import properties_table
 
     opened = Archive.open(archive)
-    card = policies.find(opened, policy)
-    properties = description(card, policies.folder_of(opened, card.policy_id))
+    card = policy_store.find(opened, policy)
+    properties = description(card, policy_store.folder_of(opened, card.policy_id))
     display.show([properties_table(properties, f"policy {card.name}")])
 
 

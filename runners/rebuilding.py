@@ -11,10 +11,11 @@ import numpy as np
 
 from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
-from analytics import open_archive, policies
-from analytics.derived.material import gathered
-from analytics.derived.sources import sources_of
-from analytics.learning import relearn
+from analytics import open_archive
+from analytics.policies import policy_store
+from analytics.policies.derived.dataset import gathered
+from analytics.policies.derived.provenance import sources_of
+from analytics.policies.relearn import relearn
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
@@ -47,7 +48,7 @@ def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
     nothing can derive again; ``FailureError`` for damaged games.
     """
     archive = Archive.open(root)
-    card, stored = policies.read(archive, wanted)
+    card, stored = policy_store.read(archive, wanted)
     threads, notes = threads or available_cores(), list[str]()
     if card.is_derived:
         found, notes = _derived_again(archive, card, threads)
@@ -63,7 +64,7 @@ def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
 
 def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
     """What differs between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
-    before, after = policies.knowledge_of(stored), policies.knowledge_of(found)
+    before, after = policy_store.knowledge_of(stored), policy_store.knowledge_of(found)
     if before == after:
         return
     yield f"knowledge: stored {before[:12]}, derived again {after[:12]}"

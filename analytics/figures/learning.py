@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics import plots, policies
+from analytics import plots
 from analytics.figures.subject import Subject, subject
 from analytics.plots import Panel, Picture
+from analytics.policies import policy_store
 from analytics.query.database import OpenArchive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
@@ -30,7 +31,7 @@ def cards_of(of: Subject) -> list[PolicyCard]:
     """
     return [
         card
-        for card in policies.cards(of.opened.archive)
+        for card in policy_store.cards(of.opened.archive)
         if set(card.learned["run_ids"]) & of.records.keys() and "curve.parquet" in card.files
     ]
 
@@ -41,7 +42,7 @@ def curves(of: Subject) -> list[Curve]:
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
     archive = of.opened.archive
-    return [Curve(card, policies.read_table(archive, card, "curve")) for card in cards_of(of)[-MOST_POLICIES:]]
+    return [Curve(card, policy_store.read_table(archive, card, "curve")) for card in cards_of(of)[-MOST_POLICIES:]]
 
 
 def learning_frame(found: list[Curve]) -> pl.DataFrame:

@@ -12,8 +12,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from agents.learning.policy import GENOME, READERS, Policy
-from analytics import policies
-from analytics.policies import Origin
+from analytics.policies import policy_store
+from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners import display
@@ -95,7 +95,7 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
     how = trained.origin.get("derivation")
     code = code_of(how["parameters"]) if how else request.code  # what can make the policy again
     origin = Origin(request.policy, setting.rules, code, learned, tables, _pictures(request, trained.curve))
-    return policies.save(Archive.open(setting.root), policy, origin)
+    return policy_store.save(Archive.open(setting.root), policy, origin)
 
 
 def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
@@ -164,7 +164,7 @@ def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
 
 def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """What was learned, from what, where it is and how to play by it."""
-    folder = policies.folder_of(Archive(request.setting.root), card.policy_id)
+    folder = policy_store.folder_of(Archive(request.setting.root), card.policy_id)
     out = display.out()
     for line in (
         _what_was_learned(request, trained),

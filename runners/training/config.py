@@ -13,8 +13,8 @@ from typing import Any, cast
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from analytics import policies
-from analytics.curves import BLOCK
+from analytics.policies import policy_store
+from analytics.policies.learning_curve import BLOCK
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
@@ -151,9 +151,9 @@ def check(request: TrainingRequest) -> None:
 
     Only if all is well, and there is no archive yet, it is made.
     """
-    policies.check_name(request.policy)
+    policy_store.check_name(request.policy)
     root = request.setting.root
-    taken = policies.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
+    taken = policy_store.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "

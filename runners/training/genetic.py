@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
 from agents.genetic.evolution import ANSWERS
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
@@ -202,11 +202,11 @@ def stored_genes(root: Path, policy: str, genes: Sequence[str]) -> NDArray[np.fl
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or it is of other genes or no evolution's.
     """
     archive = Archive.open(root)
-    card = policies.find(archive, policy)
+    card = policy_store.find(archive, policy)
     if list(card.parameters) != list(genes):
         raise RequestError(
             f"trainer.start={policy}: its genes are {', '.join(card.parameters) or 'none'}, not {', '.join(genes)}"
         )
-    population = policies.read_table(archive, card, "population")
+    population = policy_store.read_table(archive, card, "population")
     last = population.filter(pl.col("goes_on"), pl.col("generation") == pl.col("generation").max())
     return last.sort("place").select(genes).to_numpy()

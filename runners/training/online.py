@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from agents.learning.game_updates import Lessons
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
-from analytics.curves import learning_curve
-from analytics.learning import Student, logged
-from analytics.lessons import Lessons
+from analytics.policies.learning_curve import learning_curve
+from analytics.policies.relearn import Student, logged
 from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games

@@ -10,8 +10,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.learning.game_updates import LEARNED_TYPE, LESSONS_TYPE, SPAN_TYPE, Lessons, learn
 from agents.learning.learner import UPDATE_TYPE, UpdateKernel
-from analytics.lessons import LEARNED_TYPE, LESSONS_TYPE, SPAN_TYPE, Lessons, learn
 from quarto.batch import Games, Lockstep
 from quarto.kernel import kernel
 from quarto.rules import CELLS

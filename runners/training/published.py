@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from analytics import policies
-from analytics.learning import training_of
+from analytics.policies import policy_store
+from analytics.policies.relearn import training_of
 from analytics.statistics.tally import Row
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
@@ -59,7 +59,7 @@ def _request(overrides: list[str], root: Path, command: str) -> TrainingRequest:
 
 def _known(request: TrainingRequest, archive: Archive) -> PolicyCard | None:
     """The card of the same training by the same code, if the archive has it."""
-    card = policies.named(archive, request.policy)
+    card = policy_store.named(archive, request.policy)
     same = (
         card is not None
         and card.learned["training"] == request.training
@@ -75,5 +75,5 @@ def _learned(archive: Archive, card: PolicyCard, played: int) -> Learned:
     learner = training_of(archive, run_id).label
     record = archive.run(run_id)
     others = [label for label in record.labels if label != learner] if record else []
-    losses, draws, wins = policies.read_table(archive, card, "curve").select("losses", "draws", "wins").sum().row(0)
+    losses, draws, wins = policy_store.read_table(archive, card, "curve").select("losses", "draws", "wins").sum().row(0)
     return Learned(card.name, learner, others[0] if others else learner, (losses, draws, wins), played)

@@ -16,8 +16,8 @@ import polars as pl
 from agents.genetic.evolution import seed_of_games
 from agents.learning.policy import Policy
 from agents.parameters import checked_one_of, checked_whole
-from analytics import policies
-from analytics.derived.sources import TABLE
+from analytics.policies import policy_store
+from analytics.policies.derived.provenance import TABLE
 from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
@@ -115,7 +115,7 @@ class _Loop:
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
-        policies.check_name(self._name(self._plan.generations))
+        policy_store.check_name(self._name(self._plan.generations))
         agent, _ = labelled(self._plan.player, "trainer.player")
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
@@ -139,9 +139,9 @@ class _Loop:
     def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
         """What it has come to; ``card`` is that of the last generation, if it was reached."""
         archive = Archive.open(self._setting.root)
-        policy: Policy | None = policies.read(archive, card.policy_id)[1] if card else None
+        policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
-        tables = {"strength": strength} | ({TABLE: policies.read_table(archive, card, TABLE)} if card else {})
+        tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
         return Trained(
             policy=policy,
             run_ids=tuple(card.learned["run_ids"] if card else self._learned_from),
@@ -201,7 +201,7 @@ class _Loop:
             root=setting.root,
             command=setting.command,
         )
-        known = policies.named(Archive.open(setting.root), wanted.name)
+        known = policy_store.named(Archive.open(setting.root), wanted.name)
         if known and known.learned["training"] == wanted.training and known.code == code_of(settings):
             return known
         return build(wanted)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from agents.learning.policy import Policy
-from analytics.curves import BLOCK
+from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
 from runners.experiment import Progress
 

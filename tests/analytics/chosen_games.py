@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from analytics import policies
-from analytics.policies import Origin
+from analytics.policies import policy_store
+from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.decisions import annotate
 from analytics.store.records import RunRecord
@@ -158,4 +158,4 @@ def add_policies(archive: Archive) -> None:
         ("bred", BY_GENERATIONS, learned | {"trainer": "ga2"}),
         ("foreign", BY_GAMES, LEARNED),
     ):
-        policies.save(archive, GENES, Origin(name, CLASSIC, {"version": "0.1.0"}, of, {"curve": curve}))
+        policy_store.save(archive, GENES, Origin(name, CLASSIC, {"version": "0.1.0"}, of, {"curve": curve}))

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from agents.learning.policy import COUNTERS, ENCODED_VALUES, FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy
-from analytics import open_archive, policies
-from analytics.derived.material import gathered
-from analytics.derived.mc_afterstate import McAfterstate
+from analytics import open_archive
+from analytics.policies import policy_store
+from analytics.policies.derived.dataset import gathered
+from analytics.policies.derived.mc_afterstate import McAfterstate
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
@@ -91,9 +92,9 @@ def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
 def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -> None:
     for typed in ("mc_afterstate name=one", "mc_afterstate name=two least=4", "fitted_q name=three", "gift name=four"):
         assert qarena("policy", "build", *f"kind={typed}".split()).code == 0
-    policies.save(Archive.open(root), GENES, origin("bred"))
+    policy_store.save(Archive.open(root), GENES, origin("bred"))
     before = snapshot(root)
-    rows = {name: policies.find(Archive.open(root), name).files["table.parquet"].rows for name in ("one", "two")}
+    rows = {name: policy_store.find(Archive.open(root), name).files["table.parquet"].rows for name in ("one", "two")}
     same = qarena("policy", "compare", "one", "two")
     assert (same.code, same.err) == (0, "")
     assert f"{rows['one']:,} and {rows['two']:,}, {rows['two']:,} in common" in same.out
@@ -156,7 +157,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
     play(root, "agent@a=policy", "a.policy=first", "agent@b=random", "games=40", f"archive.root={root}")
     by_first = "where=agent_0 = 'policy(policy=first)'"
     assert qarena("policy", "build", "kind=mc_afterstate", "name=second", by_first).code == 0
-    first, second = (policies.find(Archive.open(root), name) for name in ("first", "second"))
+    first, second = (policy_store.find(Archive.open(root), name) for name in ("first", "second"))
     found = qarena("policy", "lineage", "second")
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
@@ -169,7 +170,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
         rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
     )
     assert len(re.findall("code 0", found.out)) == 4
-    shutil.rmtree(policies.folder_of(Archive.open(root), first.policy_id))
+    shutil.rmtree(policy_store.folder_of(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
     shutil.rmtree(root / f"commits/run={run}")
     left = r"20 games of policy\(policy=first\), random, not in this archive any more$"

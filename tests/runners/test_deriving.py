@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from analytics.verify import verify
@@ -59,7 +59,7 @@ def words(kind: str, root: Path, *others: str, name: str = "mine") -> list[str]:
 
 
 def card_of(root: Path, name: str = "mine") -> PolicyCard:
-    return policies.find(Archive.open(root), name)
+    return policy_store.find(Archive.open(root), name)
 
 
 def test_there_is_a_build_for_every_kind() -> None:
@@ -143,7 +143,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
         more = ["trainer.games=80" if "games" in word else word for word in overrides]
         assert qarena("train", *more, "policy.name=mine").code == 0
     before = snapshot(root)
-    for policy_id in policies.policy_ids(Archive.open(root)):
+    for policy_id in policy_store.policy_ids(Archive.open(root)):
         found = qarena("policy", "rebuild", policy_id)
         assert (found.code, found.err) == (0, "")
         assert found.out.startswith("identical: policy mine ")
@@ -152,7 +152,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
 
 def forge(root: Path, **learned: Any) -> None:
     """Change what a card says of how its policy was learned."""
-    path = policies.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
+    path = policy_store.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
     card = json.loads(path.read_text())
     card["learned"] |= learned
     path.write_text(json.dumps(card))
@@ -180,7 +180,7 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
         derivation=how | {"parameters": how["parameters"] | {"least": 1}},
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
-    path = policies.folder_of(Archive.open(root), card.policy_id) / "card.json"
+    path = policy_store.folder_of(Archive.open(root), card.policy_id) / "card.json"
     path.write_text(path.read_text().replace(card.code["fingerprint"], "f" * 16))
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert found.code == 1
@@ -246,7 +246,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     assert qarena(*trained).code == 0
     (run_id,) = card_of(root, "trained").learned["run_ids"]
     shutil.rmtree(root / f"commits/run={run_id}")
-    policies.save(Archive.open(root), COUNTS, origin("foreign"))
+    policy_store.save(Archive.open(root), COUNTS, origin("foreign"))
     before = snapshot(root)
     for name, expected in (
         ("trained", rf"run {run_id} lacks games from number 0 on: .*"),

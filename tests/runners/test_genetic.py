@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners import experiment
@@ -128,7 +128,7 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
 def stored(root: Path, trained: Trained, name: str) -> str:
     """The id of what was learned, kept under a name."""
     assert trained.policy is not None
-    return policies.save(
+    return policy_store.save(
         Archive.open(root, create=True), trained.policy, replace(origin(name), tables=trained.tables)
     ).policy_id
 
@@ -169,14 +169,14 @@ def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(qar
     done = qarena(*TYPED, "policy.name=evolved", "progress=false")
     assert done.code == 0, done.err
     archive = Archive.open(Path("data/archive"))
-    card = policies.find(archive, "evolved")
+    card = policy_store.find(archive, "evolved")
     assert (card.kind, tuple(card.parameters)) == (GENOME, GENES["ga2"])
-    population = policies.read_table(archive, card, "population")
+    population = policy_store.read_table(archive, card, "population")
     assert population["generation"].max() == 4
     assert population.schema["parents"] == pl.List(pl.Int64)
-    assert len(policies.read_table(archive, card, "curve")) == 5
+    assert len(policy_store.read_table(archive, card, "curve")) == 5
     again = qarena(*TYPED, "policy.name=evolved")
-    assert (again.code, policies.find(archive, "evolved").knowledge) == (0, card.knowledge)
+    assert (again.code, policy_store.find(archive, "evolved").knowledge) == (0, card.knowledge)
     assert "Nothing to play" in again.out
     *_, play = done.out.strip().splitlines()
     assert qarena(*shlex.split(play)[1:], "games=20").code == 0

@@ -13,9 +13,9 @@ import pytest
 
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.curves import learning_curve
-from analytics.learning import relearn
-from analytics.policies import knowledge_of
+from analytics.policies.learning_curve import learning_curve
+from analytics.policies.policy_store import knowledge_of
+from analytics.policies.relearn import relearn
 from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.errors import FailureError, RequestError

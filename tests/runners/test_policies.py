@@ -12,7 +12,7 @@ import pytest
 
 from agents.learning.policy import ENCODED_VALUES, GENOME, Policy
 from agents.rl_encoded import CODES
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
@@ -31,7 +31,7 @@ def values(seed: int) -> Policy:
 
 
 def save(root: Path, policy: Policy, name: str) -> PolicyCard:
-    return policies.save(Archive.open(root, create=True), policy, origin(name))
+    return policy_store.save(Archive.open(root, create=True), policy, origin(name))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_without_a_policy_a_genetic_player_is_what_it_always_was(root: Path) -> 
 
 def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for policy_id in ("000012345678", "123456789012"):
-        monkeypatch.setattr(policies, "policy_id_of", lambda name, knowledge, made=policy_id: made)
+        monkeypatch.setattr(policy_store, "policy_id_of", lambda name, knowledge, made=policy_id: made)
         save(root, GENES, "bred")
         assert agent_named(f"ga2(policy={policy_id})", root).policy_id == policy_id
 
@@ -132,7 +132,7 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
 ) -> None:
     save(root, values(1), "mine")
     save(root, COUNTS, "counted")
-    folder = policies.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
+    folder = policy_store.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
     content = bytearray((folder / "table.parquet").read_bytes())
     content[100] ^= 1
     (folder / "table.parquet").write_bytes(content)

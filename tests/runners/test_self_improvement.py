@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analytics import open_archive, plots, policies
-from analytics.policies import knowledge_of
+from analytics import open_archive, plots
+from analytics.policies import policy_store
+from analytics.policies.policy_store import knowledge_of
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.config import settings_of
@@ -60,7 +61,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
 def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path, Trained]) -> None:
     root, trained = loop
     archive = Archive.open(root)
-    cards = [policies.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
+    cards = [policy_store.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
     runs = [card.learned["run_ids"] for card in cards]
     assert [len(each) for each in runs] == [1, 2, 3]
     assert set(runs[0]) < set(runs[1]) < set(runs[2]) == set(trained.run_ids)
@@ -127,7 +128,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     for name in ("mine", "mine-1", "mine-2", "mine-3"):
         assert rebuild(root, name).differences == ()
     archive = Archive.open(root)
-    card = policies.find(archive, "mine")
+    card = policy_store.find(archive, "mine")
     assert card.code == code_of(card.learned["derivation"]["parameters"])
     how = "self_improve, seed 1, derived as mc_afterstate"
     (line,) = [line for line in lineage(root, "mine") if "trained by" in line]
@@ -137,7 +138,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     assert "; learned from 3 runs in data/archive." in found.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
     if plots.can_draw():
-        drawn = (policies.folder_of(archive, card.policy_id) / "curve.svg").read_text()
+        drawn = (policy_store.folder_of(archive, card.policy_id) / "curve.svg").read_text()
         assert all(text in drawn for text in ("v random", "v dumb", "points a game"))
     assert qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=10").code == 0
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics import open_archive, policies
+from analytics import open_archive
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.errors import RequestError
@@ -45,7 +46,7 @@ def test_every_yaml_is_an_option_and_its_training_begins(qarena: Qarena) -> None
 def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qarena, root: Path) -> None:
     found = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")
     assert (found.code, found.err) == (0, "")
-    card = policies.find(Archive.open(root), name)
+    card = policy_store.find(Archive.open(root), name)
     learned, took, kept, _, command = found.out.splitlines()
     rate = r"[\d.]+ %"
     expected = rf"{name} learned from 40 games: it won {rate} of the first 20, {rate} of games 21 to 40\."
@@ -68,7 +69,7 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
 
 def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     assert qarena(*SMALL, "seed=3", "trainer.learner.discount=.5", "policy.name=mine", "rules=square").code == 0
-    card, policy = policies.read(Archive.open(root), "mine")
+    card, policy = policy_store.read(Archive.open(root), "mine")
     (record,) = Archive.open(root).runs()
     assert (card.kind, card.rules["name"], card.code["version"]) == ("q_placement", "square", "0.1.0")
     learned = dict(card.learned)
@@ -85,9 +86,9 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     own = settings_of("trainer", "q_placement")
     assert parameters == own | {"games": 60, "learner": own["learner"] | {"discount": 0.5}}
     assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
-    curve = policies.read_table(Archive.open(root), card, "curve")
+    curve = policy_store.read_table(Archive.open(root), card, "curve")
     assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
-    picture = (policies.folder_of(Archive.open(root), card.policy_id) / "curve.svg").read_text()
+    picture = (policy_store.folder_of(Archive.open(root), card.policy_id) / "curve.svg").read_text()
     for text in (
         "How q_placement learned",
         "against ga2",
@@ -101,7 +102,7 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
 @pytest.mark.usefixtures("no_pictures")
 def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qarena, root: Path) -> None:
     qarena(*SMALL)
-    first = policies.find(Archive.open(root), "q_placement")
+    first = policy_store.find(Archive.open(root), "q_placement")
     before = {path: content for path, content in snapshot(root).items() if path.name != "card.json"}
     again = qarena(*SMALL)
     assert again.code == 0
@@ -111,13 +112,13 @@ def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qaren
     more = qarena(*SMALL, "trainer.games=100")
     assert more.code == 0
     assert re.match(r"40 games in ", more.out.splitlines()[1])
-    second = policies.find(Archive.open(root), "q_placement")
+    second = policy_store.find(Archive.open(root), "q_placement")
     assert (second.policy_id == first.policy_id, second.learned["games"]) == (False, 100)
     assert second.learned["run_ids"] == first.learned["run_ids"]
-    assert policies.find(Archive.open(root), first.policy_id).learned["games"] == 60
+    assert policy_store.find(Archive.open(root), first.policy_id).learned["games"] == 60
     fewer = qarena(*SMALL)
     assert "Nothing to play" in fewer.out
-    assert policies.find(Archive.open(root), "q_placement").policy_id == first.policy_id
+    assert policy_store.find(Archive.open(root), "q_placement").policy_id == first.policy_id
 
 
 OTHER_TRAININGS = (
@@ -161,7 +162,7 @@ def test_a_name_stands_for_one_training(qarena: Qarena, root: Path) -> None:
 def test_trainings_that_differ_have_names_of_their_own(typed: str, name: str) -> None:
     found = training("trainer=q_placement", *typed.split())
     assert re.fullmatch(name, found.policy)
-    policies.check_name(found.policy)
+    policy_store.check_name(found.policy)
     assert (found.training == training("trainer=q_placement").training) == (name == "q_placement")
 
 
@@ -178,7 +179,7 @@ def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> 
     ]
     archive = Archive.open(root)
     for row in table:
-        curve = policies.read_table(archive, policies.find(archive, row[3]), "curve")
+        curve = policy_store.read_table(archive, policy_store.find(archive, row[3]), "curve")
         assert float(row[5]) == round(100 * curve["win_rate"][-1], 2)
     with open_archive(root) as opened:
         jobs = opened.sql("SELECT job, status, games, wins + draws + losses AS counted FROM sweeps ORDER BY job").rows()
@@ -256,7 +257,7 @@ def test_without_the_extra_the_curve_is_kept_as_data(
         "the learning curve is kept as data; for a picture of it: pip install 'quarto-arena[plots]', in a clone -e "
         "'.[plots]'\n"
     )
-    assert set(policies.find(Archive.open(root), "q_placement").files) == {"table.parquet", "curve.parquet"}
+    assert set(policy_store.find(Archive.open(root), "q_placement").files) == {"table.parquet", "curve.parquet"}
 
 
 def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics import policies
 from analytics.leftovers import leftovers
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.verify import verify
 from tests.runners.conftest import Qarena
@@ -52,7 +52,7 @@ def knowledge(folder: Path) -> str:
     archive = Archive.open(folder / "games here")
     assert verify(archive).problems == []
     assert sum(commit.games.rows for run_id in archive.run_ids() for commit in archive.commits(run_id)) == GAMES
-    return policies.find(archive, "mine").knowledge
+    return policy_store.find(archive, "mine").knowledge
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
@@ -77,7 +77,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
         assert process.returncode == -signal.SIGKILL
         archive = Archive.open(tmp_path / "games here")
         assert verify(archive).problems == []
-        assert policies.cards(archive) == []
+        assert policy_store.cards(archive) == []
     done = qarena(*ARGUMENTS)
     assert done.code == 0, done.err
     played = int(done.out.splitlines()[1].partition(" games")[0].replace(",", ""))
@@ -98,7 +98,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert kept
     assert 0 < int(kept[1].replace(",", "")) < GAMES
     archive = Archive.open(tmp_path / "games here")
-    assert policies.cards(archive) == []
+    assert policy_store.cards(archive) == []
     assert leftovers(archive) == []
     program, *arguments = shlex.split(err.splitlines()[-1])
     assert (program, *arguments) == ("qarena", *ARGUMENTS)

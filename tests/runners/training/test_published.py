@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics import policies
+from analytics.policies import policy_store
 from analytics.published import figures
 from analytics.query.results import results
 from analytics.store.archive import Archive
@@ -60,7 +60,7 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     again = taught(tmp_path, overrides)  # learned anew, from games that are all there
     assert again
     assert again.played == 0
-    card = policies.named(Archive.open(tmp_path), again.policy)
+    card = policy_store.named(Archive.open(tmp_path), again.policy)
     assert card
     assert card.code["fingerprint"] == "0" * 16
 

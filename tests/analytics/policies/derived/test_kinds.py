@@ -13,13 +13,13 @@ from agents.learning.afterstates import Afterstates
 from agents.learning.gifts import FEATURES, Gifts
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.derived.fitted_q import FittedQ
-from analytics.derived.gift import Gift
-from analytics.derived.levels import forms_of, key_of, level_of
-from analytics.derived.material import Derivation, Material, gathered
-from analytics.derived.mc_afterstate import McAfterstate
-from analytics.derived.replayed import EncodedQ, QTable
-from analytics.policies import knowledge_of
+from analytics.policies.derived.afterstate_keys import forms_of, key_of, level_of
+from analytics.policies.derived.dataset import Derivation, Material, gathered
+from analytics.policies.derived.fitted_q import FittedQ
+from analytics.policies.derived.gift import Gift
+from analytics.policies.derived.mc_afterstate import McAfterstate
+from analytics.policies.derived.replayed import EncodedQ, QTable
+from analytics.policies.policy_store import knowledge_of
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -27,7 +27,7 @@ from quarto.kernel import kernel
 from quarto.rules import CLASSIC, Rules
 from quarto.symmetry import canonical_position
 from tests import naive
-from tests.analytics.derived.conftest import games_of
+from tests.analytics.policies.derived.conftest import games_of
 from tests.naive import PRESETS
 from tests.naive_players.agreement import assert_same_games, assert_same_turns
 from tests.naive_players.rl_encoded import EncodedLearner

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from agents.base import Knowledge
+from agents.learning.game_updates import Lessons, learn_all
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
-from analytics.lessons import Lessons, learn_all
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import read_table
 from analytics.store.records import Commit, RunRecord, Slice

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics import policies
-from analytics.derived.material import Material
+from analytics.policies import policy_store
+from analytics.policies.derived.dataset import Material
 from analytics.query.database import OpenArchive
 from analytics.query.selection import EVERYTHING, Selection
 from analytics.store.archive import Archive, readable
@@ -54,7 +54,7 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
 
     Raises ``RequestError`` if the archive has not all of them any more, or not the files in which they were.
     """
-    wanted = ids_of(policies.read_table(opened.archive, card, TABLE))
+    wanted = ids_of(policy_store.read_table(opened.archive, card, TABLE))
     runs = []
     for run_id, ids in wanted.items():
         record = opened.archive.run(run_id)

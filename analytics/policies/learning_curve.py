@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.learning import training_of
+from analytics.policies.relearn import training_of
 from analytics.store.archive import Archive
 
 BLOCK = 1000  # games of a row, as study B drew it

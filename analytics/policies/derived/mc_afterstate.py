@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from agents.learning.policy import MC_AFTERSTATE, Policy
 from agents.parameters import checked_whole
-from analytics.derived.levels import Boards, advance, forms_of, level_of, runs_of_keys, sorted_level
-from analytics.derived.material import Material, over_spans
+from analytics.policies.derived.afterstate_keys import Boards, advance, forms_of, level_of, runs_of_keys, sorted_level
+from analytics.policies.derived.dataset import Material, over_spans
 from quarto.rules import CELLS
 
 MOST = 1 << 31

@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 
 from agents.learning.policy import FITTED_Q, Policy
 from agents.parameters import checked_probability, checked_whole
-from analytics.derived.levels import NO_KEY, Boards, advance, forms_of, go_back, keys_and_wins, level_of
-from analytics.derived.material import Material, over_spans
-from analytics.derived.mc_afterstate import MOST, ordered_rows
+from analytics.policies.derived.afterstate_keys import (
+    NO_KEY,
+    Boards,
+    advance,
+    forms_of,
+    go_back,
+    keys_and_wins,
+    level_of,
+)
+from analytics.policies.derived.dataset import Material, over_spans
+from analytics.policies.derived.mc_afterstate import MOST, ordered_rows
 from quarto.kernel import int64, kernel, uint64
 from quarto.rules import CELLS, NONE
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analytics import open_archive, policies
-from analytics.derived.gift import Gift
-from analytics.derived.material import gathered
-from analytics.derived.sources import ids_of, ranges_of, sources_of
-from analytics.policies import Origin
+from analytics import open_archive
+from analytics.policies import policy_store
+from analytics.policies.derived.dataset import gathered
+from analytics.policies.derived.gift import Gift
+from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
+from analytics.policies.policy_store import Origin
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import Rules
-from tests.analytics.derived.conftest import FIRST, records_of
 from tests.analytics.policies import LEARNED
+from tests.analytics.policies.derived.conftest import FIRST, records_of
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         assert rows is None or len(ranges) == rows
         learned = LEARNED | {"run_ids": [], "where": where, "checksums": {}}
         origin = Origin("mine", rules, {}, learned, {"games": ranges})
-        card = policies.save(archive, Gift().derive(material, 1), origin)
+        card = policy_store.save(archive, Gift().derive(material, 1), origin)
         again = gathered(sources_of(opened, card))
     assert again.checksums(1) == material.checksums(1)
     assert np.array_equal(again.game_id, material.game_id)

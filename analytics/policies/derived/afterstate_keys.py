@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.derived.material import Material, over_spans
+from analytics.policies.derived.dataset import Material, over_spans
 from quarto.batch import Games
 from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
 from quarto.rules import ATTRIBUTES, CELLS, LANE, Rules, spread

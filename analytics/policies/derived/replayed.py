@@ -11,13 +11,13 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE
+from agents.learning.game_updates import LEARNED_TYPE, SPAN_TYPE
 from agents.learning.learner import UPDATE_TYPE, Learner, LoggedGame, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
-from analytics.derived.material import Material
-from analytics.learning import Student
-from analytics.lessons import LEARNED_TYPE, SPAN_TYPE
+from analytics.policies.derived.dataset import Material
+from analytics.policies.relearn import Student
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest

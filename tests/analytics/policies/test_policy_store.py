@@ -17,8 +17,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
-from analytics import policies
 from analytics.leftovers import leftovers, remove
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify import verify
@@ -42,12 +42,12 @@ def assert_same(found: Policy, expected: Policy) -> None:
 
 @pytest.mark.parametrize("policy", [COUNTS, GENES], ids=lambda policy: policy.kind)
 def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, policy: Policy) -> None:
-    saved = policies.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
+    saved = policy_store.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
     for wanted in ("mine", saved.policy_id):
-        card, found = policies.read(archive, wanted)
+        card, found = policy_store.read(archive, wanted)
         assert card == saved
         assert_same(found, policy)
-    assert_frame_equal(policies.read_table(archive, saved, "curve"), CURVE)
+    assert_frame_equal(policy_store.read_table(archive, saved, "curve"), CURVE)
     folder = archive.root / "policies" / saved.policy_id
     knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
     assert {path.name for path in folder.iterdir()} == {"card.json", knowledge, "curve.parquet", "curve.svg"}
@@ -62,7 +62,7 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
         '"parameters":{"rate":0.5}}'
     )
     body = struct.pack("<3q3b3d", -5, 0, 7, 3, 1, -1, 0.5, -0.0, 1e300)
-    assert policies.knowledge_of(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
+    assert policy_store.knowledge_of(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
     others = [
         replace(COUNTS, kind="count"),
         replace(COUNTS, parameters={"rate": 0.25}),
@@ -70,58 +70,58 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
         replace(COUNTS, table={**COUNTS.table, "cell": COUNTS.table["cell"].astype(np.int16)}),
         replace(COUNTS, table={**COUNTS.table, "value": np.array([0.5, 0.0, 1e300])}),
     ]
-    assert len({policies.knowledge_of(each) for each in [COUNTS, *others]}) == 1 + len(others)
+    assert len({policy_store.knowledge_of(each) for each in [COUNTS, *others]}) == 1 + len(others)
 
 
 def test_the_same_knowledge_under_the_same_name_has_the_same_id(archive: Archive, tmp_path: Path) -> None:
-    one = policies.save(archive, COUNTS, origin())
-    elsewhere = policies.save(Archive.open(tmp_path / "other", create=True), COUNTS, origin())
-    assert one.policy_id == elsewhere.policy_id == policies.policy_id_of("mine", one.knowledge)
-    other = policies.save(archive, COUNTS, origin("yours"))
+    one = policy_store.save(archive, COUNTS, origin())
+    elsewhere = policy_store.save(Archive.open(tmp_path / "other", create=True), COUNTS, origin())
+    assert one.policy_id == elsewhere.policy_id == policy_store.policy_id_of("mine", one.knowledge)
+    other = policy_store.save(archive, COUNTS, origin("yours"))
     assert other.policy_id != one.policy_id
     assert other.knowledge == one.knowledge
-    assert [card.name for card in policies.cards(archive)] == ["mine", "yours"]
+    assert [card.name for card in policy_store.cards(archive)] == ["mine", "yours"]
 
 
 def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
-    first = policies.save(archive, COUNTS, origin())
+    first = policy_store.save(archive, COUNTS, origin())
     more = replace(COUNTS, table={name: column[:2] for name, column in COUNTS.table.items()})
-    second = policies.save(archive, more, origin(learned=LEARNED | {"games": 40}))
-    assert policies.find(archive, "mine") == second
-    assert policies.find(archive, first.policy_id) == first
-    listed = policies.listing(archive)
+    second = policy_store.save(archive, more, origin(learned=LEARNED | {"games": 40}))
+    assert policy_store.find(archive, "mine") == second
+    assert policy_store.find(archive, first.policy_id) == first
+    listed = policy_store.listing(archive)
     assert listed["policy_id"].to_list() == [first.policy_id, second.policy_id]
     assert listed["current"].to_list() == [False, True]
     assert listed.select("name", "trainer", "seed", "games", "runs", "rows").rows() == [
         ("mine", "counting", 3, 20, 1, 3),
         ("mine", "counting", 3, 40, 1, 2),
     ]
-    again = policies.save(archive, COUNTS, origin())
-    assert policies.find(archive, "mine") == again
+    again = policy_store.save(archive, COUNTS, origin())
+    assert policy_store.find(archive, "mine") == again
     assert again.policy_id == first.policy_id
 
 
 def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = policies.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     folder = archive.root / "policies" / card.policy_id
     (folder / "card.json").unlink()
     with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
-        policies.find(archive, "mine")
+        policy_store.find(archive, "mine")
     assert verify(archive).problems == []
     found = leftovers(archive)
     assert {leftover.path.name for leftover in found if leftover.ours} == {"table.parquet", "curve.parquet"}
     assert remove(found) == []
     assert len(remove(found, older_than_seconds=-1)) == 2
-    policies.save(archive, COUNTS, origin(tables={"curve": CURVE}))
-    assert_same(policies.read(archive, "mine")[1], COUNTS)
+    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    assert_same(policy_store.read(archive, "mine")[1], COUNTS)
 
 
 def test_what_nobody_has_learned_is_refused_with_the_nearest_names(archive: Archive) -> None:
-    policies.save(archive, COUNTS, origin())
+    policy_store.save(archive, COUNTS, origin())
     with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'\? valid: mine"):
-        policies.read(archive, "mien")
+        policy_store.read(archive, "mien")
     with pytest.raises(RequestError, match="has no table 'curv'; valid: table"):
-        policies.read_table(archive, policies.find(archive, "mine"), "curv")
+        policy_store.read_table(archive, policy_store.find(archive, "mine"), "curv")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_nobody_has_learned_is_refused_with_the_nearest_names(archive: Arch
 def test_what_is_no_policy_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
     before = snapshot(archive.root)
     with pytest.raises(ValueError, match=expected):
-        policies.save(archive, broken, origin())
+        policy_store.save(archive, broken, origin())
     assert snapshot(archive.root) == before
 
 
@@ -185,27 +185,27 @@ def truncate(folder: Path) -> None:
 def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(
     archive: Archive, damage: Callable[[Path], None], expected: str
 ) -> None:
-    card = policies.save(archive, COUNTS, origin())
-    policies.save(archive, GENES, origin("sound"))
+    card = policy_store.save(archive, COUNTS, origin())
+    policy_store.save(archive, GENES, origin("sound"))
     folder = archive.root / "policies" / card.policy_id
     damage(folder)
     for wanted in ("mine", card.policy_id):
         with pytest.raises(RequestError) as refused:
-            policies.read(archive, wanted)
+            policy_store.read(archive, wanted)
         assert expected in str(refused.value)
         assert str(refused.value).startswith("policy 'mine' is damaged: ")
         assert f"restore {folder} from a copy or train it again" in str(refused.value)
         assert "\n" not in str(refused.value)
     (problem,) = verify(archive).problems
     assert str(problem.file).startswith(str(folder))
-    assert_same(policies.read(archive, "sound")[1], GENES)
+    assert_same(policy_store.read(archive, "sound")[1], GENES)
 
 
 def test_a_genome_that_lacks_a_gene_is_refused(archive: Archive) -> None:
-    card = policies.save(archive, GENES, origin())
+    card = policy_store.save(archive, GENES, origin())
     forge(archive.root / "policies" / card.policy_id, "genome.json", b'{"alpha": 0.25}')
     with pytest.raises(RequestError, match=r"gene 'beta' is missing from genome\.json"):
-        policies.read(archive, "mine")
+        policy_store.read(archive, "mine")
 
 
 @pytest.mark.parametrize(
@@ -222,19 +222,19 @@ def test_a_genome_that_lacks_a_gene_is_refused(archive: Archive) -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change: dict[str, Any]) -> None:
-    card = policies.save(archive, COUNTS, origin())
-    policies.save(archive, GENES, origin("sound"))
+    card = policy_store.save(archive, COUNTS, origin())
+    policy_store.save(archive, GENES, origin("sound"))
     path = archive.root / "policies" / card.policy_id / "card.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(RequestError, match=f"{path} is damaged"):
-        policies.read(archive, "mine")
+        policy_store.read(archive, "mine")
     with pytest.raises(FailureError, match=f"{path} is damaged"):
-        policies.cards(archive)
+        policy_store.cards(archive)
     with pytest.raises(FailureError, match=f"{path} is damaged"):
         leftovers(archive)
     (problem,) = verify(archive).problems
     assert problem.file == path
-    assert_same(policies.read(archive, "sound")[1], GENES)
+    assert_same(policy_store.read(archive, "sound")[1], GENES)
 
 
 def test_a_full_disk_is_said_in_one_line(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,12 +243,12 @@ def test_a_full_disk_is_said_in_one_line(archive: Archive, monkeypatch: pytest.M
 
     monkeypatch.setattr("analytics.store.atomic.replace", full)
     with pytest.raises(FailureError, match="the disk is full"):
-        policies.save(archive, COUNTS, origin())
+        policy_store.save(archive, COUNTS, origin())
 
 
 @pytest.mark.parametrize("name", ["a", "rl_encoded", "Mine-2.b", "x" * 64, "nano", "abcdef01234", "abcdef0123456"])
 def test_names_that_can_be_typed_are_allowed(name: str) -> None:
-    policies.check_name(name)
+    policy_store.check_name(name)
     assert POLICY_NAME.fullmatch(name)
 
 
@@ -257,4 +257,4 @@ def test_names_that_can_be_typed_are_allowed(name: str) -> None:
 )
 def test_names_that_would_be_taken_for_something_else_are_refused(name: str) -> None:
     with pytest.raises(RequestError, match="cannot be a name"):
-        policies.check_name(name)
+        policy_store.check_name(name)

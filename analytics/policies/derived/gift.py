@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from agents.learning.gifts import FEATURES, LOOKS, look_of
 from agents.learning.policy import GIFT, Policy
 from agents.parameters import checked_number
-from analytics.derived.material import Material, over_spans
+from analytics.policies.derived.dataset import Material, over_spans
 from quarto.batch import Games
 from quarto.kernel import int64, kernel, uint64
 from quarto.position import ALL_PIECES
