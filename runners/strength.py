@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from analytics.meetings import Meetings, by_seats
 from analytics.query.results import PairingResult, crosstable
-from analytics.ratings import Rating, Ratings
+from analytics.ratings.head_to_head import Meetings, by_seats
+from analytics.ratings.ratings import Rating, Ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
 from quarto.errors import RequestError, nearest

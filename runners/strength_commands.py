@@ -9,7 +9,7 @@ import typer
 from runners.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, FormatOption, OutputOption, SprtOverrides
 
 if TYPE_CHECKING:
-    from analytics.meetings import Choice
+    from analytics.ratings.head_to_head import Choice
 
 Where = Annotated[
     str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
@@ -42,8 +42,8 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, who is surely above whom, what the first seat is worth."""
     from analytics import open_archive
-    from analytics.meetings import meetings
-    from analytics.ratings import rate as fit
+    from analytics.ratings.head_to_head import meetings
+    from analytics.ratings.ratings import rate as fit
     from runners.strength import show_ratings, tell
     from runners.tables import form_of, write
 
@@ -69,7 +69,7 @@ def crosstable(
 ) -> None:
     """Everybody against everybody: score, wins, draws and losses with their intervals."""
     from analytics import open_archive
-    from analytics.meetings import meetings
+    from analytics.ratings.head_to_head import meetings
     from runners.strength import show_meetings, tell
     from runners.tables import form_of, write
 
@@ -84,7 +84,7 @@ def crosstable(
 
 
 def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> Choice:
-    from analytics.meetings import Choice
+    from analytics.ratings.head_to_head import Choice
 
     return Choice(where, tuple(runs or ()), rules)
 

@@ -10,7 +10,7 @@ from analytics.plots import Panel, Picture
 from analytics.query.database import OpenArchive
 from analytics.query.results import Crosstable
 from analytics.query.results import crosstable as crosstable_of
-from analytics.ratings import Ratings, rate
+from analytics.ratings.ratings import Ratings, rate
 from analytics.statistics.intervals import score
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError

@@ -8,11 +8,11 @@ from functools import cached_property, reduce
 
 import polars as pl
 
-from analytics.meetings import of_commits, of_games
 from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query_of
 from analytics.query.results import PairingResult
 from analytics.query.selection import Selection, select
+from analytics.ratings.head_to_head import of_commits, of_games
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 

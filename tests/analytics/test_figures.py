@@ -15,7 +15,7 @@ from analytics import figures, open_archive, plots
 from analytics.figures import learning, lengths, openings, regret, strength
 from analytics.figures.subject import MOST_AGENTS, Subject, subject
 from analytics.query.database import OpenArchive
-from analytics.ratings import rate
+from analytics.ratings.ratings import rate
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
@@ -51,7 +51,7 @@ def opened(archive: Archive) -> OpenArchive:
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bootstrap takes longer than all the rest; ``analytics.ratings`` has tests of its own."""
+    """The bootstrap takes longer than all the rest; ``analytics.ratings.ratings`` has tests of its own."""
     monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
 
 

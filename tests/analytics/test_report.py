@@ -18,7 +18,7 @@ from analytics import open_archive, plots
 from analytics.figures import learning, strength
 from analytics.pages import Html, Tinted, element, joined, table
 from analytics.plots import AGENTS
-from analytics.ratings import rate
+from analytics.ratings.ratings import rate
 from analytics.report import report
 from analytics.report_sections import SECTIONS
 from quarto.errors import FailureError, RequestError

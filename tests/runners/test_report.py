@@ -12,7 +12,7 @@ from analytics import open_archive
 from analytics.figures import strength
 from analytics.figures.lengths import lengths_frame
 from analytics.figures.subject import subject
-from analytics.ratings import rate
+from analytics.ratings.ratings import rate
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena

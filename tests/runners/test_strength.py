@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.meetings import Choice, meetings
 from analytics.query.results import PairingResult
-from analytics.ratings import ratings
+from analytics.ratings.head_to_head import Choice, meetings
+from analytics.ratings.ratings import ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
@@ -164,8 +164,8 @@ def result(first: str, second: str, losses: int, draws: int, wins: int) -> Pairi
 
 
 def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    from analytics.meetings import Meetings
-    from analytics.ratings import rate
+    from analytics.ratings.head_to_head import Meetings
+    from analytics.ratings.ratings import rate
 
     found = (
         *(result("a", "b", 4, 1, 5), result("star", "a", 0, 0, 9), result("dud", "b", 9, 0, 0)),
@@ -189,8 +189,8 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    from analytics.meetings import Meetings
-    from analytics.ratings import rate
+    from analytics.ratings.head_to_head import Meetings
+    from analytics.ratings.ratings import rate
 
     by_seat = PairingResult(0, "a", "b", Tally(pairs=((0, 0, 0), (0, 0, 0), (9, 0, 0))), False)
     met = Meetings("classic", (by_seat, result("a", "a", 4, 1, 5)), ())

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.meetings import meetings
 from analytics.query.selection import select
+from analytics.ratings.head_to_head import meetings
 from analytics.store.archive import Archive
 from analytics.verify import verify
 from quarto.batch import ENDINGS

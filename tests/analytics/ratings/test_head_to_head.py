@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.meetings import Choice, Meetings, by_seats, meetings, of_commits, of_games
 from analytics.query.database import OpenArchive
+from analytics.ratings.head_to_head import Choice, Meetings, by_seats, meetings, of_commits, of_games
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord

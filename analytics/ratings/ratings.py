@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.meetings import Choice, meetings
 from analytics.query.database import OpenArchive
+from analytics.ratings.head_to_head import Choice, meetings
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
 from analytics.statistics.tally import Tally

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from analytics import open_archive
-from analytics.ratings import ELO, Ratings, rate, ratings
+from analytics.ratings.ratings import ELO, Ratings, rate, ratings
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 

@@ -1,0 +1,1 @@
+"""Who is stronger: head-to-head counts of chosen games, one joint fit."""
