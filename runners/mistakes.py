@@ -10,12 +10,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from analytics import open_archive, pages, plots
-from analytics.figures import regret
-from analytics.figures.subject import Subject, subject
+from analytics import open_archive
 from analytics.perfect.annotate import Done, Settings, annotate_runs
 from analytics.query.mistakes import Hard, Record, among, hardest, records
-from analytics.report_sections import drawn
+from analytics.report import style
+from analytics.report.figures import regret
+from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import first_pieces, missing
 from quarto.errors import RequestError
@@ -64,7 +65,7 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
     """Print what each agent gives up and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
     charts = [path for path in (html, svg) if path]
     if charts:
-        plots.altair()  # before anything is read
+        style.altair()  # before anything is read
     for path in charts:
         check_place(path)
     runs = chosen_runs(Archive.open(root), wanted)
@@ -87,11 +88,11 @@ def _write(of: Subject, html: Path | None, svg: Path | None) -> None:
     """Blunders by agent and ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
     frame = regret.mistakes_frame(of, by_ply=True)
     if html:
-        heading, how = pages.element("h1", regret.TITLE), pages.note(regret.HOW)
+        heading, how = html.element("h1", regret.TITLE), html.note(regret.HOW)
         panels = drawn(of, "mistakes", regret.mistakes_panels(frame, of))
-        write_file(html, pages.document(regret.TITLE, pages.joined([heading, how, panels])).encode())
+        write_file(html, html.document(regret.TITLE, html.joined([heading, how, panels])).encode())
     if svg:
-        write_file(svg, plots.svg(regret.mistakes_picture(frame, of)).encode())
+        write_file(svg, style.svg(regret.mistakes_picture(frame, of)).encode())
 
 
 def _columns(found: Sequence[Record], by_ply: bool) -> list[display.Column]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from analytics import open_archive, plots
+from analytics import open_archive
 from analytics.query.mistakes import among
-from analytics.report import report
+from analytics.report import style
+from analytics.report.page import report
 from analytics.store.archive import Archive, chosen_runs
 from quarto.errors import FailureError
 from runners import display
@@ -19,7 +20,7 @@ def write_report(root: Path, where: str | None, wanted: Sequence[str], output: P
     Raises ``RequestError`` for a run that is not there, for a condition that is none or that no game meets, and without
     the extra ``plots``; ``FailureError`` when the file cannot be written.
     """
-    plots.altair()  # this and the next before anything is read
+    style.altair()  # this and the next before anything is read
     check_place(output)
     condition = where
     if wanted:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from analytics import plots as drawing
 from analytics.published import Figure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
+from analytics.report import style as drawing
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError, nearest
 from runners import display

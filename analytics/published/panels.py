@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
-from analytics.plots import svg
 from analytics.published import Figure
 from analytics.published.agreement import published_rate
 from analytics.published.comparison import Comparison, Reproduction
+from analytics.report.style import svg
 from analytics.statistics.intervals import Estimate
 
 SERIES = ("published", "ours by the text", "ours by the code")

@@ -100,12 +100,12 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
 
 def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
     """The learning curve as a picture, or a note of what it takes to have one."""
-    from analytics import plots
+    from analytics.report import style
 
-    if not plots.can_draw():
-        display.say(f"the learning curve is kept as data; for a picture of it: {plots.EXTRA}, in a clone -e '.[plots]'")
+    if not style.can_draw():
+        display.say(f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'")
         return {}
-    return {"curve": plots.learning_curve(curve, f"How {request.setting.name} learned", _subtitle(request))}
+    return {"curve": style.learning_curve(curve, f"How {request.setting.name} learned", _subtitle(request))}
 
 
 def _subtitle(request: TrainingRequest) -> list[str]:

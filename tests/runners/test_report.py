@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.figures import strength
-from analytics.figures.lengths import lengths_frame
-from analytics.figures.subject import subject
 from analytics.ratings.ratings import rate
+from analytics.report.figures import strength
+from analytics.report.figures.chosen_games import subject
+from analytics.report.figures.game_lengths import lengths_frame
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena

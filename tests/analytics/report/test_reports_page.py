@@ -24,6 +24,6 @@ def test_the_notebook_example_runs(tmp_path: Path) -> None:
 def test_every_frame_that_is_named_is_there() -> None:
 
     for module, names in re.findall(r"`figures\.(\w+)(?:`: |\.)(.*?) \|$", TEXT, re.MULTILINE):
-        found = importlib.import_module(f"analytics.figures.{module}")
+        found = importlib.import_module(f"analytics.report.figures.{module}")
         for name in re.findall(r"\b(\w*(?:_frame|curves)|PLACEMENTS|GIFTS)\b", names):
             assert hasattr(found, name), (module, name)

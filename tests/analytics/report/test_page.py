@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from analytics import open_archive, plots
-from analytics.figures import learning, strength
-from analytics.pages import Html, Tinted, element, joined, table
-from analytics.plots import AGENTS
+from analytics import open_archive
 from analytics.ratings.ratings import rate
-from analytics.report import report
-from analytics.report_sections import SECTIONS
+from analytics.report import style
+from analytics.report.figures import learning_curves, strength
+from analytics.report.html import Html, Tinted, element, joined, table
+from analytics.report.page import report
+from analytics.report.sections import SECTIONS
+from analytics.report.style import AGENTS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.naive_games import record, spec_of
@@ -93,7 +94,7 @@ def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     def hashed(spec: dict[str, Any]) -> str:
         return f"<svg><text>{hashlib.sha256(json.dumps(spec).encode()).hexdigest()}</text></svg>"
 
-    monkeypatch.setattr(plots, "_drawn", hashed)
+    monkeypatch.setattr(style, "_drawn", hashed)
 
 
 def made(root: Path, where: str | None = None, title: str | None = None) -> str:
@@ -173,7 +174,7 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "MOST_POLICIES", 1)
+    monkeypatch.setattr(learning_curves, "MOST_POLICIES", 1)
     page = Page(made(root, f"run_id = '{RUNS[0].record.run_id}' AND agent_0 < agent_1"))
     assert any(text.endswith("Shown are the newest 1 of 2 policies.") for text in page.said_in("p"))
     assert [text for text in page.said_in("figcaption") if ", ga2" in text or ", counting" in text] == ["bred, ga2"]
@@ -208,7 +209,7 @@ def test_every_agent_has_its_colour_everywhere(content: str) -> None:
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.test_report"""
+    """When it is meant to say something else: PYTHONPATH=. python -m tests.analytics.report.test_page"""
     monkeypatch.setattr(strength, "rate", rate)
     assert sample_texts() == SNAPSHOT.read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape, unescape
 from typing import NamedTuple
 
-from analytics import plots
+from analytics.report import style
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #222222; --faint: #666666; --rule: #e6e6e6; --row: #f6f7f8;
@@ -86,12 +86,12 @@ def element(tag: str, *parts: str, **attributes: str) -> Html:
 
 def style() -> str:
     """The style sheet: everything in a picture that has a colour of ours gets its dark one on a dark screen."""
-    swaps = {plots.INK: "var(--ink)", plots.FAINT: "var(--faint)", plots.GRID: "var(--rule)"}
-    agents = "".join(f".agent-{number} {{ background: {light}; }}\n" for number, (light, _) in enumerate(plots.AGENTS))
+    swaps = {style.INK: "var(--ink)", style.FAINT: "var(--faint)", style.GRID: "var(--rule)"}
+    agents = "".join(f".agent-{number} {{ background: {light}; }}\n" for number, (light, _) in enumerate(style.AGENTS))
     recoloured = "".join(_recoloured(colour, to) for colour, to in swaps.items())
     dark = "".join(
         f".agent-{number} {{ background: {dark}; }}\n" + _recoloured(light, dark)
-        for number, (light, dark) in enumerate(plots.AGENTS)
+        for number, (light, dark) in enumerate(style.AGENTS)
     )
     names = " ".join(f"{name}: {value};" for name, value in ({"--link": DARK_LINK} | DARK).items())
     night = f"@media screen and (prefers-color-scheme: dark) {{\n:root {{ {names} }}\n{dark}}}\n"

@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 
-from analytics.plots import FEW, MOST, altair, can_draw, inline, learning_curve, signed, svg
+from analytics.report.style import FEW, MOST, altair, can_draw, inline, learning_curve, signed, svg
 from quarto.errors import RequestError
 
 

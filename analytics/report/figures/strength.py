@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics import plots
-from analytics.figures.subject import Subject, subject
-from analytics.plots import Panel, Picture
 from analytics.query.database import OpenArchive
 from analytics.query.results import Crosstable
 from analytics.query.results import crosstable as crosstable_of
 from analytics.ratings.ratings import Ratings, rate
+from analytics.report import style
+from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import score
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
@@ -59,7 +59,7 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     Raises ``RequestError`` for a condition that is none or that no game meets, when nobody met anybody else, and
     without the extra ``plots``.
     """
-    alt, of = plots.altair(), subject(opened, where)
+    alt, of = style.altair(), subject(opened, where)
     frame = crosstable_frame(of)
     order = frame["agent"].unique(maintain_order=True).to_list()
     if not order:
@@ -68,11 +68,11 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
         x=alt.X("opponent:N", sort=order, title=None, axis=alt.Axis(orient="top", labelAngle=-40, labelLimit=LABELS)),
         y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS)),
     )
-    colours = alt.Scale(domain=[0, 0.5, 1], range=[plots.WORST, plots.MIDDLE, plots.BEST])
+    colours = alt.Scale(domain=[0, 0.5, 1], range=[style.WORST, style.MIDDLE, style.BEST])
     tiles = base.mark_rect(stroke="white").encode(color=alt.Color("score:Q", scale=colours, legend=None))
-    texts = base.mark_text(color=plots.ON_TILE).encode(text=alt.Text("score:Q", format=".1%"))
+    texts = base.mark_text(color=style.ON_TILE).encode(text=alt.Text("score:Q", format=".1%"))
     sized = (tiles + texts).properties(width=alt.Step(TILE), height=alt.Step(TILE * 0.7))
-    return plots.styled(sized, "Score of rows against columns")
+    return style.styled(sized, "Score of rows against columns")
 
 
 def fitted(of: Subject) -> Ratings | None:
@@ -115,7 +115,7 @@ RATINGS = {
 
 def ratings_panel(frame: pl.DataFrame, of: Subject) -> Panel:
     """A dot a rating in its interval, its number beside it; hollow where games set it no bound."""
-    alt, order = plots.altair(), frame["agent"].to_list()
+    alt, order = style.altair(), frame["agent"].to_list()
     base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
         y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS, domain=False, ticks=False)),
         color=alt.Color("agent:N", scale=alt.Scale(domain=of.agents, range=colours_of(of)), legend=None),
@@ -124,10 +124,10 @@ def ratings_panel(frame: pl.DataFrame, of: Subject) -> Panel:
     reach = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo"), x2="high:Q")
     dots = base.mark_point(size=60, opacity=1, strokeWidth=2).encode(x=elo)
     filled = dots.transform_filter("datum.bounded").mark_point(size=60, filled=True, opacity=1)
-    texts = base.mark_text(dy=-9, fontSize=10, color=plots.INK).encode(
-        x=elo, text=alt.Text("elo:Q", format="+.0f"), color=alt.value(plots.INK)
+    texts = base.mark_text(dy=-9, fontSize=10, color=style.INK).encode(
+        x=elo, text=alt.Text("elo:Q", format="+.0f"), color=alt.value(style.INK)
     )
-    sized = (reach + dots + filled + texts).properties(width=plots.PANEL_WIDTH - 60, height=alt.Step(ROW + 6))
+    sized = (reach + dots + filled + texts).properties(width=style.PANEL_WIDTH - 60, height=alt.Step(ROW + 6))
     return Panel("Ratings with their 95 % intervals", sized)
 
 
@@ -138,14 +138,14 @@ def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
     if frame.is_empty():
         raise RequestError("there are no games between different agents: choose others, or play some")
     panel = ratings_panel(frame, of)
-    return plots.styled(panel.picture, panel.title)
+    return style.styled(panel.picture, panel.title)
 
 
 def colours_of(of: Subject) -> list[str]:
     """The colour of each agent that is shown, in their order."""
-    return [light for light, _ in plots.AGENTS][: len(of.agents)]
+    return [light for light, _ in style.AGENTS][: len(of.agents)]
 
 
 def colour_of(of: Subject, agent: str) -> str:
     """The colour of an agent that is shown."""
-    return plots.AGENTS[of.agents.index(agent)][0]
+    return style.AGENTS[of.agents.index(agent)][0]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics import plots
-from analytics.figures.subject import Subject, subject
-from analytics.plots import Panel, Picture
 from analytics.query.database import OpenArchive
+from analytics.report import style
+from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
@@ -90,7 +90,7 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
 
 def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
     """The first plies of all agents together, then the first ply of each agent; per panel two 4 x 4 boards."""
-    alt = plots.altair()
+    alt = style.altair()
     frequent = frame.filter(pl.col("games") >= ENOUGH)["mean_outcome"].abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
@@ -111,16 +111,16 @@ def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
     across = alt.Scale(domain=[0, 2 * SIDE + GAP], nice=False)
     down = alt.Scale(domain=[SIDE, -HEADING], nice=False)
     x, y = alt.X("x:Q", axis=None, scale=across), alt.Y("y:Q", axis=None, scale=down)
-    colours = alt.Scale(domain=[-1, 0, 1], range=[plots.WORST, plots.MIDDLE, plots.BEST])
+    colours = alt.Scale(domain=[-1, 0, 1], range=[style.WORST, style.MIDDLE, style.BEST])
     base = alt.Chart(alt.Data(values=tiles)).encode(x=x, y=y)
-    squares = base.mark_rect(stroke=plots.FAINT, strokeWidth=0.5).encode(
+    squares = base.mark_rect(stroke=style.FAINT, strokeWidth=0.5).encode(
         x2="right:Q", y2="bottom:Q", color=alt.Color("shade:Q", scale=colours, legend=None)
     )
     names = base.mark_text(dx=3, dy=7, align="left", fontSize=8, color=FAINT_ON_TILE).encode(text="name:N")
-    values = base.mark_text(dx=TILE / 2, dy=TILE / 2 + 4, fontSize=10, color=plots.ON_TILE).encode(text="text:N")
+    values = base.mark_text(dx=TILE / 2, dy=TILE / 2 + 4, fontSize=10, color=style.ON_TILE).encode(text="text:N")
     title = (
         alt.Chart(alt.Data(values=headings))
-        .mark_text(align="left", fontSize=11, color=plots.INK)
+        .mark_text(align="left", fontSize=11, color=style.INK)
         .encode(x=x, y=alt.datum(-HEADING / 2, scale=down), text="text:N")
     )
     layers = squares + names + values + title
@@ -139,7 +139,7 @@ def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[s
             left, known = column + board * (SIDE + GAP), found.get(each)
             text, shade = "" if board else "0", 0.0
             if known and board:
-                text, shade = plots.signed(known["mean_outcome"], 2), known["mean_outcome"] / reach
+                text, shade = style.signed(known["mean_outcome"], 2), known["mean_outcome"] / reach
             elif known:
                 text, shade = _percent(known["share"]), known["share"] / most
             place = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
@@ -155,7 +155,7 @@ def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> P
     frame = openings_frame(subject(opened, where), kind)
     if frame.is_empty():
         raise RequestError(f"the first {PLIES} plies of all games chosen were imposed: they say nothing of agents")
-    return plots.beside(openings_panels(frame, kind), title, HOW)
+    return style.beside(openings_panels(frame, kind), title, HOW)
 
 
 def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:

@@ -7,12 +7,12 @@ the only times in it are those of the runs.
 
 from __future__ import annotations
 
-from analytics import plots
-from analytics.figures.subject import MOST_AGENTS, Subject, subject
-from analytics.pages import Html, document, element, joined, note
 from analytics.query.database import OpenArchive
 from analytics.query.selection import EVERYTHING
-from analytics.report_sections import SECTIONS, Section
+from analytics.report import style
+from analytics.report.figures.chosen_games import MOST_AGENTS, Subject, subject
+from analytics.report.html import Html, document, element, joined, note
+from analytics.report.sections import SECTIONS, Section
 
 
 def report(opened: OpenArchive, where: str | None = None, title: str | None = None) -> str:
@@ -21,7 +21,7 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
     Raises ``RequestError`` for a condition that is none or that no game meets, and without the extra ``plots``;
     ``FailureError`` for what is damaged.
     """
-    plots.altair()
+    style.altair()
     of = subject(opened, where)
     sections = [section(of) for section in SECTIONS]
     found = [section for section in sections if section.body]

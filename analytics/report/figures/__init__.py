@@ -5,10 +5,10 @@ Beneath each is a function that returns its frame (``crosstable_frame``, …) an
 
 from __future__ import annotations
 
-from analytics.figures.learning import learning_curve
-from analytics.figures.lengths import game_lengths
-from analytics.figures.openings import gifts, openings_board
-from analytics.figures.regret import mistakes
-from analytics.figures.strength import crosstable, ratings
+from analytics.report.figures.game_lengths import game_lengths
+from analytics.report.figures.learning_curves import learning_curve
+from analytics.report.figures.openings import gifts, openings_board
+from analytics.report.figures.regret import mistakes
+from analytics.report.figures.strength import crosstable, ratings
 
 __all__ = ["crosstable", "game_lengths", "gifts", "learning_curve", "mistakes", "openings_board", "ratings"]

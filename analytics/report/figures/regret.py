@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from analytics import plots
-from analytics.figures.strength import colour_of
-from analytics.figures.subject import Subject, subject
-from analytics.plots import Panel, Picture
 from analytics.query.database import OpenArchive
 from analytics.query.mistakes import Record, records
+from analytics.report import style
+from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.strength import colour_of
+from analytics.report.style import Panel, Picture
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 
@@ -47,7 +47,7 @@ MISTAKES = {
 
 def mistakes_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
     """A panel an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
-    alt = plots.altair()
+    alt = style.altair()
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
@@ -70,12 +70,12 @@ def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:
     line = base.mark_line(color=colour, strokeWidth=2).encode(y=height, strokeDash=dashes)
     shapes = alt.Shape("kind:N", scale=alt.Scale(domain=[*KINDS], range=["circle", "square"]), legend=None)
     points = base.mark_point(color=colour, filled=True, size=26, opacity=1).encode(y=height, shape=shapes)
-    return (band + line + points).properties(width=plots.PANEL_WIDTH, height=plots.PANEL_HEIGHT)
+    return (band + line + points).properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
 
 
 def mistakes_picture(frame: pl.DataFrame, of: Subject) -> Picture:
     """All panels as one picture."""
-    return plots.beside(mistakes_panels(frame, of), TITLE, HOW)
+    return style.beside(mistakes_panels(frame, of), TITLE, HOW)
 
 
 def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics import plots
-from analytics.figures import learning, lengths, openings, regret, strength
-from analytics.figures.subject import Subject
-from analytics.pages import Html, Tinted, details, element, figure, joined, note, panels, table
-from analytics.plots import Panel
+from analytics.report import style
+from analytics.report.figures import game_lengths, learning_curves, openings, regret, strength
+from analytics.report.figures.chosen_games import Subject
+from analytics.report.html import Html, Tinted, details, element, figure, joined, note, panels, table
+from analytics.report.style import Panel
 from quarto.notation import format_cell, format_piece
 
 MOST_RUNS = 50  # rows of the table of runs
@@ -51,7 +51,7 @@ def drawn(of: Subject, prefix: str, found: Sequence[Panel], notes: Sequence[str]
     figures = []
     for number, panel in enumerate(found):
         title = joined([chip(of, panel.agent), panel.title]) if panel.agent is not None else panel.title
-        picture = plots.inline(panel.picture, f"{prefix}{number}-")
+        picture = style.inline(panel.picture, f"{prefix}{number}-")
         figures.append(figure(picture, title, notes[number] if notes else ""))
     return panels(figures)
 
@@ -98,7 +98,7 @@ def ratings(of: Subject) -> Section:
     rows = [
         [
             named(of, row["agent"]),
-            plots.signed(row["elo"], 1) if row["bounded"] else "no bound",
+            style.signed(row["elo"], 1) if row["bounded"] else "no bound",
             between(row["low"], row["high"], _elo) if row["bounded"] else "",
             f"{row['games']:,}",
             "" if row["above_next"] is None else percent(row["above_next"]),
@@ -110,7 +110,7 @@ def ratings(of: Subject) -> Section:
     words = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if several else 'the agents'} is 0, intervals are from resampled pairs. Seat 0, which gives "
-        f"first, is worth {plots.signed(fit.seat.mean, 1)} Elo ({between(fit.seat.low, fit.seat.high, _elo)})."
+        f"first, is worth {style.signed(fit.seat.mean, 1)} Elo ({between(fit.seat.low, fit.seat.high, _elo)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
     picture = drawn(of, "ratings", [strength.ratings_panel(frame, of)])
@@ -126,12 +126,12 @@ def ratings(of: Subject) -> Section:
 
 
 def _elo(value: float) -> str:
-    return plots.signed(value, 1)
+    return style.signed(value, 1)
 
 
 def game_lengths(of: Subject) -> Section:
     """How long games are."""
-    frame = lengths.lengths_frame(of)
+    frame = game_lengths.lengths_frame(of)
     if frame.is_empty():
         return Section("Game lengths", Html(""), "all games were forfeited")
     words = "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. "
@@ -140,9 +140,9 @@ def game_lengths(of: Subject) -> Section:
     forfeits = of.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
-    pictures = drawn(of, "lengths", lengths.lengths_panels(frame, of), notes)
+    pictures = drawn(of, "lengths", game_lengths.lengths_panels(frame, of), notes)
     numbers = details("The numbers", table("Games by length", _LENGTHS, _length_rows(frame)))
-    return Section("Game lengths", joined([note(words, lengths.HOW, without, left_out), pictures, numbers]))
+    return Section("Game lengths", joined([note(words, game_lengths.HOW, without, left_out), pictures, numbers]))
 
 
 _LENGTHS = ("rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play")
@@ -205,8 +205,8 @@ def _openings(of: Subject, kind: openings.Kind, title: str, words: str) -> Secti
             shape(row[kind.column]),
             f"{row['games']:,}",
             percent(row["share"], 2),
-            plots.signed(row["mean_outcome"], 3),
-            between(row["low"], row["high"], lambda value: plots.signed(value, 3)),
+            style.signed(row["mean_outcome"], 3),
+            between(row["low"], row["high"], lambda value: style.signed(value, 3)),
         ]
         for row in frame.iter_rows(named=True)
     ]
@@ -218,10 +218,10 @@ def _openings(of: Subject, kind: openings.Kind, title: str, words: str) -> Secti
 
 def learning_curves(of: Subject) -> Section:
     """How policies were learned in these runs."""
-    found = learning.curves(of)
+    found = learning_curves.curves(of)
     if not found:
         return Section("Learning curves", Html(""), "no policy was learned in these runs")
-    count = len(learning.cards_of(of))
+    count = len(learning_curves.cards_of(of))
     newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
     words = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
@@ -232,7 +232,7 @@ def learning_curves(of: Subject) -> Section:
         for card, _ in found
     ]
     return Section(
-        "Learning curves", joined([note(words), drawn(of, "learning", learning.learning_panels(found), notes)])
+        "Learning curves", joined([note(words), drawn(of, "learning", learning_curves.learning_panels(found), notes)])
     )
 
 

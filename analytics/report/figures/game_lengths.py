@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from analytics import plots
-from analytics.figures.strength import colour_of
-from analytics.figures.subject import Subject, subject
-from analytics.plots import Panel, Picture
 from analytics.query.database import OpenArchive
+from analytics.report import style
+from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.strength import colour_of
+from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import wilson
 from quarto.errors import RequestError
 from quarto.random_play import lengths as random_lengths
@@ -83,7 +83,7 @@ def _random(of: Subject, full: pl.DataFrame) -> list[float | None]:
 
 def lengths_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
     """A panel for each rules and agent, all on the same scale."""
-    alt = plots.altair()
+    alt = style.altair()
     shares = [share for name in ("high", "random") for share in frame[name].drop_nulls()]
     height = alt.Scale(domain=[0, max(shares)], nice=False)
     several = frame["rules"].n_unique() > 1
@@ -118,11 +118,11 @@ def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
         )
     )
     base = alt.Chart(alt.Data(values=rows.select("plies", "low", "high", "random").to_dicts())).encode(x=plies)
-    reach = base.mark_rule(color=plots.FAINT).encode(y="low:Q", y2="high:Q")
+    reach = base.mark_rule(color=style.FAINT).encode(y="low:Q", y2="high:Q")
     layers = stacked + reach
     if rows["random"].null_count() == 0:
-        layers += base.mark_tick(color=plots.INK, thickness=2, size=BAR + 4, opacity=1).encode(y="random:Q")
-    return layers.properties(width=plots.PANEL_WIDTH, height=plots.PANEL_HEIGHT)
+        layers += base.mark_tick(color=style.INK, thickness=2, size=BAR + 4, opacity=1).encode(y="random:Q")
+    return layers.properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
 
 
 def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
@@ -135,4 +135,4 @@ def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
     frame = lengths_frame(of)
     if frame.is_empty():
         raise RequestError("all games chosen were forfeited: their lengths say nothing")
-    return plots.beside(lengths_panels(frame, of), TITLE, HOW)
+    return style.beside(lengths_panels(frame, of), TITLE, HOW)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics import plots
-from analytics.figures.subject import Subject, subject
-from analytics.plots import Panel, Picture
 from analytics.policies import policy_store
 from analytics.query.database import OpenArchive
+from analytics.report import style
+from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.style import Panel, Picture
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 
@@ -21,7 +21,7 @@ class Curve(NamedTuple):
     """A policy and how its training went."""
 
     card: PolicyCard
-    rows: pl.DataFrame  # as ``analytics.plots.learning_curve`` takes it
+    rows: pl.DataFrame  # as ``analytics.report.style.learning_curve`` takes it
 
 
 def cards_of(of: Subject) -> list[PolicyCard]:
@@ -75,7 +75,7 @@ def learning_panels(found: list[Curve]) -> list[Panel]:
     return [
         Panel(
             f"{card.name}, {card.learned['trainer']}",
-            plots.curve_of(rows).properties(width=plots.PANEL_WIDTH - 15, height=plots.PANEL_HEIGHT),
+            style.curve_of(rows).properties(width=style.PANEL_WIDTH - 15, height=style.PANEL_HEIGHT),
         )
         for card, rows in found
     ]
@@ -90,4 +90,4 @@ def learning_curve(opened: OpenArchive, where: str | None = None) -> Picture:
     found = curves(subject(opened, where))
     if not found:
         raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
-    return plots.beside(learning_panels(found), "How policies were learned", "Each over its whole training.")
+    return style.beside(learning_panels(found), "How policies were learned", "Each over its whole training.")

@@ -1,0 +1,1 @@
+"""The report: one HTML page, its sections, their figures."""
