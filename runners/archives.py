@@ -32,7 +32,7 @@ def ls(archive: ArchiveOption = ARCHIVE) -> None:
 def verify(archive: ArchiveOption = ARCHIVE) -> None:
     """Check everything committed: checksums, counts, every game replayed against the rules."""
     from analytics.store.archive import Archive
-    from analytics.verify import verify as check
+    from analytics.verify.archive import verify as check
 
     found = check(Archive.open(archive))
     for problem in found.problems:
@@ -55,12 +55,12 @@ def gc(
     ] = False,
 ) -> None:
     """List, and with --remove delete, what no commit names: leftovers of killed or interrupted writers."""
-    from analytics import leftovers
     from analytics.store.archive import Archive
+    from analytics.verify import garbage
 
-    least_age = -math.inf if everything else leftovers.GRACE_SECONDS  # clocks differ: a file may be from the future
-    found = leftovers.leftovers(Archive.open(archive))
-    removed = leftovers.remove(found, least_age) if remove else []
+    least_age = -math.inf if everything else garbage.GRACE_SECONDS  # clocks differ: a file may be from the future
+    found = garbage.leftovers(Archive.open(archive))
+    removed = garbage.remove(found, least_age) if remove else []
     for leftover in found:
         fate = "foreign" if not leftover.ours else "young" if leftover.age_seconds < least_age else "leftover"
         typer.echo(f"{'removed' if leftover in removed else fate}  {leftover.bytes:,} bytes  {leftover.path}")

@@ -18,7 +18,7 @@ from analytics.exchange.tags import Tags
 from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from runners.config import Request, load_agent, load_rules, names
 from runners.engine import Contestant
 from runners.experiment import execute

@@ -13,7 +13,7 @@ import pytest
 
 import analytics
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.leftovers import leftovers
 from analytics.perfect.annotate import Done, Settings, annotate_runs
 from analytics.store.archive import Archive
 from analytics.store.decisions import annotate, annotation_files, decision_files, frame_of, record_of
 from analytics.store.exact_values import Judged
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import leftovers
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
 from tests.naive import PRESETS

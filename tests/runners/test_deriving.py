@@ -13,7 +13,7 @@ import pytest
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from runners.config import names
 from tests.analytics.folders import snapshot
 from tests.analytics.policies import COUNTS, origin

@@ -22,7 +22,7 @@ from agents.ga5 import Ga5
 from agents.learning.policy import GENOME
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from runners.training.genetic import Ga2Trainer, Ga5Trainer
 from runners.training.trainer import Trained
 from tests import naive

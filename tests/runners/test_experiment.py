@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.store.records import Commit
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
 from runners import experiment

@@ -16,9 +16,10 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
-from analytics import leftovers, open_archive
+from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify import garbage
+from analytics.verify.archive import verify
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, command, environment_with, rows
 
@@ -98,7 +99,7 @@ def test_ctrl_c_commits_what_is_in_flight_and_prints_the_command_that_resumes(
     with open_archive(folder / "games here") as archive:
         assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
     assert 40 <= int(kept[1]) < 400
-    assert leftovers.leftovers(Archive.open(folder / "games here")) == []
+    assert garbage.leftovers(Archive.open(folder / "games here")) == []
     assert verify(Archive.open(folder / "games here")).problems == []
 
     *_, resume = err.splitlines()
@@ -170,6 +171,6 @@ def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qare
     removed = qarena("archive", "gc", "--remove", "--all", "--archive", "games here")
     assert removed.code == 0
     assert removed.out.endswith("4 of 5 files removed\n")
-    assert [leftover.path.name for leftover in leftovers.leftovers(archive)] == ["notes.txt"]
+    assert [leftover.path.name for leftover in garbage.leftovers(archive)] == ["notes.txt"]
     assert_same_rows(rows(archive.root), before)
     assert verify(archive).problems == []

@@ -17,7 +17,7 @@ from analytics.policies.learning_curve import learning_curve
 from analytics.policies.policy_store import knowledge_of
 from analytics.policies.relearn import relearn
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from runners.spec import AgentSpec, made
 from runners.training.online import Online, _Course

@@ -22,7 +22,7 @@ from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, Trial, decision
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners import experiment
 from runners.engine import Engine, Order, Played

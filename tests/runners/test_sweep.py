@@ -12,7 +12,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from runners import application
 from runners.application import _sweep_id
 from tests.runners.conftest import Qarena, Result

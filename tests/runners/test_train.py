@@ -11,7 +11,7 @@ import pytest
 from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners import options
 from runners.config import names, settings_of

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from analytics.leftovers import leftovers
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import leftovers
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, environment_with
 

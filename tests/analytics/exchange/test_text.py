@@ -18,7 +18,7 @@ from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
 from analytics.exchange.to_text import text_of
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
 from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game

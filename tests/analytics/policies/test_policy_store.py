@@ -17,11 +17,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
-from analytics.leftovers import leftovers, remove
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, PolicyCard
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import leftovers, remove
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.policies import COUNTS, CURVE, GENES, LEARNED, origin

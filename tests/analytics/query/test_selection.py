@@ -7,7 +7,7 @@ from analytics import open_archive
 from analytics.query.selection import select
 from analytics.ratings.head_to_head import meetings
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of

@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.leftovers import leftovers
 from analytics.statistics.tally import tally
 from analytics.store import atomic
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import SweepJob
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import leftovers
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot

@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics import leftovers
 from analytics.store import position_index
 from analytics.store.archive import Archive, store
 from analytics.store.position_index import END_PLY, Done, index_shards, shards_of, stale
-from analytics.verify import verify
+from analytics.verify import garbage
+from analytics.verify.archive import verify
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
@@ -139,10 +139,10 @@ def test_two_who_index_the_same_shard_leave_one_that_counts(archive: Archive) ->
     assert index_shards(archive, [*wanted, *wanted], 2).shards == 4
     assert sorted(contents(archive)) == [0, 1]
     assert verify(archive).problems == []
-    left = leftovers.leftovers(archive)
+    left = garbage.leftovers(archive)
     assert len(left) == 2
     assert all(leftover.ours for leftover in left)
-    assert len(leftovers.remove(left, -1.0)) == 2
+    assert len(garbage.remove(left, -1.0)) == 2
     assert sorted(contents(archive)) == [0, 1]
 
 

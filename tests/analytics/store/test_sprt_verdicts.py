@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.leftovers import leftovers
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import leftovers
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot

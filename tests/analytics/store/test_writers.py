@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from analytics.leftovers import leftovers
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import leftovers
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
@@ -158,8 +158,8 @@ try:
         archive.commit(RUN_ID, [block._replace(first_pair=1000 * i)], PAIRINGS)
 except FailureError as error:
     print(error)
-from analytics.leftovers import leftovers
-from analytics.verify import verify
+from analytics.verify.garbage import leftovers
+from analytics.verify.archive import verify
 found = verify(archive)
 print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, found.problems, leftovers(archive))
 """

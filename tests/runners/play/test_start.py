@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.verify import verify
+from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from quarto.rules import CLASSIC

@@ -1,6 +1,6 @@
 """Is everything in the archive what it claims to be? Checksums, types, order, numbering, and every game played again.
 
-A file that no commit names is not in the archive and not looked at here: see ``analytics.leftovers``.
+A file that no commit names is not in the archive and not looked at here: see ``analytics.verify.garbage``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.policies import policy_store
-from analytics.replay import FAULTS, FINE, MISPLACED, faults
 from analytics.statistics.tally import tally_of
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive, commit_files, load, sweep_job
@@ -24,8 +23,9 @@ from analytics.store.problems import Problem, read_checked
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
-from analytics.verify_decisions import verify_decisions
-from analytics.verify_positions import verify_positions
+from analytics.verify.decisions import verify_decisions
+from analytics.verify.positions import verify_positions
+from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
 from quarto.batch import GAME_BITS, Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES

@@ -12,7 +12,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
-from analytics.verify import NAMED_GAMES, Verification, verify
+from analytics.verify.archive import NAMED_GAMES, Verification, verify
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import (

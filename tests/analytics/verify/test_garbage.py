@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from analytics.leftovers import GRACE_SECONDS, leftovers, remove
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
-from analytics.verify import verify
+from analytics.verify.archive import verify
+from analytics.verify.garbage import GRACE_SECONDS, leftovers, remove
 from quarto.errors import FailureError
 from tests.analytics.naive_games import RUN_ID
 

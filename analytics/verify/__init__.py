@@ -1,0 +1,1 @@
+"""Is everything what it claims to be; what crashes left behind."""
