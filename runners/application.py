@@ -27,10 +27,10 @@ from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
 from runners import display, sweep
-from runners.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
-from runners.experiment import Experiment, carry_out, interruptible, prepare
+from runners.arena.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
+from runners.arena.spec import NOT_PARAMETERS
 from runners.explanations import Keys, explained, own_settings
-from runners.spec import NOT_PARAMETERS
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 

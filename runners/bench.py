@@ -18,15 +18,15 @@ import polars as pl
 
 from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
+from runners.arena.config import MAX_SEED, available_cores, load_agent, load_rules, names
+from runners.arena.engine import MAX_PAIRS, Engine, Order
+from runners.arena.experiment import engine_of
+from runners.arena.schedule import Pace, orders
+from runners.arena.spec import RunSpec
 from runners.bench_archive import bench_archive
 from runners.bench_solver import bench_solver
-from runners.config import MAX_SEED, available_cores, load_agent, load_rules, names
-from runners.engine import MAX_PAIRS, Engine, Order
-from runners.experiment import engine_of
 from runners.processes import MEBIBYTE, process
-from runners.schedule import Pace, orders
 from runners.searches import searches
-from runners.spec import RunSpec
 from runners.warm import play, rules_played_by, warm
 from runners.yardstick import Yardstick, yardstick
 

@@ -18,9 +18,9 @@ from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import Shard, index_shards, shards_of, stale
 from quarto.errors import FailureError
+from runners.arena.config import available_cores, load_agent, load_rules
+from runners.arena.spec import RunSpec
 from runners.bench_policies import KINDS, policy_figures
-from runners.config import available_cores, load_agent, load_rules
-from runners.spec import RunSpec
 from runners.warm import play
 
 Figures = dict[str, Any]

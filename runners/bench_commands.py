@@ -54,9 +54,9 @@ def bench(
 
 
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
-    from runners.config import agent_named, load_rules
+    from runners.arena.config import agent_named, load_rules
+    from runners.arena.experiment import interruptible
     from runners.display import progress
-    from runners.experiment import interruptible
     from runners.tables import show_turns, write_json
     from runners.turn_times import turn_times
     from runners.warm import rules_played_by

@@ -11,9 +11,9 @@ from analytics.perfect.annotate import Settings, annotate_runs
 from analytics.perfect.tablebase import largest_for
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
-from runners.config import load_agent, load_rules
-from runners.schedule import pairings
-from runners.spec import RunSpec
+from runners.arena.config import load_agent, load_rules
+from runners.arena.schedule import pairings
+from runners.arena.spec import RunSpec
 from runners.turn_times import turn_times
 from runners.warm import play
 

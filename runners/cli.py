@@ -251,7 +251,7 @@ def perft(
 ) -> None:
     """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
     from quarto.perft import perft as count
-    from runners.config import load_rules
+    from runners.arena.config import load_rules
     from runners.tables import perft_table
 
     _print(perft_table(rules, count(load_rules(rules), plies)))

@@ -27,7 +27,7 @@ from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import canonical_forms, pieces_on, symmetries
 from runners import display
-from runners.engine import Engine, Order
+from runners.arena.engine import Engine, Order
 from runners.tables import properties_table
 
 VALUES = {**VALUE_COLUMNS, GIFT: "risk", ENCODED_VALUES: "value", Q_PLACEMENT: "value", COUNTERS: "count"}

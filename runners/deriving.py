@@ -24,9 +24,9 @@ from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest
 from quarto.kernel import source_fingerprint
 from runners import display
-from runners.config import ARCHIVE, available_cores, names, settings_of, within
-from runners.memory import MEBIBYTE, available_megabytes
-from runners.spec import code_by, made
+from runners.arena.config import ARCHIVE, available_cores, names, settings_of, within
+from runners.arena.memory import MEBIBYTE, available_megabytes
+from runners.arena.spec import code_by, made
 
 GROUP = "policy"
 OWN_KEYS = ("kind", "name", "where", "threads", "archive.root")

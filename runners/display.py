@@ -28,7 +28,7 @@ from rich.text import Text
 
 from analytics.query.results import Crosstable, PairingResult, Standing, crosstable
 from analytics.statistics.intervals import Estimate
-from runners.experiment import Outcome, Progress
+from runners.arena.experiment import Outcome, Progress
 
 DEFAULT_ROOT = Path("data/archive")
 

@@ -19,9 +19,9 @@ from analytics.exchange.reading import Bad, read_text
 from analytics.exchange.tags import Tags, checked
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
-from runners.config import load_rules
+from runners.arena.config import load_rules
+from runners.arena.spec import code_by
 from runners.exchange_commands import STREAM
-from runners.spec import code_by
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from quarto.errors import FailureError, RequestError, nearest
-from runners.config import plain
-from runners.spec import flat
+from runners.arena.config import plain
+from runners.arena.spec import flat
 
 EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # options of Hydra's groups that a package brings, by our extra
 

@@ -14,7 +14,7 @@ from analytics import open_archive
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
 from runners import display
-from runners.config import available_cores
+from runners.arena.config import available_cores
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 

@@ -9,7 +9,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
-from runners.policies import MOST_RUNS, made_by
+from runners.arena.agent_policies import MOST_RUNS, made_by
 
 MOST_AGENTS = 6
 INDENT = "  "

@@ -12,9 +12,9 @@ from analytics.published import Figure, Follower, followers
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.statistics.tally import Tally
-from runners.config import ArchiveConfig, Request, agent_named, load_rules
-from runners.experiment import Experiment, Progress, carry_out, prepare
-from runners.spec import AgentSpec, RunSpec
+from runners.arena.config import ArchiveConfig, Request, agent_named, load_rules
+from runners.arena.experiment import Experiment, Progress, carry_out, prepare
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.published import Learned
 
 TEXT, CODE = "text", "code"

@@ -21,8 +21,8 @@ from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import first_pieces, missing
 from quarto.errors import RequestError
 from runners import display
-from runners.config import available_cores
-from runners.memory import check_tables
+from runners.arena.config import available_cores
+from runners.arena.memory import check_tables
 from runners.report import check_place, write_file
 from runners.solve import VALUE_NAMES
 

@@ -32,7 +32,7 @@ def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
     from runners import display
-    from runners.policies import description
+    from runners.arena.agent_policies import description
     from runners.tables import properties_table
 
     opened = Archive.open(archive)

@@ -20,9 +20,9 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.config import available_cores
+from runners.arena.config import available_cores
+from runners.arena.spec import code_by, flat, made
 from runners.deriving import code_of, derivation_of
-from runners.spec import code_by, flat, made
 
 ONLINE = "runners.training.online.Online"
 

@@ -18,10 +18,10 @@ from analytics.report import style as drawing
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError, nearest
 from runners import display
-from runners.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
-from runners.experiment import interruptible
+from runners.arena.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
+from runners.arena.experiment import interruptible
+from runners.arena.spec import version
 from runners.meetings import Meetings, Terms, trainings
-from runners.spec import version
 from runners.training.published import Learned, learn
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together

@@ -11,7 +11,7 @@ from quarto.batch import Batch
 from quarto.position import ALL_PIECES, Position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, PIECES
-from runners.config import agent_named
+from runners.arena.config import agent_named
 from runners.stopwatch import NANOSECONDS, turn_nanoseconds
 from runners.yardstick import Yardstick
 

@@ -23,7 +23,7 @@ from quarto.notation import format_cell, format_piece, format_position, has_line
 from quarto.position import EMPTY, Position
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver, Turn
-from runners.config import load_rules
+from runners.arena.config import load_rules
 
 POLL_SECONDS = 0.1  # between two looks at a search
 LINES_A_TASK = 16

@@ -18,8 +18,8 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, Turn
 from runners import display
-from runners.config import available_cores, load_rules
-from runners.memory import MEBIBYTE, check_tables
+from runners.arena.config import available_cores, load_rules
+from runners.arena.memory import MEBIBYTE, check_tables
 from runners.solve import (
     VALUE_NAMES,
     Question,

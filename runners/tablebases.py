@@ -33,11 +33,11 @@ def build(
     from analytics.perfect import tablebase_build
     from analytics.perfect.tablebase import home
     from quarto.kernel import source_fingerprint
-    from runners.config import available_cores, load_rules
+    from runners.arena.config import available_cores, load_rules
+    from runners.arena.experiment import interruptible
+    from runners.arena.memory import available_megabytes
+    from runners.arena.spec import version
     from runners.display import say
-    from runners.experiment import interruptible
-    from runners.memory import available_megabytes
-    from runners.spec import version
 
     cores = available_cores() if threads is None else threads
     job = tablebase_build.Job(load_rules(rules), pieces, directory or home(), cores, megabytes)
@@ -140,7 +140,7 @@ def show_tablebases(
     from analytics.perfect.tablebase import largest_for, same_game, tablebases
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
-    from runners.config import load_rules, names
+    from runners.arena.config import load_rules, names
     from runners.display import show
     from runners.tables import tablebase_tables
 

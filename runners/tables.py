@@ -20,8 +20,8 @@ from analytics.perfect.tablebase import Card, Tablebase
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.perft import Layer
 from runners import display
-from runners.config import agent_settings, names
-from runners.spec import NOT_PARAMETERS
+from runners.arena.config import agent_settings, names
+from runners.arena.spec import NOT_PARAMETERS
 
 if TYPE_CHECKING:
     from runners.turn_times import TurnTimes

@@ -19,10 +19,10 @@ from quarto.errors import RequestError
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, Rules
-from runners.config import MAX_SEED
-from runners.engine import MAX_PAIRS, Engine, Order
-from runners.experiment import Progress
-from runners.spec import AgentSpec
+from runners.arena.config import MAX_SEED
+from runners.arena.engine import MAX_PAIRS, Engine, Order
+from runners.arena.experiment import Progress
+from runners.arena.spec import AgentSpec
 from runners.stopwatch import turn_nanoseconds
 
 MOST_POSITIONS = 10_000

@@ -19,12 +19,12 @@ from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
 from analytics.verify.archive import verify
-from runners.config import Request, load_agent, load_rules, names
-from runners.engine import Contestant
-from runners.experiment import execute
+from runners.arena.config import Request, load_agent, load_rules, names
+from runners.arena.engine import Contestant
+from runners.arena.experiment import execute
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
-from runners.spec import AgentSpec, RunSpec
 
 
 def warm() -> Iterator[tuple[str, float]]:

@@ -11,10 +11,10 @@ from analytics.store.schema import MAX_PAIRS, first_game_id
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
-from runners.experiment import begin, end
+from runners.arena.experiment import begin, end
+from runners.arena.schedule import missing
+from runners.arena.spec import LABEL, AgentSpec, RunSpec, code_of
 from runners.play.game import Game
-from runners.schedule import missing
-from runners.spec import LABEL, AgentSpec, RunSpec, code_of
 
 HUMAN = "runners.play.Human"
 

@@ -16,7 +16,7 @@ from quarto.kernel import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
-from runners.engine import Contestant
+from runners.arena.engine import Contestant
 from runners.play.game import Asked, Game
 
 

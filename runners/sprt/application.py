@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 from analytics.statistics.sprt import strength
 from runners import display
 from runners.application import RUN, Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
-from runners.config import ArchiveConfig
-from runners.experiment import interruptible
+from runners.arena.config import ArchiveConfig
+from runners.arena.experiment import interruptible
 from runners.sprt.config import SprtConfig, TrialRequest, trial_request_of
 from runners.sprt.contest import Contest, Found, arrange, carry_out
 from runners.sprt.watching import row, show, watching

@@ -10,7 +10,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.statistics.sprt import Hypotheses
-from runners.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
+from runners.arena.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
 
 
 @dataclass
@@ -49,7 +49,7 @@ class TrialRequest:
 
 
 def trial_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> TrialRequest:
-    """Check a composed configuration; raises ``RequestError`` as ``runners.config.request_of`` does."""
+    """Check a composed configuration; raises ``RequestError`` as ``runners.arena.config.request_of`` does."""
     complete(cfg, SprtConfig)
     within("games", cfg.games, 2, float("inf"))
     hypotheses = Hypotheses(**{each.name: cfg[each.name] for each in fields(Hypotheses)})

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from analytics.statistics.sprt import Trial, looks, pair_outcomes
 from analytics.store import sprt_verdicts
 from quarto.batch import Block
-from runners.engine import Order
-from runners.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session
-from runners.schedule import Pace, missing
+from runners.arena.engine import Order
+from runners.arena.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session
+from runners.arena.schedule import Pace, missing
 from runners.sprt.config import TrialRequest
 
 Watcher = Callable[[Trial], None]  # told whenever more pairs were looked at

@@ -18,11 +18,11 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners import display
 from runners.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
-from runners.config import ARCHIVE, ArchiveConfig, settings_of
+from runners.arena.config import ARCHIVE, ArchiveConfig, settings_of
+from runners.arena.experiment import interruptible
+from runners.arena.spec import flat
 from runners.deriving import code_of
-from runners.experiment import interruptible
 from runners.explanations import own_settings
-from runners.spec import flat
 from runners.training.config import (
     CurveConfig,
     PolicyConfig,

@@ -18,7 +18,7 @@ from analytics.policies.learning_curve import BLOCK
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
-from runners.config import (
+from runners.arena.config import (
     MAX_SEED,
     ArchiveConfig,
     SweepConfig,
@@ -31,7 +31,7 @@ from runners.config import (
     settings_of,
     within,
 )
-from runners.spec import code_by, flat, made
+from runners.arena.spec import code_by, flat, made
 from runners.training.trainer import Checking, Extensible, Setting, Trainer
 
 MOST_GAMES_OF_A_ROW = 1 << 30

@@ -24,9 +24,9 @@ from agents.learning.policy import GENOME, Policy
 from analytics.query.results import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.config import Request, agent_of, load_agent
-from runners.experiment import Outcome, Progress, carry_out, prepare
-from runners.spec import AgentSpec, RunSpec, label_of
+from runners.arena.config import Request, agent_of, load_agent
+from runners.arena.experiment import Outcome, Progress, carry_out, prepare
+from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Setting, Trained
 
 

@@ -22,11 +22,11 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, nearest
 from quarto.kernel import uint64
-from runners.config import Request, agent_of, names, settings_of, within
-from runners.engine import Order
-from runners.experiment import Experiment, ShardWriter, prepare, session
-from runners.schedule import Pace
-from runners.spec import LABEL, AgentSpec, RunSpec, label_of
+from runners.arena.config import Request, agent_of, names, settings_of, within
+from runners.arena.engine import Order
+from runners.arena.experiment import Experiment, ShardWriter, prepare, session
+from runners.arena.schedule import Pace
+from runners.arena.spec import LABEL, AgentSpec, RunSpec, label_of
 from runners.training.practice import Desk, practise
 from runners.training.trainer import Setting, Trained
 

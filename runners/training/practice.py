@@ -15,7 +15,7 @@ from agents.learning.learner import UPDATE_TYPE, UpdateKernel
 from quarto.batch import Games, Lockstep
 from quarto.kernel import kernel
 from quarto.rules import CELLS
-from runners.lockstep import Deal, begin, play_out, settle
+from runners.arena.lockstep import Deal, begin, play_out, settle
 
 PAIR = 2  # games are dealt as if both of a pair were there, so that the number of a game is its column
 

@@ -13,8 +13,8 @@ from analytics.policies.relearn import training_of
 from analytics.statistics.tally import Row
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.config import CONF
-from runners.experiment import Progress
+from runners.arena.config import CONF
+from runners.arena.experiment import Progress
 from runners.training.application import keep
 from runners.training.config import TrainingRequest, check, training_request_of
 

@@ -22,10 +22,10 @@ from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
+from runners.arena.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
+from runners.arena.experiment import Outcome, carry_out, prepare
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.deriving import GROUP, Wanted, build, code_of, derivation_of
-from runners.experiment import Outcome, carry_out, prepare
-from runners.spec import AgentSpec, RunSpec
 from runners.training.evolution import Tracker
 from runners.training.trainer import Setting, Trained
 

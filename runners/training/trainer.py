@@ -13,7 +13,7 @@ import polars as pl
 from agents.learning.policy import Policy
 from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
-from runners.experiment import Progress
+from runners.arena.experiment import Progress
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from agents.genetic_minimax import GeneticMinimax
 from agents.random import Random
 from quarto.rules import CLASSIC, Rules
-from runners.engine import Engine, Order
+from runners.arena.engine import Engine, Order
 from tests.naive import PRESETS
 from tests.naive_players import genetic_minimax as naive_genetic_minimax
 from tests.naive_players.agreement import assert_same_games, assert_same_turns, late

@@ -15,7 +15,7 @@ from quarto.batch import Batch
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.engine import Engine, Order
+from runners.arena.engine import Engine, Order
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts
 from tests.naive_players.agreement import assert_same_games, assert_same_match, assert_same_turns, late

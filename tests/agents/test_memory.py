@@ -17,8 +17,8 @@ from quarto.kernel import int64, nth_bit, popcount, uint64
 from quarto.position import ALL_CELLS, EMPTY, Position
 from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
-from runners import engine
-from runners.engine import Engine, Order
+from runners.arena import engine
+from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
 from tests.positions import view_of

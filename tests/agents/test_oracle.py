@@ -18,8 +18,8 @@ from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
-from runners.config import agent_named, load_agent, names
-from runners.engine import Engine, Order
+from runners.arena.config import agent_named, load_agent, names
+from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import PRESETS
 from tests.naive_solver import Solved, solve_position, turns_of

@@ -15,7 +15,7 @@ from quarto.batch import ENDINGS, Batch
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.engine import Engine, Order
+from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS
 from tests.positions import asked, view_of

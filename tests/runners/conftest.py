@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from runners import cli, config, sweep
+from runners import cli, sweep
+from runners.arena import config
 
 
 class Result(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from quarto.rules import CLASSIC
-from runners.config import CONF
+from runners.arena.config import CONF
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import Setting
 

@@ -21,8 +21,8 @@ from analytics import open_archive
 from quarto.batch import Batch
 from quarto.position import Position
 from quarto.rng import Streams
-from runners.config import Request, request_of
-from runners.experiment import Outcome, execute
+from runners.arena.config import Request, request_of
+from runners.arena.experiment import Outcome, execute
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
 

@@ -15,8 +15,8 @@ from agents.learning.policy import GENOME
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners import experiment
-from runners.config import load_rules
+from runners.arena import experiment
+from runners.arena.config import load_rules
 from runners.training.trainer import Trained
 from tests.analytics.policies import origin
 from tests.runners.conftest import Qarena

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analytics.published import TRAINING, Figure, figures
-from runners.config import agent_named
+from runners.arena.config import agent_named
+from runners.arena.spec import label_of
 from runners.meetings import CODE, TEXT, Meetings, Terms, sides, with_parameter
-from runners.spec import label_of
 from runners.training.published import learn
 
 

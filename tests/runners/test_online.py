@@ -19,7 +19,7 @@ from analytics.policies.relearn import relearn
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from runners.spec import AgentSpec, made
+from runners.arena.spec import AgentSpec, made
 from runners.training.online import Online, _Course
 from tests.naive import PRESETS, Outcome
 from tests.naive_players.learning import same_bytes
@@ -41,7 +41,7 @@ def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 pairs, so that there are many of them."""
-    monkeypatch.setattr("runners.schedule.Pace.GROWTH", 1)
+    monkeypatch.setattr("runners.arena.schedule.Pace.GROWTH", 1)
 
 
 @pytest.fixture(scope="module")
@@ -385,7 +385,7 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
 ) -> None:
     root = tmp_path / "a"
     first = online(games=20).train(setting(root))
-    monkeypatch.setattr("runners.experiment.code_of", lambda _: {"version": "9", "fingerprint": "f" * 16})
+    monkeypatch.setattr("runners.arena.experiment.code_of", lambda _: {"version": "9", "fingerprint": "f" * 16})
     with pytest.raises(RequestError, match=f"run {first.run_ids[0]} was begun by other code"):
         online(games=40).check(setting(root))
     anew = online(games=40).train(setting(root, other_code="new"))

@@ -15,10 +15,10 @@ from analytics.policies.policy_store import knowledge_of
 from analytics.report import style
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.config import settings_of
+from runners.arena.agent_policies import description
+from runners.arena.config import settings_of
 from runners.deriving import code_of
 from runners.lineage import lineage
-from runners.policies import description
 from runners.rebuilding import rebuild
 from runners.training.self_improvement import SelfImprovement
 from runners.training.trainer import Setting, Trained

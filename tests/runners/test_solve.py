@@ -13,7 +13,7 @@ import pytest
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.rules import CLASSIC, NONE
-from runners import memory
+from runners.arena import memory
 from runners.solve import Solvers, Wanted, answers, prove, question
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of

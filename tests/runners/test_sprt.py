@@ -24,10 +24,10 @@ from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
-from runners import experiment
-from runners.engine import Engine, Order, Played
-from runners.schedule import Pace
-from runners.spec import code_of
+from runners.arena import experiment
+from runners.arena.engine import Engine, Order, Played
+from runners.arena.schedule import Pace
+from runners.arena.spec import code_of
 from runners.sprt import contest as contests
 from runners.sprt.config import TrialRequest, trial_request_of
 from runners.sprt.contest import Found, arrange, carry_out

@@ -14,7 +14,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners import options
-from runners.config import names, settings_of
+from runners.arena.config import names, settings_of
 from runners.training import application
 from runners.training.config import check
 from tests.analytics.folders import snapshot

@@ -20,7 +20,7 @@ from quarto.errors import RequestError
 from quarto.position import EMPTY, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.config import agent_named
+from runners.arena.config import agent_named
 from runners.stopwatch import turn_nanoseconds
 from runners.turn_times import TurnTimes, random_positions, turn_times
 from tests import naive
@@ -144,7 +144,7 @@ def test_a_stopped_bench_prints_its_table_and_exits_like_an_interrupted_one(
 ) -> None:
     stopped = threading.Event()
     stopped.set()
-    monkeypatch.setattr("runners.experiment.interruptible", lambda: nullcontext(stopped))
+    monkeypatch.setattr("runners.arena.experiment.interruptible", lambda: nullcontext(stopped))
     found = qarena("bench", "--turn", "random", "--json", "turns.json")
     assert found.code == 130
     assert "┃ pieces ┃" in found.out

@@ -14,8 +14,8 @@ from agents.learning.learner import Learner, LoggedGame
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from quarto.rules import CLASSIC, Rules
-from runners.config import load_agent, settings_of
-from runners.spec import made
+from runners.arena.config import load_agent, settings_of
+from runners.arena.spec import made
 from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
 from runners.training.trainer import Setting

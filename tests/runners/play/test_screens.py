@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from quarto.errors import RequestError
+from runners.arena.spec import AgentSpec
 from runners.play.logbook import HUMAN
 from runners.play.screens import PictureScreen, PlainScreen, Screen, screen_for
-from runners.spec import AgentSpec
 
 
 class Stream(io.TextIOWrapper):

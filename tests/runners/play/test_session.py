@@ -11,8 +11,8 @@ from agents.base import Agent
 from quarto.batch import ENDINGS
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.config import names
-from runners.engine import Engine, Order
+from runners.arena.config import names
+from runners.arena.engine import Engine, Order
 from runners.play.dialogue import Dialogue
 from runners.play.game import Asked, Game, Ply
 from runners.play.reading import game_after

@@ -20,10 +20,10 @@ from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from quarto.rules import CLASSIC
-from runners import spec
-from runners.config import agent_named, load_rules
+from runners.arena import spec
+from runners.arena.config import agent_named, load_rules
+from runners.arena.spec import AgentSpec
 from runners.play import logbook, start
-from runners.spec import AgentSpec
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import QARENA, environment_with, rows

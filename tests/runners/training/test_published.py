@@ -13,7 +13,7 @@ from analytics.published import figures
 from analytics.query.results import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.config import agent_named
+from runners.arena.config import agent_named
 from runners.meetings import trainings
 from runners.training.online import Online
 from runners.training.published import Learned, learn
@@ -54,7 +54,7 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     overrides = "trainer=rl_encoded trainer.games=20"
     assert taught(tmp_path, overrides)
     monkeypatch.setattr("runners.training.config.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
-    monkeypatch.setattr("runners.experiment.code_of", lambda _spec: {"fingerprint": "0" * 16})
+    monkeypatch.setattr("runners.arena.experiment.code_of", lambda _spec: {"fingerprint": "0" * 16})
     with pytest.raises(RequestError, match="begun by other code"):
         taught(tmp_path, f"{overrides} trainer.games=40")
     again = taught(tmp_path, overrides)  # learned anew, from games that are all there

@@ -12,7 +12,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.spec import AgentSpec, flat
+from runners.arena.spec import AgentSpec, flat
 
 ANY = "policy"  # the agent that plays any of them
 MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation

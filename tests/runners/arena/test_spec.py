@@ -15,7 +15,7 @@ import pytest
 from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
-from runners.spec import AgentSpec, RunSpec, code_of, label_of, version
+from runners.arena.spec import AgentSpec, RunSpec, code_of, label_of, version
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False})

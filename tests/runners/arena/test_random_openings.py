@@ -16,8 +16,8 @@ from analytics.query.database import OpenArchive
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
-from runners.config import load_agent, load_rules
-from runners.spec import RunSpec
+from runners.arena.config import load_agent, load_rules
+from runners.arena.spec import RunSpec
 from runners.warm import play
 
 ORACLES = json.loads((Path(__file__).parents[1] / "oracles.json").read_text())

@@ -20,7 +20,7 @@ from quarto.errors import ArenaError, RequestError
 from quarto.kernel import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, NONE, Rules
-from runners.lockstep import Deal, advance, begin, draw_openings, first_gift, play_out, settle
+from runners.arena.lockstep import Deal, advance, begin, draw_openings, first_gift, play_out, settle
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from analytics.store.archive import Archive, readable
 from analytics.store.records import Commit, RunRecord
 from quarto.batch import Block
 from quarto.errors import ArenaError, RequestError
-from runners.config import Request
-from runners.engine import Engine, Order
-from runners.schedule import Pace, missing, orders
-from runners.spec import RunSpec, code_of
+from runners.arena.config import Request
+from runners.arena.engine import Engine, Order
+from runners.arena.schedule import Pace, missing, orders
+from runners.arena.spec import RunSpec, code_of
 
 Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 

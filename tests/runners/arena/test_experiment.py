@@ -22,11 +22,11 @@ from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
-from runners import experiment
-from runners.engine import Order
-from runners.experiment import ShardWriter, engine_of, execute, interruptible
-from runners.schedule import Pace
-from runners.spec import code_of
+from runners.arena import experiment
+from runners.arena.engine import Order
+from runners.arena.experiment import ShardWriter, engine_of, execute, interruptible
+from runners.arena.schedule import Pace
+from runners.arena.spec import code_of
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, play, request, rows
 

@@ -22,7 +22,7 @@ from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.engine import Engine, Order
+from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View
 from tests.positions import view_of

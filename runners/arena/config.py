@@ -21,9 +21,9 @@ from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
-from runners.policies import untrained, with_policy
-from runners.schedule import SCHEDULES, pairings
-from runners.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
+from runners.arena.agent_policies import untrained, with_policy
+from runners.arena.schedule import SCHEDULES, pairings
+from runners.arena.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from runners.engine import MAX_PAIRS, Order
+from runners.arena.engine import MAX_PAIRS, Order
 
 Range = tuple[int, int]  # first pair, end pair
 

@@ -25,7 +25,7 @@ from quarto.rules import Rules
 from quarto.solver.base import Base
 
 PLAYING_PACKAGES = ("quarto", "agents")
-PLAYING_MODULES = ("runners.lockstep", "runners.engine")
+PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
 AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
