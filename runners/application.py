@@ -26,11 +26,12 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners import display, sweep
+from runners import sweep
 from runners.arena.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
 from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
 from runners.arena.spec import NOT_PARAMETERS
 from runners.explanations import Keys, explained, own_settings
+from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -184,11 +185,11 @@ def _sweep_task(cfg: DictConfig) -> float | None:
 def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Finished:
     experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
     for note in experiment.request.notes:
-        display.say(note)
-    with interruptible() as stop, display.progress(experiment.request.progress) as progress:
+        console.say(note)
+    with interruptible() as stop, console.progress(experiment.request.progress) as progress:
         outcome = carry_out(experiment, typed_command(), stop, progress)
     score = outcome.results[0].score.mean if outcome.results else None
-    return Finished(outcome.run_id, outcome.interrupted, outcome.stopped, score, lambda: display.show_outcome(outcome))
+    return Finished(outcome.run_id, outcome.interrupted, outcome.stopped, score, lambda: console.show_outcome(outcome))
 
 
 def typed_command() -> str:
@@ -201,8 +202,8 @@ def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
 
 
 def _say_how_to_resume() -> int:
-    display.say(
-        f"interrupted; everything played is in the archive. To go on:\n  {display.program()} {os.environ[COMMAND]}"
+    console.say(
+        f"interrupted; everything played is in the archive. To go on:\n  {console.program()} {os.environ[COMMAND]}"
     )
     return INTERRUPTED
 

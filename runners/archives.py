@@ -22,7 +22,7 @@ exchange_commands.register(app)
 def ls(archive: ArchiveOption = ARCHIVE) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.tables import RUNS, write
+    from runners.terminal.tables import RUNS, write
 
     with open_archive(archive) as opened:
         write(opened.sql(RUNS))

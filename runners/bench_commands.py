@@ -44,8 +44,8 @@ def bench(
     from runners.bench import bench as measure
     from runners.bench_archive import bench_archive
     from runners.bench_solver import bench_solver
-    from runners.display import show
-    from runners.tables import bench_table, write_json
+    from runners.terminal.console import show
+    from runners.terminal.tables import bench_table, write_json
 
     figures = bench_solver(quick) if solver else bench_archive(quick) if archive else measure(quick)
     show([bench_table(figures)])
@@ -56,8 +56,8 @@ def bench(
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
     from runners.arena.config import agent_named, load_rules
     from runners.arena.experiment import interruptible
-    from runners.display import progress
-    from runners.tables import show_turns, write_json
+    from runners.terminal.console import progress
+    from runners.terminal.tables import show_turns, write_json
     from runners.turn_times import turn_times
     from runners.warm import rules_played_by
 

@@ -171,7 +171,7 @@ def sql(
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
     from runners.indexing import ask
-    from runners.tables import form_of, write
+    from runners.terminal.tables import form_of, write
 
     form = form_of(format.value if format else None, output)  # before the question is asked
     frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
@@ -207,7 +207,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 @app.command()
 def agents() -> None:
     """List the agents with their parameters."""
-    from runners.tables import agents_table
+    from runners.terminal.tables import agents_table
 
     _print(agents_table())
 
@@ -252,7 +252,7 @@ def perft(
     """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
     from quarto.perft import perft as count
     from runners.arena.config import load_rules
-    from runners.tables import perft_table
+    from runners.terminal.tables import perft_table
 
     _print(perft_table(rules, count(load_rules(rules), plies)))
 
@@ -271,7 +271,7 @@ for topic in (openings_commands, strength_commands, solver_commands, report_comm
 
 
 def _print(table: Table) -> None:
-    from runners.display import show
+    from runners.terminal.console import show
 
     show([table])
 

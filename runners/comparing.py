@@ -26,9 +26,9 @@ from quarto.position import ALL_PIECES, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import canonical_forms, pieces_on, symmetries
-from runners import display
 from runners.arena.engine import Engine, Order
-from runners.tables import properties_table
+from runners.terminal import console
+from runners.terminal.tables import properties_table
 
 VALUES = {**VALUE_COLUMNS, GIFT: "risk", ENCODED_VALUES: "value", Q_PLACEMENT: "value", COUNTERS: "count"}
 EVIDENCE = ("count", "losses")  # columns that tell how well a value is known, where they are not the value itself
@@ -67,10 +67,10 @@ def compare(root: Path, one: str, other: str) -> None:
     properties += _agreement(choices)
     tables = [properties_table(properties, "compared")]
     if common is not None and common["difference"].sum():
-        tables.append(display.tabulated(_largest(common, cards), "Largest differences"))
+        tables.append(console.tabulated(_largest(common, cards), "Largest differences"))
     if (choices.decided & ~choices.same_turn).any():
-        tables.append(display.tabulated(_different(choices, cards), "Different turns"))
-    display.show(tables)
+        tables.append(console.tabulated(_different(choices, cards), "Different turns"))
+    console.show(tables)
 
 
 def joined(one: Policy, other: Policy) -> pl.DataFrame | None:
@@ -104,10 +104,10 @@ def _knowledge(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[st
 
 def _agreement(choices: Choices) -> Iterator[tuple[str, str]]:
     yield "asked", choices.asked
-    yield "same placement", f"{display.percent(choices.same_board.mean())} %, up to symmetry"
-    yield "same turn", f"{display.percent(choices.same_turn.mean())} %"
+    yield "same placement", f"{console.percent(choices.same_board.mean())} %, up to symmetry"
+    yield "same turn", f"{console.percent(choices.same_turn.mean())} %"
     decided = choices.decided
-    share = f", the same in {display.percent(choices.same_turn[decided].mean())} %" if decided.any() else ""
+    share = f", the same in {console.percent(choices.same_turn[decided].mean())} %" if decided.any() else ""
     yield "no chance in either", f"{int(decided.sum()):,} positions{share}"
 
 
@@ -179,7 +179,7 @@ def _left(positions: list[Position], turns: Turns, rules: Rules) -> tuple[NDArra
     return words[0], words[1]
 
 
-def _largest(common: pl.DataFrame, cards: list[PolicyCard]) -> list[display.Column]:
+def _largest(common: pl.DataFrame, cards: list[PolicyCard]) -> list[console.Column]:
     """The rows in which values differ most."""
     keys = [name for name in common.columns if name not in ("a", "b", "difference")]
     rows = common.sort("difference", *keys, descending=[True] + [False] * len(keys)).head(SHOWN)
@@ -187,11 +187,11 @@ def _largest(common: pl.DataFrame, cards: list[PolicyCard]) -> list[display.Colu
     if "lanes" in keys:
         hands = rows["hand"].to_list() if "hand" in keys else [0] * len(rows)
         texts = [_text(*each) for each in zip(rows["lanes"].to_list(), rows["occupied"].to_list(), hands, strict=True)]
-        columns.append(display.Column("position", texts, right=False))
+        columns.append(console.Column("position", texts, right=False))
         keys = [key for key in keys if key not in ("lanes", "occupied", "hand")]
-    columns += [display.Column(key, [str(value) for value in rows[key].to_list()]) for key in keys]
+    columns += [console.Column(key, [str(value) for value in rows[key].to_list()]) for key in keys]
     for card, name in zip(cards, "ab", strict=True):
-        columns.append(display.Column(card.name, [f"{value:.4g}" for value in rows[name].to_list()]))
+        columns.append(console.Column(card.name, [f"{value:.4g}" for value in rows[name].to_list()]))
     return columns
 
 
@@ -199,13 +199,13 @@ def _text(lanes: int, occupied: int, hand: int) -> str:
     return format_position(Position(lanes % (1 << 64), occupied, 0, hand, NONE))
 
 
-def _different(choices: Choices, cards: list[PolicyCard]) -> list[display.Column]:
+def _different(choices: Choices, cards: list[PolicyCard]) -> list[console.Column]:
     """The first positions in which the turns differ, and not by chance."""
     rows = np.flatnonzero(choices.decided & ~choices.same_turn)[:SHOWN].tolist()
-    columns = [display.Column("position", [format_position(choices.positions[row]) for row in rows], right=False)]
+    columns = [console.Column("position", [format_position(choices.positions[row]) for row in rows], right=False)]
     for card, turns in zip(cards, choices.turns, strict=True):
         texts = [_turn(int(turns.cells[row]), int(turns.gifts[row])) for row in rows]
-        columns.append(display.Column(card.name, texts, right=False))
+        columns.append(console.Column(card.name, texts, right=False))
     return columns
 
 

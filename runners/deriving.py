@@ -23,10 +23,10 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest
 from quarto.kernel import source_fingerprint
-from runners import display
 from runners.arena.config import ARCHIVE, available_cores, names, settings_of, within
 from runners.arena.memory import MEBIBYTE, available_megabytes
 from runners.arena.spec import code_by, made
+from runners.terminal import console
 
 GROUP = "policy"
 OWN_KEYS = ("kind", "name", "where", "threads", "archive.root")
@@ -128,9 +128,9 @@ def show(card: PolicyCard, root: Path, seconds: float) -> None:
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_store.folder_of(Archive(root), card.policy_id)}.",
         "Play by it:",
-        f"  {display.program()} run agent@a=policy a.policy={card.name}{where}",
+        f"  {console.program()} run agent@a=policy a.policy={card.name}{where}",
     ):
-        display.out().print(line, markup=False, soft_wrap=True)
+        console.out().print(line, markup=False, soft_wrap=True)
 
 
 def code_of(settings: Mapping[str, Any]) -> dict[str, str]:

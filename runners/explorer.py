@@ -13,9 +13,9 @@ from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError, nearest
 from quarto.notation import format_position
-from runners import display
 from runners.indexing import bring_all_up_to_date
-from runners.tables import FORMS, form_of, write
+from runners.terminal import console
+from runners.terminal.tables import FORMS, form_of, write
 
 MOST_TURNS = 16  # that a table shows unless it is asked for turns
 WHO = {"gift": "who gives", "placement": "who places", "turn": "who places"}
@@ -46,12 +46,12 @@ def show_openings(
         if kind not in (None, "table") or output is not None:
             write(found.rows, kind, output)
             return
-        display.show(*_choices(found, found.rows, ""))
+        console.show(*_choices(found, found.rows, ""))
         if by is None and found.by != "turn":
             turns = explore(opened, position, "turn", filters)
             shown = turns.rows.head(MOST_TURNS)
             note = f", the {len(shown)} most played of {len(turns.rows)} (all: --by turn)"
-            display.show(*_choices(turns, shown, note if len(shown) < len(turns.rows) else ""))
+            console.show(*_choices(turns, shown, note if len(shown) < len(turns.rows) else ""))
 
 
 def _choices(found: Explored, rows: pl.DataFrame, note: str) -> list[list[Table]]:
@@ -59,18 +59,18 @@ def _choices(found: Explored, rows: pl.DataFrame, note: str) -> list[list[Table]
     text = format_position(found.position, found.rules.name)
     title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {WHO[found.by]}"
     columns = _columns(rows)
-    sample = display.Column("sample", rows["sample"].to_list(), right=False)
-    return [[display.tabulated([*columns, sample], title)], [display.tabulated(columns, title)]]
+    sample = console.Column("sample", rows["sample"].to_list(), right=False)
+    return [[console.tabulated([*columns, sample], title)], [console.tabulated(columns, title)]]
 
 
-def _columns(rows: pl.DataFrame) -> list[display.Column]:
+def _columns(rows: pl.DataFrame) -> list[console.Column]:
     names = [name for name in ("piece", "cell", "gift") if name in rows.columns]
-    columns = [display.Column(name, [value or "·" for value in rows[name].to_list()], right=False) for name in names]
-    columns += [display.Column(name, [f"{value:,}" for value in rows[name].to_list()]) for name in ("alike", "games")]
-    columns.append(display.Column("share", [display.percent(share) for share in rows["share"].to_list()]))
+    columns = [console.Column(name, [value or "·" for value in rows[name].to_list()], right=False) for name in names]
+    columns += [console.Column(name, [f"{value:,}" for value in rows[name].to_list()]) for name in ("alike", "games")]
+    columns.append(console.Column("share", [console.percent(share) for share in rows["share"].to_list()]))
     for name in ("win", "draw", "loss"):
         rate, low, high = (rows[f"{name}_{each}"].to_list() for each in ("rate", "low", "high"))
-        columns.append(display.Column(name, [display.percent(value) for value in rate]))
+        columns.append(console.Column(name, [console.percent(value) for value in rate]))
         estimates = map(Estimate, rate, low, high)
-        columns.append(display.Column("95 % interval", [display.interval(each) for each in estimates]))
+        columns.append(console.Column("95 % interval", [console.interval(each) for each in estimates]))
     return columns

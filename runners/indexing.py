@@ -13,8 +13,8 @@ import typer
 from analytics import open_archive
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
-from runners import display
 from runners.arena.config import available_cores
+from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -27,9 +27,9 @@ def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int |
     try:
         done = bring_up_to_date(archive, runs, end_ply, threads)
     except KeyboardInterrupt:
-        display.say("interrupted; what is indexed is kept, and the same command goes on")
+        console.say("interrupted; what is indexed is kept, and the same command goes on")
         raise typer.Exit(INTERRUPTED) from None
-    display.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
+    console.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
 
 
 def bring_up_to_date(
@@ -37,7 +37,7 @@ def bring_up_to_date(
 ) -> Done:
     """Index what is not indexed yet of some runs, with a bar on a terminal."""
     left = stale(archive, shards_of(archive, runs), end_ply)
-    with display.progress(bool(left), doing="indexing", unit="plies") as bar:
+    with console.progress(bool(left), doing="indexing", unit="plies") as bar:
         if bar:
             bar.start(sum(plies_before(shard.commit, depth) for shard, depth in left))
         return index_shards(archive, left, threads or available_cores(), bar.advance if bar else lambda _plies: None)

@@ -20,11 +20,11 @@ from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import first_pieces, missing
 from quarto.errors import RequestError
-from runners import display
 from runners.arena.config import available_cores
 from runners.arena.memory import check_tables
 from runners.report import check_place, write_file
 from runners.solve import VALUE_NAMES
+from runners.terminal import console
 
 
 def annotate(
@@ -38,7 +38,7 @@ def annotate(
     started = time.perf_counter()
     with _bar(_games_left(archive, runs, settings)) as look:
         done = annotate_runs(archive, runs, settings, look)
-    display.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
+    console.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
 
 
 def _games_left(archive: Archive, runs: Sequence[str], settings: Settings) -> int:
@@ -76,12 +76,12 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
         hard = hardest(archive, runs, positions) if positions else []
         if charts:
             _write(subject(archive, among(runs)), html, svg)
-    display.show([display.tabulated(_columns(totals, by_ply=False), "What is given up, in half-points a decision")])
-    display.show([display.tabulated(_columns(by_ply, by_ply=True), "By ply")])
+    console.show([console.tabulated(_columns(totals, by_ply=False), "What is given up, in half-points a decision")])
+    console.show([console.tabulated(_columns(by_ply, by_ply=True), "By ply")])
     if hard:
-        display.show([display.tabulated(_hard_columns(hard), "Hardest positions, up to symmetry")])
+        console.show([console.tabulated(_hard_columns(hard), "Hardest positions, up to symmetry")])
     elif positions:
-        display.say("for the hardest positions count choices: qarena annotate --choices")
+        console.say("for the hardest positions count choices: qarena annotate --choices")
 
 
 def _write(of: Subject, html: Path | None, svg: Path | None) -> None:
@@ -95,30 +95,30 @@ def _write(of: Subject, html: Path | None, svg: Path | None) -> None:
         write_file(svg, style.svg(regret.mistakes_picture(frame, of)).encode())
 
 
-def _columns(found: Sequence[Record], by_ply: bool) -> list[display.Column]:
+def _columns(found: Sequence[Record], by_ply: bool) -> list[console.Column]:
     columns = [
-        display.Column("agent", [each.agent for each in found], right=False),
-        display.Column("kind", [each.kind for each in found], right=False),
+        console.Column("agent", [each.agent for each in found], right=False),
+        console.Column("kind", [each.kind for each in found], right=False),
     ]
     if by_ply:
-        columns.append(display.Column("ply", [str(each.ply) for each in found]))
+        columns.append(console.Column("ply", [str(each.ply) for each in found]))
     return [
         *columns,
-        display.Column("decisions", [f"{each.decisions:,}" for each in found]),
-        display.Column("mean regret", [f"{each.regret.mean:.4f}" for each in found]),
-        display.Column("95 % interval", [f"{each.regret.low:.4f}–{each.regret.high:.4f}" for each in found]),  # noqa: RUF001
-        display.Column("blunders, %", [display.percent(each.blunders.mean) for each in found]),
-        display.Column("95 % interval", [display.interval(each.blunders) for each in found]),
+        console.Column("decisions", [f"{each.decisions:,}" for each in found]),
+        console.Column("mean regret", [f"{each.regret.mean:.4f}" for each in found]),
+        console.Column("95 % interval", [f"{each.regret.low:.4f}–{each.regret.high:.4f}" for each in found]),  # noqa: RUF001
+        console.Column("blunders, %", [console.percent(each.blunders.mean) for each in found]),
+        console.Column("95 % interval", [console.interval(each.blunders) for each in found]),
     ]
 
 
-def _hard_columns(found: Sequence[Hard]) -> list[display.Column]:
+def _hard_columns(found: Sequence[Hard]) -> list[console.Column]:
     return [
-        display.Column("position", [each.text for each in found], right=False),
-        display.Column("decision", [each.kind for each in found], right=False),
-        display.Column("value", [VALUE_NAMES[each.value] for each in found], right=False),
-        display.Column("saving", [f"{each.saving} of {each.choices}" for each in found]),
-        display.Column("missed", [f"{each.missed:,}" for each in found]),
+        console.Column("position", [each.text for each in found], right=False),
+        console.Column("decision", [each.kind for each in found], right=False),
+        console.Column("value", [VALUE_NAMES[each.value] for each in found], right=False),
+        console.Column("saving", [f"{each.saving} of {each.choices}" for each in found]),
+        console.Column("missed", [f"{each.missed:,}" for each in found]),
     ]
 
 

@@ -21,7 +21,7 @@ def ls(archive: ArchiveOption = ARCHIVE) -> None:
     """List the policies."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
-    from runners.tables import write
+    from runners.terminal.tables import write
 
     write(policy_store.listing(Archive.open(archive)))
 
@@ -31,14 +31,14 @@ def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive
     """Show a policy: what it is, how it was learned, from which games."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
-    from runners import display
     from runners.arena.agent_policies import description
-    from runners.tables import properties_table
+    from runners.terminal import console
+    from runners.terminal.tables import properties_table
 
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
     properties = description(card, policy_store.folder_of(opened, card.policy_id))
-    display.show([properties_table(properties, f"policy {card.name}")])
+    console.show([properties_table(properties, f"policy {card.name}")])
 
 
 @app.command("build", help=f"Derive a policy from logged games. Kinds: {', '.join(options_of('policy'))}.")

@@ -11,7 +11,7 @@ from analytics.report import style
 from analytics.report.page import report
 from analytics.store.archive import Archive, chosen_runs
 from quarto.errors import FailureError
-from runners import display
+from runners.terminal import console
 
 
 def write_report(root: Path, where: str | None, wanted: Sequence[str], output: Path, title: str | None) -> None:
@@ -30,7 +30,7 @@ def write_report(root: Path, where: str | None, wanted: Sequence[str], output: P
         page = report(opened, condition, title)
     content = page.encode()
     write_file(output, content)
-    display.out().print(f"{output}: {len(content):,} bytes, to be opened in any browser.", markup=False, soft_wrap=True)
+    console.out().print(f"{output}: {len(content):,} bytes, to be opened in any browser.", markup=False, soft_wrap=True)
 
 
 def check_place(path: Path) -> None:

@@ -17,11 +17,11 @@ from analytics.published.page import page
 from analytics.report import style as drawing
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError, nearest
-from runners import display
 from runners.arena.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
 from runners.arena.experiment import interruptible
 from runners.arena.spec import version
 from runners.meetings import Meetings, Terms, trainings
+from runners.terminal import console
 from runners.training.published import Learned, learn
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together
@@ -65,7 +65,7 @@ def wanted_of(words: Sequence[str], options: Mapping[str, str | None], typed: Se
     among("archive.other_code", given["archive.other_code"], OTHER_CODE)
     games = _whole("games", given["games"], 1, 2 * MAX_PAIRS)
     if games % 2:
-        display.say(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
+        console.say(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
     return Wanted(
         studies=_studies(given["study"]),
         terms=Terms(
@@ -134,17 +134,17 @@ def reproduce(wanted: Wanted) -> int:
         lessons = _lessons(wanted, stop)
         meetings = Meetings(wanted.terms, lessons)
         meetings.arrange(wanted.figures)
-        with display.progress(wanted=True) as progress:
+        with console.progress(wanted=True) as progress:
             count = meetings.play(stop, progress) + sum(learned.played for learned in lessons.values())
     reproduction = Reproduction(tuple(meetings.comparison(figure) for figure in wanted.figures))
     show(reproduction)
     _write(wanted, reproduction)
     if stop.is_set():
-        again = f"{display.program()} {wanted.terms.command}"
-        display.say(f"interrupted; everything played is in the archive. To go on:\n  {again}")
+        again = f"{console.program()} {wanted.terms.command}"
+        console.say(f"interrupted; everything played is in the archive. To go on:\n  {again}")
         return INTERRUPTED
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
-    display.out().print(f"{done}.", markup=False, soft_wrap=True)
+    console.out().print(f"{done}.", markup=False, soft_wrap=True)
     return 0
 
 
@@ -155,7 +155,7 @@ def _lessons(wanted: Wanted, stop: threading.Event) -> dict[str, Learned]:
         if stop.is_set():
             break
         overrides = f"{training} seed={terms.seed} archive.other_code={terms.other_code}"
-        with display.progress(wanted=True) as progress:
+        with console.progress(wanted=True) as progress:
             learned = learn(overrides, terms.root, f"qarena {terms.command}", stop, progress)
         if learned:
             lessons[training] = learned
@@ -168,8 +168,8 @@ def show(reproduction: Reproduction) -> None:
         rows = [reproduction.row(each) for each in comparisons]
         title = f"Study {study.study}: {study.title} (games won, in %)"
         names = [name for name in shown(rows) if name != "where"]
-        display.show([_table(rows, names, title)], [_table(rows, [name for name in names if name in NARROW], title)])
-    console = display.out()
+        console.show([_table(rows, names, title)], [_table(rows, [name for name in names if name in NARROW], title)])
+    console = console.out()
     for number, note in enumerate(reproduction.notes, 1):
         console.print(f"{number:>2}  {noted(note)}", markup=False, soft_wrap=not console.is_terminal)
     console.print(f"{reproduction.summary()}.", markup=False, soft_wrap=True)
@@ -177,9 +177,9 @@ def show(reproduction: Reproduction) -> None:
 
 def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> Table:
     columns = (
-        display.Column(getattr(HEADINGS, name), [getattr(row, name) for row in rows], name in NUMBERS) for name in names
+        console.Column(getattr(HEADINGS, name), [getattr(row, name) for row in rows], name in NUMBERS) for name in names
     )
-    return display.tabulated([*columns], title)
+    return console.tabulated([*columns], title)
 
 
 def _made(wanted: Wanted) -> str:
@@ -208,7 +208,7 @@ def _write(wanted: Wanted, reproduction: Reproduction) -> None:
 def plots(reproduction: Reproduction) -> Mapping[str, str]:
     """A picture of each study; none, and a line that says why, without the extra."""
     if not drawing.can_draw():
-        display.say(f"the page has no plots; for them: {drawing.EXTRA}, in a clone -e '.[plots]'")
+        console.say(f"the page has no plots; for them: {drawing.EXTRA}, in a clone -e '.[plots]'")
         return {}
     from analytics.published.panels import panels
 

@@ -17,7 +17,6 @@ from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, Turn
-from runners import display
 from runners.arena.config import available_cores, load_rules
 from runners.arena.memory import MEBIBYTE, check_tables
 from runners.solve import (
@@ -33,6 +32,7 @@ from runners.solve import (
     question,
     solve,
 )
+from runners.terminal import console
 
 LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
 SHORT_LEGEND = "+ wins, - loses, = draws, · is no legal turn; best first"
@@ -47,13 +47,13 @@ def solve_position(text: str, wanted: Wanted, megabytes: float, json: bool) -> N
     with _watching(solvers, started) as look:
         solution = attended(solvers, lambda: solve(asked, wanted, solvers), look)
     if json:
-        display.out().print(as_line(as_mapping(asked, solution, wanted)), markup=False, soft_wrap=True)
+        console.out().print(as_line(as_mapping(asked, solution, wanted)), markup=False, soft_wrap=True)
         return
-    display.out().print(sentence(asked, solution), markup=False, soft_wrap=True)
+    console.out().print(sentence(asked, solution), markup=False, soft_wrap=True)
     if solution.turns:
-        display.show([turns_table(asked, solution)])
-        display.out().print(LEGEND if wanted.distance else SHORT_LEGEND, markup=False, soft_wrap=True)
-    display.say(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
+        console.show([turns_table(asked, solution)])
+        console.out().print(LEGEND if wanted.distance else SHORT_LEGEND, markup=False, soft_wrap=True)
+    console.say(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
 
 
 def solve_file(path: Path, wanted: Wanted, megabytes: float) -> int:
@@ -73,7 +73,7 @@ def solve_file(path: Path, wanted: Wanted, megabytes: float) -> int:
             _write_line(as_line(answer.content))
             if answer.wrong is not None:
                 bad += 1
-                display.say(f"line {answer.line}: {answer.wrong}")
+                console.say(f"line {answer.line}: {answer.wrong}")
             advance()
     return bad
 
@@ -92,13 +92,13 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
         return
     first = "who moves first" if rules.mover_chooses else "who gives the first piece"
     columns = [
-        display.Column("rules", [rules.name], right=False),
-        display.Column("value", [f"{VALUE_NAMES[proof.value]} for {first}"], right=False),
-        display.Column("positions searched", [f"{proof.nodes:,}"]),
-        display.Column("seconds", [f"{proof.seconds:.1f}"]),
-        display.Column("memory, MB", [f"{peak:,.0f}"]),
+        console.Column("rules", [rules.name], right=False),
+        console.Column("value", [f"{VALUE_NAMES[proof.value]} for {first}"], right=False),
+        console.Column("positions searched", [f"{proof.nodes:,}"]),
+        console.Column("seconds", [f"{proof.seconds:.1f}"]),
+        console.Column("memory, MB", [f"{peak:,.0f}"]),
     ]
-    display.show([display.tabulated(columns)])
+    console.show([console.tabulated(columns)])
 
 
 def peak_megabytes() -> float:
@@ -129,12 +129,12 @@ def turns_table(asked: Question, solution: Solution) -> Table:
     cells = sorted(by_cell, key=lambda cell: _promise(list(by_cell[cell].values())))
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     best = [mark(next(iter(by_cell[cell].values()))) for cell in cells]
-    columns = [display.Column("cell", [format_cell(cell) for cell in cells], right=False), display.Column("best", best)]
+    columns = [console.Column("cell", [format_cell(cell) for cell in cells], right=False), console.Column("best", best)]
     for piece in pieces:
         marks = [mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
-        columns.append(display.Column(format_piece(piece), marks))
+        columns.append(console.Column(format_piece(piece), marks))
     what = "piece" if asked.rules.mover_chooses else "gift"
-    return display.tabulated(columns, f"Cells by {what}")
+    return console.tabulated(columns, f"Cells by {what}")
 
 
 def _promise(turns: Sequence[Turn]) -> tuple[int, ...]:
@@ -148,12 +148,12 @@ def _promise(turns: Sequence[Turn]) -> tuple[int, ...]:
 
 def _gifts_table(turns: Sequence[Turn]) -> Table:
     columns = [
-        display.Column("gift", [format_piece(turn.gift) for turn in turns], right=False),
-        display.Column("value", [VALUE_NAMES[turn.value] for turn in turns], right=False),
+        console.Column("gift", [format_piece(turn.gift) for turn in turns], right=False),
+        console.Column("value", [VALUE_NAMES[turn.value] for turn in turns], right=False),
     ]
     if turns[0].distance is not None:
-        columns.append(display.Column("placements", [str(turn.distance) for turn in turns]))
-    return display.tabulated(columns)
+        columns.append(console.Column("placements", [str(turn.distance) for turn in turns]))
+    return console.tabulated(columns)
 
 
 def mark(turn: Turn) -> str:

@@ -12,14 +12,14 @@ from analytics.ratings.ratings import Rating, Ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
 from quarto.errors import RequestError, nearest
-from runners import display
-from runners.display import Column, interval, percent
+from runners.terminal import console
+from runners.terminal.console import Column, interval, percent
 
 
 def tell(notes: Iterable[str]) -> None:
     """Say what a reader of figures should know before them."""
     for note in notes:
-        display.say(note)
+        console.say(note)
 
 
 # Ratings.
@@ -45,14 +45,14 @@ def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: 
         Column(f"> {other.agent}", [_sure(found.superiority[i, k], i == k) for i in range(len(rows))])
         for k, other in enumerate(rows)
     ]
-    display.show(
-        [display.tabulated(places + elos + sure, f"{title}; > how sure it is above, in %")],
+    console.show(
+        [console.tabulated(places + elos + sure, f"{title}; > how sure it is above, in %")],
         [
-            display.tabulated(places + elos, title),
-            display.tabulated(places + sure, "How sure it is above the other, in %"),
+            console.tabulated(places + elos, title),
+            console.tabulated(places + sure, "How sure it is above the other, in %"),
         ],
     )
-    out = display.out()
+    out = console.out()
     for line in [_common(found), *_unsaid(found)]:
         out.print(line, markup=False, soft_wrap=True)
 
@@ -118,19 +118,19 @@ def show_meetings(met: Meetings, by_seat: bool) -> None:
     """The crosstable of a tournament, then every two agents that met."""
     others = [result for result in met.results if result.first != result.second]
     if len(others) > 1 and not by_seat:
-        display.show_crosstable(crosstable(others))
+        console.show_crosstable(crosstable(others))
     title = f"Meetings ({met.rules} rules; the first agent's view, in %)"
     if by_seat:
         found = by_seats(met.results)
         seats = Column("its seat", [str(seat) for seat, _ in found])
         columns = _columns([result for _, result in found])
-        display.show([display.tabulated([columns[0], seats, *columns[1:]], title)])
+        console.show([console.tabulated([columns[0], seats, *columns[1:]], title)])
         return
     columns = _columns(met.results)
     if any(sum(result.forfeits) for result in met.results):
         texts = [f"{result.forfeits[0]:,} : {result.forfeits[1]:,}" for result in met.results]
         columns.append(Column("forfeits", texts))
-    display.show([display.tabulated(columns, title)])
+    console.show([console.tabulated(columns, title)])
 
 
 def _columns(found: Sequence[PairingResult]) -> list[Column]:
@@ -138,7 +138,7 @@ def _columns(found: Sequence[PairingResult]) -> list[Column]:
         Column("score", [percent(result.score.mean) for result in found]),
         Column("95 % interval", [interval(result.score) for result in found]),
     ]
-    first, second, games, *rest = display.pairing_columns(found)
+    first, second, games, *rest = console.pairing_columns(found)
     return [first, second, games, *score, *rest]
 
 
@@ -156,7 +156,7 @@ def show_counts(text: str, settings: Sequence[str]) -> None:
             f"--counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW"
         ) from None
     hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
-    out = display.out()
+    out = console.out()
     for line in described(counts, hypotheses, strength(counts)):
         out.print(line, markup=False, soft_wrap=True)
 

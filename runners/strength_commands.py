@@ -45,7 +45,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.ratings.head_to_head import meetings
     from analytics.ratings.ratings import rate as fit
     from runners.strength import show_ratings, tell
-    from runners.tables import form_of, write
+    from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
@@ -71,7 +71,7 @@ def crosstable(
     from analytics import open_archive
     from analytics.ratings.head_to_head import meetings
     from runners.strength import show_meetings, tell
-    from runners.tables import form_of, write
+    from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:

@@ -21,7 +21,7 @@ from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
-from runners import display
+from runners.terminal import console
 
 RECORD = "job.json"
 
@@ -81,7 +81,7 @@ def failed(job: Job, error: Exception) -> None:
     """The job failed: said at once, and again at the end."""
     text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
     record = replace(job.record, status="failed", error=" ".join(text.split()))
-    display.say(_failure(record))
+    console.say(_failure(record))
     _keep(job, record)
 
 
@@ -132,13 +132,13 @@ def report() -> int:
             with suppress(ArenaError):  # when it failed there may have been no archive yet
                 Archive.open(root).save_sweep_job(record)
     if any(row for _, _, row in records):
-        display.show([_table_of_rows(records)])
+        console.show([_table_of_rows(records)])
     else:
         _report_pairings(records)
     for record in failures:
-        display.say(_failure(record))
+        console.say(_failure(record))
     if failures:
-        display.say(f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing")
+        console.say(f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing")
     return 1 if failures else 0
 
 
@@ -146,14 +146,14 @@ def _report_pairings(records: Sequence[_Kept]) -> None:
     """The pairings of the jobs' runs, and what to ask next."""
     outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root, _ in records if record.run_id]
     if outcomes:
-        display.show([_table([record for record, _, _ in records], outcomes)])
+        console.show([_table([record for record, _, _ in records], outcomes)])
         roots = {root for record, root, _ in records if record.run_id}
         question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0].record.sweep_id}'"  # noqa: S608  (only shown)
         for root in sorted(roots):
-            display.out().print(f"  {display.sql_command(question, root)}", markup=False, soft_wrap=True)
+            console.out().print(f"  {console.sql_command(question, root)}", markup=False, soft_wrap=True)
     for record, found in outcomes:
         if any(result.games > record.games + record.games % 2 for result in found):
-            display.say(
+            console.say(
                 f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, all of them counted"
             )
 
@@ -161,8 +161,8 @@ def _report_pairings(records: Sequence[_Kept]) -> None:
 def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence[PairingResult]]]) -> Table:
     """One row a pairing of a job."""
     rows = [(job, result) for job, pairing_results in outcomes for result in pairing_results]
-    shown = display.pairing_columns([result for _, result in rows])
-    return display.tabulated(
+    shown = console.pairing_columns([result for _, result in rows])
+    return console.tabulated(
         [*_settings(jobs, [job for job, _ in rows]), *shown], "Sweep (the first agent's view, in %)"
     )
 
@@ -173,15 +173,15 @@ def _table_of_rows(records: Sequence[_Kept]) -> Table:
     names = dict.fromkeys(name for _, row in rows for name in row)
     texts = {name: [row.get(name, "") for _, row in rows] for name in names}
     shown = [
-        display.Column(name, values, right=not any(value[:1].isalpha() for value in values))
+        console.Column(name, values, right=not any(value[:1].isalpha() for value in values))
         for name, values in texts.items()
     ]
-    return display.tabulated([*_settings([each.record for each in records], [job for job, _ in rows]), *shown], "Sweep")
+    return console.tabulated([*_settings([each.record for each in records], [job for job, _ in rows]), *shown], "Sweep")
 
 
-def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[display.Column]:
+def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[console.Column]:
     """The number of each row's job, and what varied between all of them."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
     varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
-    settings = [display.Column(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
-    return [display.Column("job", [str(job.job) for job in rows]), *settings]
+    settings = [console.Column(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
+    return [console.Column("job", [str(job.job) for job in rows]), *settings]

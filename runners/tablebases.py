@@ -37,7 +37,7 @@ def build(
     from runners.arena.experiment import interruptible
     from runners.arena.memory import available_megabytes
     from runners.arena.spec import version
-    from runners.display import say
+    from runners.terminal.console import say
 
     cores = available_cores() if threads is None else threads
     job = tablebase_build.Job(load_rules(rules), pieces, directory or home(), cores, megabytes)
@@ -57,7 +57,7 @@ def build(
 def _command(job: Job) -> str:
     import shlex
 
-    from runners.display import program
+    from runners.terminal.console import program
 
     where = shlex.quote(str(job.folder))
     return (
@@ -141,8 +141,8 @@ def show_tablebases(
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
     from runners.arena.config import load_rules, names
-    from runners.display import show
-    from runners.tables import tablebase_tables
+    from runners.terminal.console import show
+    from runners.terminal.tables import tablebase_tables
 
     if theory:
         asked = [load_rules(rules)] if rules else [load_rules(name) for name in names("rules")]

@@ -16,12 +16,12 @@ from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named, load_rules
 from runners.arena.engine import Contestant
 from runners.arena.spec import RunSpec
-from runners.display import say, sql_command
 from runners.own_folder import own_folder
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
+from runners.terminal.console import say, sql_command
 
 NOBODY = "somebody"  # plays where the system knows no login name
 

@@ -11,13 +11,13 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from analytics.statistics.sprt import strength
-from runners import display
 from runners.application import RUN, Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.arena.config import ArchiveConfig
 from runners.arena.experiment import interruptible
 from runners.sprt.config import SprtConfig, TrialRequest, trial_request_of
 from runners.sprt.contest import Contest, Found, arrange, carry_out
 from runners.sprt.watching import row, show, watching
+from runners.terminal import console
 
 UNDECIDED = 3  # the exit code after as many games as were allowed
 
@@ -56,7 +56,7 @@ def _execute(cfg: DictConfig, arranged: Contest | None = None) -> Found:
     contest = arranged or arrange(_request(cfg, HydraConfig.get()))
     request = contest.request.run
     for note in request.notes:
-        display.say(note)
+        console.say(note)
     with interruptible() as stop, watching(request.progress, request.games) as watch:
         return carry_out(contest, typed_command(), stop, watch)
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from analytics.statistics.sprt import Trial, strength
-from runners import display
 from runners.sprt.contest import Found, Watcher
 from runners.strength import around, described
+from runners.terminal import console
 
 SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled
 
@@ -50,7 +50,7 @@ class _Lines:
     def tell(self, trial: Trial) -> None:
         moment = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= SECONDS):
-            display.say(standing(trial))
+            console.say(standing(trial))
             self._pairs, self._since = trial.pairs, moment
 
 
@@ -63,9 +63,9 @@ def standing(trial: Trial) -> str:
 
 def show(found: Found) -> None:
     """What a test came to, from how many games, and where they are."""
-    trial, out = found.trial, display.out()
+    trial, out = found.trial, console.out()
     if not trial.pairs:
-        display.say(f"run {found.contest.experiment.run_id} has no games yet")
+        console.say(f"run {found.contest.experiment.run_id} has no games yet")
         return
     for line in [*described(trial.counts, trial.hypotheses, strength(trial.counts)), *_verdict(found), _took(found)]:
         out.print(line, markup=False, soft_wrap=True)

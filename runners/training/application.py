@@ -16,13 +16,13 @@ from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners import display
 from runners.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.arena.config import ARCHIVE, ArchiveConfig, settings_of
 from runners.arena.experiment import interruptible
 from runners.arena.spec import flat
 from runners.deriving import code_of
 from runners.explanations import own_settings
+from runners.terminal import console
 from runners.training.config import (
     CurveConfig,
     PolicyConfig,
@@ -65,8 +65,8 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
     if prepared is None:
         check(request)
     for note in request.notes:
-        display.say(note)
-    with interruptible() as stop, display.progress(request.progress, "training") as progress:
+        console.say(note)
+    with interruptible() as stop, console.progress(request.progress, "training") as progress:
         trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
@@ -103,7 +103,7 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
     from analytics.report import style
 
     if not style.can_draw():
-        display.say(f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'")
+        console.say(f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'")
         return {}
     return {"curve": style.learning_curve(curve, f"How {request.setting.name} learned", _subtitle(request))}
 
@@ -149,12 +149,12 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
     return {
         "policy": card.name,
         "games": f"{trained.games:,}",
-        what: "·" if score is None else display.percent(score),
+        what: "·" if score is None else console.percent(score),
     }
 
 
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
-    display.out().print(
+    console.out().print(
         f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now; the policy is kept "
         f"when all are, its games are in {request.setting.root}.",
         markup=False,
@@ -165,7 +165,7 @@ def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
 def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """What was learned, from what, where it is and how to play by it."""
     folder = policy_store.folder_of(Archive(request.setting.root), card.policy_id)
-    out = display.out()
+    out = console.out()
     for line in (
         _what_was_learned(request, trained),
         _what_it_took(request, trained),
@@ -191,8 +191,8 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
     if "win_rate" not in curve.columns:
         return f"{learned}: the best of the first generation had fitness {first:.3f}, the best of the last {last:.3f}."
     begins, games = _full(curve).select("first_game", "games").row(-1)
-    later = f", {display.percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
-    return f"{learned}: it won {display.percent(first)} % of the first {games:,}{later}."
+    later = f", {console.percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
+    return f"{learned}: it won {console.percent(first)} % of the first {games:,}{later}."
 
 
 def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
@@ -210,7 +210,7 @@ def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
     player = request.setting.name if request.setting.name in players or not players else players[0]
     root = request.setting.root
     where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
-    return f"{display.program()} run agent@a={player} a.policy={card.name}{where}"
+    return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from runners.bench import bench
 from runners.searches import searches
-from runners.tables import bench_table, write_json
+from runners.terminal.tables import bench_table, write_json
 from runners.yardstick import yardstick
 
 # Exact figures of random play under classic rules, by enumeration.

@@ -5,7 +5,7 @@ import pytest
 from runners import bench_archive
 from runners.bench_archive import exponent
 from runners.bench_policies import KINDS
-from runners.tables import bench_table
+from runners.terminal.tables import bench_table
 
 
 def test_the_exponent_is_that_of_the_power_that_fits() -> None:

@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners import options
 from runners.cli import flags_first
-from runners.display import QUESTIONS
+from runners.terminal.console import QUESTIONS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, command, play
 
@@ -150,7 +150,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("runners.tables.agents_table", fail)
+    monkeypatch.setattr("runners.terminal.tables.agents_table", fail)
     assert qarena("agents") == (code, "", line)
 
 

@@ -19,9 +19,9 @@ from rich.table import Table
 from analytics.perfect.tablebase import Card, Tablebase
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.perft import Layer
-from runners import display
 from runners.arena.config import agent_settings, names
 from runners.arena.spec import NOT_PARAMETERS
+from runners.terminal import console
 
 if TYPE_CHECKING:
     from runners.turn_times import TurnTimes
@@ -43,22 +43,22 @@ def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
     """The tablebases there are, then for each its boards by pieces and value for the player to act."""
     cards = [each.card for each in found]
     columns = [
-        display.Column("rules", [str(card.rules["name"]) for card in cards], right=False),
-        display.Column("pieces", [str(card.pieces) for card in cards]),
-        display.Column("boards", [f"{sum(card.boards):,}" for card in cards]),
-        display.Column("bytes", [f"{card.bytes:,}" for card in cards]),
-        display.Column("thread seconds", [f"{card.seconds:,.0f}" for card in cards]),
-        display.Column("built", [card.created[:10] for card in cards], right=False),
-        display.Column("file", ["ships" if each.shipped else str(each.path) for each in found], right=False),
+        console.Column("rules", [str(card.rules["name"]) for card in cards], right=False),
+        console.Column("pieces", [str(card.pieces) for card in cards]),
+        console.Column("boards", [f"{sum(card.boards):,}" for card in cards]),
+        console.Column("bytes", [f"{card.bytes:,}" for card in cards]),
+        console.Column("thread seconds", [f"{card.seconds:,.0f}" for card in cards]),
+        console.Column("built", [card.created[:10] for card in cards], right=False),
+        console.Column("file", ["ships" if each.shipped else str(each.path) for each in found], right=False),
     ]
-    return [display.tabulated(columns), *map(_layers_table, cards)]
+    return [console.tabulated(columns), *map(_layers_table, cards)]
 
 
 def _layers_table(card: Card) -> Table:
     parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
-    columns = [display.Column(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
-    pieces = display.Column("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
-    return display.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
+    columns = [console.Column(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
+    pieces = console.Column("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
+    return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
 def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = None) -> None:
@@ -69,7 +69,7 @@ def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = No
     """
     form = form_of(form, output)
     if form == "table" and output is None:
-        display.show([table_of(frame)])
+        console.show([table_of(frame)])
         return
     content = {"table": as_text, "csv": as_csv, "json": as_json, "parquet": as_parquet}[form](frame)
     if output is None:
@@ -145,8 +145,8 @@ def _json_value(value: Any) -> Any:
 def table_of(frame: pl.DataFrame) -> Table:
     """A frame as it is: numbers to the right, nothing folded or left out."""
     columns = frame.iter_columns()
-    return display.tabulated(
-        [display.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric()) for each in columns]
+    return console.tabulated(
+        [console.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric()) for each in columns]
     )
 
 
@@ -167,23 +167,23 @@ def agents_table() -> Table:
     ]
     targets = [str(own.get("_target_")) for own in settings.values()]
     headings = zip(("agent", "parameters", "class"), (list(settings), params, targets), strict=True)
-    return display.tabulated([display.Column(heading, values, right=False) for heading, values in headings])
+    return console.tabulated([console.Column(heading, values, right=False) for heading, values in headings])
 
 
 def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
     """Names and values, one below the other."""
     headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
-    return display.tabulated([display.Column(heading, [*texts], right=False) for heading, texts in headings], title)
+    return console.tabulated([console.Column(heading, [*texts], right=False) for heading, texts in headings], title)
 
 
 def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
     """Counts by ply."""
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
-        display.Column(heading, [f"{count:,}" for count in counts])
+        console.Column(heading, [f"{count:,}" for count in counts])
         for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)
     ]
-    return display.tabulated(columns, f"perft, {rules} rules")
+    return console.tabulated(columns, f"perft, {rules} rules")
 
 
 TARGET = "target_"  # how the name of a figure begins that says what another one ought to be
@@ -195,11 +195,11 @@ def bench_table(figures: Mapping[str, Any]) -> Table:
     shown = [name for name in flat if not name.rpartition(".")[2].startswith(TARGET)]
     targets = [re.sub(r"[^.]*$", TARGET + r"\g<0>", name, count=1) for name in shown]
     columns = [
-        display.Column("figure", shown, right=False),
-        display.Column("value", [_figure(flat[name]) for name in shown]),
-        display.Column("target", [_figure(flat[target]) if target in flat else "" for target in targets]),
+        console.Column("figure", shown, right=False),
+        console.Column("value", [_figure(flat[name]) for name in shown]),
+        console.Column("target", [_figure(flat[target]) if target in flat else "" for target in targets]),
     ]
-    return display.tabulated(columns, "bench")
+    return console.tabulated(columns, "bench")
 
 
 def _flat(figures: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -212,23 +212,23 @@ def _flat(figures: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 def show_turns(times: TurnTimes) -> None:
     """Print the microseconds of an agent's turns by pieces on the board, beside what a study published."""
     rows, known = times.rows(), times.published()
-    pieces = display.Column("pieces", [f"{number}" for number in rows])
-    counts = display.Column("positions", [f"{len(times.samples[number]):,}" for number in rows])
+    pieces = console.Column("pieces", [f"{number}" for number in rows])
+    counts = console.Column("positions", [f"{len(times.samples[number]):,}" for number in rows])
     measured = [
-        display.Column(name.replace("_", " "), [_microseconds(row[name]) for row in rows.values()])
+        console.Column(name.replace("_", " "), [_microseconds(row[name]) for row in rows.values()])
         for name in next(iter(rows.values()), {})
     ]
     medians = {f"study D, {language}": median for language, median in known.get("medians", {}).items()}
     beside = [
-        display.Column(name, [_microseconds(median) if number == known["pieces"] else "" for number in rows])
+        console.Column(name, [_microseconds(median) if number == known["pieces"] else "" for number in rows])
         for name, median in medians.items()
     ]
     title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
-    narrow = [display.tabulated([pieces, *measured], title)]
+    narrow = [console.tabulated([pieces, *measured], title)]
     if medians:
-        headings = [display.Column(name, [_microseconds(median)]) for name, median in medians.items()]
-        narrow.append(display.tabulated(headings, f"Published medians, {known['pieces']} pieces"))
-    display.show([display.tabulated([pieces, counts, *measured, *beside], title)], narrow)
+        headings = [console.Column(name, [_microseconds(median)]) for name, median in medians.items()]
+        narrow.append(console.tabulated(headings, f"Published medians, {known['pieces']} pieces"))
+    console.show([console.tabulated([pieces, counts, *measured, *beside], title)], narrow)
 
 
 def _microseconds(value: float) -> str:

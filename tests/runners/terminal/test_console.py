@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from runners import display, tables
+from runners.terminal import console, tables
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -26,7 +26,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Iterator[io.StringI
     screen = io.StringIO()
     with monkeypatch.context() as patched:
         console = Console(file=screen, force_terminal=True, width=width, color_system=None, highlight=False)
-        patched.setattr(display, "out", lambda: console)
+        patched.setattr(console, "out", lambda: console)
         yield screen
 
 
@@ -36,7 +36,7 @@ def test_the_tables_of_a_tournament_are_whole_on_any_terminal(
 ) -> None:
     outcome = play(tmp_path / "games", AGENTS, "games=20")
     with terminal(monkeypatch, width) as screen:
-        display.show_outcome(outcome)
+        console.show_outcome(outcome)
     lines = [line for line in screen.getvalue().splitlines() if line[:1] in "┏┃┡│└"]
     assert lines
     assert max(map(len, lines)) <= width
@@ -98,6 +98,6 @@ def test_views_with_lists_and_maps_can_be_saved_as_csv(qarena: Qarena, tmp_path:
 
 def test_printed_commands_name_the_program_so_that_it_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert Path(display.program()).exists()
+    assert Path(console.program()).exists()
     (tmp_path / "qarena").touch(mode=0o755)
-    assert display.program() == "qarena"
+    assert console.program() == "qarena"
