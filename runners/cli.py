@@ -127,7 +127,7 @@ def trains(arguments: Sequence[str]) -> bool:
 
 
 def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.application import RUN, launch
+    from runners.hydra_app.application import RUN, launch
     from runners.training.application import TRAIN
 
     flags, rest = flags_first(arguments)

@@ -104,8 +104,8 @@ def sprt(
 
         show_counts(counts, given)
         return
-    from runners.application import launch
     from runners.cli import flags_first
+    from runners.hydra_app.application import launch
     from runners.sprt.application import SPRT
 
     flags, rest = flags_first(given)

@@ -16,7 +16,7 @@ from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named, load_rules
 from runners.arena.engine import Contestant
 from runners.arena.spec import RunSpec
-from runners.own_folder import own_folder
+from runners.hydra_app.config_dir import own_folder
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for

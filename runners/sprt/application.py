@@ -11,9 +11,17 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from analytics.statistics.sprt import strength
-from runners.application import RUN, Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.arena.config import ArchiveConfig
 from runners.arena.experiment import interruptible
+from runners.hydra_app.application import (
+    RUN,
+    Application,
+    EarlyChecks,
+    Finished,
+    finish_alone,
+    finish_job,
+    typed_command,
+)
 from runners.sprt.config import SprtConfig, TrialRequest, trial_request_of
 from runners.sprt.contest import Contest, Found, arrange, carry_out
 from runners.sprt.watching import row, show, watching

@@ -16,12 +16,12 @@ from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.arena.config import ARCHIVE, ArchiveConfig, settings_of
 from runners.arena.experiment import interruptible
 from runners.arena.spec import flat
 from runners.deriving import code_of
-from runners.explanations import own_settings
+from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
+from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
 from runners.training.config import (
     CurveConfig,

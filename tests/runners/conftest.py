@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from runners import cli, sweep
+from runners import cli
 from runners.arena import config
+from runners.hydra_app import sweep
 
 
 class Result(NamedTuple):

@@ -19,7 +19,7 @@ from runners.training import application
 from runners.training.config import check
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
-from tests.runners.test_sweep import table_of
+from tests.runners.hydra_app.test_sweep import table_of
 from tests.runners.trainings import LEARNERS, training
 
 CONF = Path(__file__).parent.parent.parent / "conf"

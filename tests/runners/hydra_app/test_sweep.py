@@ -13,8 +13,8 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from runners import application
-from runners.application import _sweep_id
+from runners.hydra_app import application
+from runners.hydra_app.application import _sweep_id
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows
 

@@ -26,11 +26,11 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners import sweep
 from runners.arena.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
 from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
 from runners.arena.spec import NOT_PARAMETERS
-from runners.explanations import Keys, explained, own_settings
+from runners.hydra_app import sweep
+from runners.hydra_app.error_messages import Keys, explained, own_settings
 from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
