@@ -44,7 +44,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics import open_archive
     from analytics.ratings.head_to_head import meetings
     from analytics.ratings.ratings import rate as fit
-    from runners.strength import show_ratings, tell
+    from runners.strength.tables import show_ratings, tell
     from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
@@ -70,7 +70,7 @@ def crosstable(
     """Everybody against everybody: score, wins, draws and losses with their intervals."""
     from analytics import open_archive
     from analytics.ratings.head_to_head import meetings
-    from runners.strength import show_meetings, tell
+    from runners.strength.tables import show_meetings, tell
     from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
@@ -100,13 +100,13 @@ def sprt(
     """Test which of two agents is the stronger one."""
     given = [*(arguments or []), *context.args]
     if counts is not None:
-        from runners.strength import show_counts
+        from runners.strength.tables import show_counts
 
         show_counts(counts, given)
         return
     from runners.cli import flags_first
     from runners.hydra_app.application import launch
-    from runners.sprt.application import SPRT
+    from runners.strength.sprt_application import SPRT
 
     flags, rest = flags_first(given)
     alone = [flag for flag in flags if flag not in ("--multirun", "-m")]

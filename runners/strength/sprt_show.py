@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from analytics.statistics.sprt import Trial, strength
-from runners.sprt.contest import Found, Watcher
-from runners.strength import around, described
+from runners.strength.sprt_play import Found, Watcher
+from runners.strength.tables import around, described
 from runners.terminal import console
 
 SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled

@@ -21,7 +21,7 @@ from analytics.ratings.ratings import ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
-from runners.strength import around, show_meetings, show_ratings
+from runners.strength.tables import around, show_meetings, show_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of
 from tests.runners.conftest import Qarena

@@ -20,7 +20,7 @@ from quarto.batch import Block
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session
 from runners.arena.schedule import Pace, missing
-from runners.sprt.config import TrialRequest
+from runners.strength.sprt_config import TrialRequest
 
 Watcher = Callable[[Trial], None]  # told whenever more pairs were looked at
 

@@ -22,9 +22,9 @@ from runners.hydra_app.application import (
     finish_job,
     typed_command,
 )
-from runners.sprt.config import SprtConfig, TrialRequest, trial_request_of
-from runners.sprt.contest import Contest, Found, arrange, carry_out
-from runners.sprt.watching import row, show, watching
+from runners.strength.sprt_config import SprtConfig, TrialRequest, trial_request_of
+from runners.strength.sprt_play import Contest, Found, arrange, carry_out
+from runners.strength.sprt_show import row, show, watching
 from runners.terminal import console
 
 UNDECIDED = 3  # the exit code after as many games as were allowed

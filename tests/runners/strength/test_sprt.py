@@ -28,10 +28,10 @@ from runners.arena import experiment
 from runners.arena.engine import Engine, Order, Played
 from runners.arena.schedule import Pace
 from runners.arena.spec import code_of
-from runners.sprt import contest as contests
-from runners.sprt.config import TrialRequest, trial_request_of
-from runners.sprt.contest import Found, arrange, carry_out
-from runners.sprt.watching import _Lines, standing
+from runners.strength import sprt_play as contests
+from runners.strength.sprt_config import TrialRequest, trial_request_of
+from runners.strength.sprt_play import Found, arrange, carry_out
+from runners.strength.sprt_show import _Lines, standing
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows
