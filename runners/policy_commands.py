@@ -54,12 +54,12 @@ def build(
     archive: Annotated[Path | None, typer.Option("--archive", help="The same as archive.root=DIR.")] = None,
 ) -> None:
     """Derive a policy from logged games: those that a condition in SQL on the view games chooses."""
-    from runners import deriving
+    from runners.training import derive
 
-    wanted = deriving.wanted_of(arguments or [], archive, sys.argv[1:])
+    wanted = derive.wanted_of(arguments or [], archive, sys.argv[1:])
     started = time.perf_counter()
-    card = deriving.build(wanted)
-    deriving.show(card, wanted.root, time.perf_counter() - started)
+    card = derive.build(wanted)
+    derive.show(card, wanted.root, time.perf_counter() - started)
 
 
 @app.command("rebuild")

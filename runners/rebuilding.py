@@ -22,7 +22,7 @@ from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config import available_cores
 from runners.arena.spec import code_by, flat, made
-from runners.deriving import code_of, derivation_of
+from runners.training.derive import code_of, derivation_of
 
 ONLINE = "runners.training.online.Online"
 

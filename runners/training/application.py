@@ -19,7 +19,6 @@ from analytics.store.records import PolicyCard
 from runners.arena.config import ARCHIVE, ArchiveConfig, settings_of
 from runners.arena.experiment import interruptible
 from runners.arena.spec import flat
-from runners.deriving import code_of
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
@@ -31,6 +30,7 @@ from runners.training.config import (
     check,
     training_request_of,
 )
+from runners.training.derive import code_of
 from runners.training.trainer import Trained
 
 DEFAULT = "rl_encoded"  # the trainer of conf/train.yaml

@@ -25,7 +25,7 @@ from quarto.errors import RequestError, nearest
 from runners.arena.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
 from runners.arena.experiment import Outcome, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.deriving import GROUP, Wanted, build, code_of, derivation_of
+from runners.training.derive import GROUP, Wanted, build, code_of, derivation_of
 from runners.training.evolution import Tracker
 from runners.training.trainer import Setting, Trained
 

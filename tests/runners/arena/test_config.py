@@ -18,7 +18,7 @@ from runners.cli import trains
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, command, play, request, rows
-from tests.runners.trainings import training
+from tests.runners.training.trainings import training
 
 ROOT = Path(__file__).parent.parent.parent
 CONF = ROOT / "conf"

@@ -20,7 +20,7 @@ from runners.arena.config import load_rules
 from runners.training.trainer import Trained
 from tests.analytics.policies import origin
 from tests.runners.conftest import Qarena
-from tests.runners.evolving import GENES, SMALL, Watcher, setting, trainer
+from tests.runners.training.evolving import GENES, SMALL, Watcher, setting, trainer
 
 pytestmark = pytest.mark.usefixtures("composed_once")
 

@@ -24,7 +24,7 @@ from runners.training.online import Online, _Course
 from tests.naive import PRESETS, Outcome
 from tests.naive_players.learning import same_bytes
 from tests.runners.experiments import assert_same_rows, rows
-from tests.runners.trainings import LEARNERS, online, setting, slowly, stopped_after
+from tests.runners.training.trainings import LEARNERS, online, setting, slowly, stopped_after
 
 GAMES = 450  # enough for the tables of q_placement to grow on the way
 SWAPPED: dict[str, Any] = {"seats": "swapped", "learner_seat": 0}

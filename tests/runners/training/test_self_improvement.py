@@ -17,13 +17,13 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.agent_policies import description
 from runners.arena.config import settings_of
-from runners.deriving import code_of
 from runners.lineage import lineage
 from runners.rebuilding import rebuild
+from runners.training.derive import code_of
 from runners.training.self_improvement import SelfImprovement
 from runners.training.trainer import Setting, Trained
 from tests.runners.conftest import Qarena
-from tests.runners.trainings import setting, stopped_after, training
+from tests.runners.training.trainings import setting, stopped_after, training
 
 SMALL = {
     "kind": "mc_afterstate(least=3)",

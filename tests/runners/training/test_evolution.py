@@ -29,8 +29,8 @@ from tests import naive
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, run_seed
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import ga5 as naive_ga5
-from tests.runners.evolving import GENES, SMALL, Watcher, setting, trainer
 from tests.runners.experiments import play
+from tests.runners.training.evolving import GENES, SMALL, Watcher, setting, trainer
 
 PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("composed_once")
@@ -338,8 +338,8 @@ def test_progress_is_told_of_a_whole_training_also_of_what_is_found(tmp_path: Pa
 SLOW = {**SMALL, "opponents": ["mcts(iterations=500)"], "generations": 16}
 SCRIPT = """
 from pathlib import Path
-from tests.runners.evolving import setting, trainer
-from tests.runners.test_evolution import SLOW
+from tests.runners.training.evolving import setting, trainer
+from tests.runners.training.test_evolution import SLOW
 trainer("ga2", **SLOW).train(setting(Path({root!r}), threads=1))
 """
 

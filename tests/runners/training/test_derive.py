@@ -317,7 +317,7 @@ def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None
 def test_more_games_than_memory_are_refused_before_they_are_read(
     made: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.deriving.available_megabytes", lambda: 0.1)
+    monkeypatch.setattr("runners.training.derive.available_megabytes", lambda: 0.1)
     found = qarena(*words("gift", made, name="large"))
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(
