@@ -69,7 +69,7 @@ def rebuild(
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
 ) -> None:
     """Derive a policy again from the games on its card: identical (exit 0), or what differs (exit 1)."""
-    from runners.rebuilding import rebuild as derive_again
+    from runners.policies.rebuild import rebuild as derive_again
 
     found = derive_again(archive, policy, threads)
     for difference in found.differences:
@@ -83,7 +83,7 @@ def rebuild(
 @app.command("lineage")
 def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
     """Show where a policy comes from: runs, query, code, and the policies that its games were played by."""
-    from runners.lineage import lineage as tree
+    from runners.policies.lineage import lineage as tree
 
     for line in tree(archive, policy):
         typer.echo(line)
@@ -96,6 +96,6 @@ def compare(
     archive: ArchiveOption = ARCHIVE,
 ) -> None:
     """Compare two policies: what both know, where it differs, how often they choose alike."""
-    from runners.comparing import compare as carry_out
+    from runners.policies.compare import compare as carry_out
 
     carry_out(archive, one, other)

@@ -17,8 +17,8 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.agent_policies import description
 from runners.arena.config import settings_of
-from runners.lineage import lineage
-from runners.rebuilding import rebuild
+from runners.policies.lineage import lineage
+from runners.policies.rebuild import rebuild
 from runners.training.derive import code_of
 from runners.training.self_improvement import SelfImprovement
 from runners.training.trainer import Setting, Trained

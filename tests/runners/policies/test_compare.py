@@ -17,8 +17,8 @@ from analytics.policies.derived.mc_afterstate import McAfterstate
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
-from runners.comparing import choices_of, joined
-from runners.lineage import share_of
+from runners.policies.compare import choices_of, joined
+from runners.policies.lineage import share_of
 from tests.analytics.folders import snapshot
 from tests.analytics.policies import GENES, origin
 from tests.runners.conftest import Qarena

@@ -1,0 +1,1 @@
+"""Rebuild, lineage, compare."""
