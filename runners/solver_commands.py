@@ -33,17 +33,17 @@ def solve(
     megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
 ) -> None:
     """Solve positions exactly: value, distance, and every turn with its value."""
-    from runners import solve_command
-    from runners.solve import Wanted
+    from runners.perfect import solve
+    from runners.perfect.solvers import Wanted
 
     wanted = Wanted(turns=not values, distance=distance)
-    proven = solve_command.check_request(position, file, game, rules)
+    proven = solve.check_request(position, file, game, rules)
     if proven is not None:
-        solve_command.solve_game(proven, megabytes, json)
+        solve.solve_game(proven, megabytes, json)
     elif file is not None:
-        solve_command.report_bad(solve_command.solve_file(file, wanted, megabytes))
+        solve.report_bad(solve.solve_file(file, wanted, megabytes))
     else:
-        solve_command.solve_position(str(position), wanted, megabytes, json)
+        solve.solve_position(str(position), wanted, megabytes, json)
 
 
 RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")]
@@ -61,7 +61,7 @@ def annotate(
     megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
 ) -> None:
     """Judge every decision of the games by its exact value and add that to the archive."""
-    from runners.mistakes import annotate as judge
+    from runners.perfect.annotate import annotate as judge
 
     judge(archive, runs or [], choices, from_pieces, threads, megabytes)
 
@@ -76,6 +76,6 @@ def mistakes(
     svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
 ) -> None:
     """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
-    from runners.mistakes import show_mistakes
+    from runners.perfect.annotate import show_mistakes
 
     show_mistakes(archive, runs or [], positions, html, svg)

@@ -19,7 +19,7 @@ from quarto.rules import NONE
 from quarto.solver.solver import Solution, Turn
 from runners.arena.config import available_cores, load_rules
 from runners.arena.memory import MEBIBYTE, check_tables
-from runners.solve import (
+from runners.perfect.solvers import (
     VALUE_NAMES,
     Question,
     Solvers,

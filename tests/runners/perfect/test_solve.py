@@ -14,7 +14,7 @@ from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.rules import CLASSIC, NONE
 from runners.arena import memory
-from runners.solve import Solvers, Wanted, answers, prove, question
+from runners.perfect.solvers import Solvers, Wanted, answers, prove, question
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 from tests.quarto.solver.test_solver import live_positions

@@ -22,8 +22,8 @@ from analytics.store.decisions import first_pieces, missing
 from quarto.errors import RequestError
 from runners.arena.config import available_cores
 from runners.arena.memory import check_tables
+from runners.perfect.solvers import VALUE_NAMES
 from runners.report import check_place, write_file
-from runners.solve import VALUE_NAMES
 from runners.terminal import console
 
 
