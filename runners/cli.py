@@ -229,8 +229,8 @@ def reproduce(
     html: Annotated[str | None, typer.Option("--html", help="Also write a page with plots.")] = None,
 ) -> None:
     """Play what five studies published and compare: figures, ours with intervals, and why some differ."""
-    from runners.reproduce import reproduce as carry_out
-    from runners.reproduce import wanted_of
+    from runners.reproduce.run import reproduce as carry_out
+    from runners.reproduce.run import wanted_of
 
     options = {
         "study": study,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from analytics.published import figures, notes_on
-from runners import reproduce
+from runners.reproduce import run
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
 
@@ -77,7 +77,7 @@ def test_ctrl_c_says_how_to_go_on(qarena: Qarena, monkeypatch: pytest.MonkeyPatc
         yield stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(reproduce, "interruptible", stopped)
+        patched.setattr(run, "interruptible", stopped)
         found = qarena("reproduce", "study=D", "games=20", "--seed", "7")
     assert found.code == 130
     assert found.err == (

@@ -20,9 +20,9 @@ from quarto.errors import FailureError, RequestError, nearest
 from runners.arena.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
 from runners.arena.experiment import interruptible
 from runners.arena.spec import version
-from runners.meetings import Meetings, Terms, trainings
+from runners.reproduce.pairings import Meetings, Terms, trainings
+from runners.reproduce.trainings import Learned, learn
 from runners.terminal import console
-from runners.training.published import Learned, learn
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT

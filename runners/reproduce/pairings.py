@@ -15,7 +15,7 @@ from analytics.statistics.tally import Tally
 from runners.arena.config import ArchiveConfig, Request, agent_named, load_rules
 from runners.arena.experiment import Experiment, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.training.published import Learned
+from runners.reproduce.trainings import Learned
 
 TEXT, CODE = "text", "code"
 

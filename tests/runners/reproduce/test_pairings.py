@@ -10,8 +10,8 @@ import pytest
 from analytics.published import TRAINING, Figure, figures
 from runners.arena.config import agent_named
 from runners.arena.spec import label_of
-from runners.meetings import CODE, TEXT, Meetings, Terms, sides, with_parameter
-from runners.training.published import learn
+from runners.reproduce.pairings import CODE, TEXT, Meetings, Terms, sides, with_parameter
+from runners.reproduce.trainings import learn
 
 
 def terms(root: Path, games: int = 20) -> Terms:

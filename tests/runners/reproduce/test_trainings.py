@@ -14,9 +14,9 @@ from analytics.query.results import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.config import agent_named
-from runners.meetings import trainings
+from runners.reproduce.pairings import trainings
+from runners.reproduce.trainings import Learned, learn
 from runners.training.online import Online
-from runners.training.published import Learned, learn
 
 
 def taught(root: Path, overrides: str, stopped: bool = False) -> Learned | None:

@@ -1,0 +1,1 @@
+"""The published studies, played again."""
