@@ -41,9 +41,9 @@ def bench(
             raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
     if solver and archive:
         raise RequestError("--solver and --archive measure different things: give one of them")
-    from runners.bench import bench as measure
-    from runners.bench_archive import bench_archive
-    from runners.bench_solver import bench_solver
+    from runners.bench.archive import bench_archive
+    from runners.bench.main import bench as measure
+    from runners.bench.solver import bench_solver
     from runners.terminal.console import show
     from runners.terminal.tables import bench_table, write_json
 
@@ -56,10 +56,10 @@ def bench(
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
     from runners.arena.config import agent_named, load_rules
     from runners.arena.experiment import interruptible
+    from runners.bench.turn_times import turn_times
+    from runners.bench.warm import rules_played_by
     from runners.terminal.console import progress
     from runners.terminal.tables import show_turns, write_json
-    from runners.turn_times import turn_times
-    from runners.warm import rules_played_by
 
     agent = agent_named(name)
     chosen = load_rules(rules or rules_played_by(agent))

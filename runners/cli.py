@@ -260,7 +260,7 @@ def perft(
 @app.command()
 def warm() -> None:
     """Compile every kernel now, so that the first game of any run starts at once."""
-    from runners.warm import warm as compile_all
+    from runners.bench.warm import warm as compile_all
 
     for name, seconds in compile_all():
         typer.echo(f"{seconds:6.2f} s  {name}")

@@ -24,7 +24,7 @@ from runners.arena.spec import NOT_PARAMETERS
 from runners.terminal import console
 
 if TYPE_CHECKING:
-    from runners.turn_times import TurnTimes
+    from runners.bench.turn_times import TurnTimes
 
 RUNS = """
 SELECT run_id, status, rules,

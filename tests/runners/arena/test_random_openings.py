@@ -18,7 +18,7 @@ from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
 from runners.arena.config import load_agent, load_rules
 from runners.arena.spec import RunSpec
-from runners.warm import play
+from runners.bench.warm import play
 
 ORACLES = json.loads((Path(__file__).parents[1] / "oracles.json").read_text())
 CHANCE = 1e-6  # that a sound archive fails one of these comparisons; the seed is fixed, so it does so always or never

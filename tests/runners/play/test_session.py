@@ -13,11 +13,11 @@ from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
 from runners.arena.config import names
 from runners.arena.engine import Engine, Order
+from runners.bench.warm import rules_played_by
 from runners.play.dialogue import Dialogue
 from runners.play.game import Asked, Game, Ply
 from runners.play.reading import game_after
 from runners.play.session import Session
-from runners.warm import rules_played_by
 from tests.naive import PRESETS
 from tests.runners.experiments import Dice, Misbehaving
 from tests.runners.play.people import SEED, Notes, any_line, named, session

@@ -23,12 +23,12 @@ from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
-from runners.bench_archive import bench_archive
-from runners.bench_solver import bench_solver
-from runners.processes import MEBIBYTE, process
-from runners.searches import searches
-from runners.warm import play, rules_played_by, warm
-from runners.yardstick import Yardstick, yardstick
+from runners.bench.archive import bench_archive
+from runners.bench.processes import MEBIBYTE, process
+from runners.bench.searches import searches
+from runners.bench.solver import bench_solver
+from runners.bench.warm import play, rules_played_by, warm
+from runners.bench.yardstick import Yardstick, yardstick
 
 Figures = dict[str, Any]
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from runners import bench_archive
-from runners.bench_archive import exponent
-from runners.bench_policies import KINDS
+from runners.bench import archive
+from runners.bench.archive import exponent
+from runners.bench.policies import KINDS
 from runners.terminal.tables import bench_table
 
 
@@ -17,13 +17,13 @@ def test_the_exponent_is_that_of_the_power_that_fits() -> None:
 @pytest.mark.parametrize("kinds", [(), pytest.param(KINDS, marks=pytest.mark.slow)], ids=str)
 def test_every_figure_has_its_target_beside_it(kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Policies, each in two processes of its own, take most of the time."""
-    monkeypatch.setattr(bench_archive, "GAMES", (5_000, 10_000, 10**12))
-    monkeypatch.setattr(bench_archive, "POSITIONS", bench_archive.POSITIONS[:3])  # which so few games meet
-    monkeypatch.setattr(bench_archive, "ROUNDS", 1)
-    monkeypatch.setattr(bench_archive, "KINDS", kinds)
+    monkeypatch.setattr(archive, "GAMES", (5_000, 10_000, 10**12))
+    monkeypatch.setattr(archive, "POSITIONS", archive.POSITIONS[:3])  # which so few games meet
+    monkeypatch.setattr(archive, "ROUNDS", 1)
+    monkeypatch.setattr(archive, "KINDS", kinds)
     if not kinds:
-        monkeypatch.setattr(bench_archive, "MEASURES", bench_archive.MEASURES[:-1])
-    figures = bench_archive.bench_archive(quick=True)
+        monkeypatch.setattr(archive, "MEASURES", archive.MEASURES[:-1])
+    figures = archive.bench_archive(quick=True)
     assert figures["games"] == 10_000
     assert figures["index"]["plies_per_second"] > 0
     for name, unit in (

@@ -21,8 +21,8 @@ from quarto.position import EMPTY, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from runners.arena.config import agent_named
-from runners.stopwatch import turn_nanoseconds
-from runners.turn_times import TurnTimes, random_positions, turn_times
+from runners.bench.stopwatch import turn_nanoseconds
+from runners.bench.turn_times import TurnTimes, random_positions, turn_times
 from tests import naive
 from tests.naive import NONE, PRESETS
 from tests.runners.conftest import Qarena

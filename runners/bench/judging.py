@@ -14,8 +14,8 @@ from quarto.rules import CLASSIC
 from runners.arena.config import load_agent, load_rules
 from runners.arena.schedule import pairings
 from runners.arena.spec import RunSpec
-from runners.turn_times import turn_times
-from runners.warm import play
+from runners.bench.turn_times import turn_times
+from runners.bench.warm import play
 
 AGENTS = ("random", "rule_based", "ga2", "mcts")  # everybody against everybody
 MEETINGS = pairings(len(AGENTS), "round_robin")

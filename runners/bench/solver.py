@@ -19,7 +19,7 @@ from quarto.position import ALL_PIECES, Position, from_plies
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from runners.arena.config import available_cores
-from runners.bench_judging import judging_figures, oracle_figures
+from runners.bench.judging import judging_figures, oracle_figures
 from runners.perfect.solvers import Solvers, prove
 
 POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each

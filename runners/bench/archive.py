@@ -20,8 +20,8 @@ from analytics.store.position_index import Shard, index_shards, shards_of, stale
 from quarto.errors import FailureError
 from runners.arena.config import available_cores, load_agent, load_rules
 from runners.arena.spec import RunSpec
-from runners.bench_policies import KINDS, policy_figures
-from runners.warm import play
+from runners.bench.policies import KINDS, policy_figures
+from runners.bench.warm import play
 
 Figures = dict[str, Any]
 

@@ -23,7 +23,7 @@ from runners.arena.config import MAX_SEED
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import Progress
 from runners.arena.spec import AgentSpec
-from runners.stopwatch import turn_nanoseconds
+from runners.bench.stopwatch import turn_nanoseconds
 
 MOST_POSITIONS = 10_000
 MOST_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late

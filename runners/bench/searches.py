@@ -12,8 +12,8 @@ from quarto.position import ALL_PIECES, Position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, PIECES
 from runners.arena.config import agent_named
-from runners.stopwatch import NANOSECONDS, turn_nanoseconds
-from runners.yardstick import Yardstick
+from runners.bench.stopwatch import NANOSECONDS, turn_nanoseconds
+from runners.bench.yardstick import Yardstick
 
 ITERATIONS = 200
 PLAYERS = {

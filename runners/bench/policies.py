@@ -10,7 +10,7 @@ from analytics import open_archive
 from analytics.query.selection import select
 from analytics.store.archive import MARKER
 from analytics.store.schema import TABLES
-from runners.processes import MEBIBYTE, process
+from runners.bench.processes import MEBIBYTE, process
 
 Figures = dict[str, Any]
 

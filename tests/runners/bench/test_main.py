@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runners.bench import bench
-from runners.searches import searches
+from runners.bench.main import bench
+from runners.bench.searches import searches
+from runners.bench.yardstick import yardstick
 from runners.terminal.tables import bench_table, write_json
-from runners.yardstick import yardstick
 
 # Exact figures of random play under classic rules, by enumeration.
 FIRST_PLACER_WINS = 396559745769377 / 818113776480000

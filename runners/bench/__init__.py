@@ -1,0 +1,1 @@
+"""Measuring; the compiled yardsticks."""
