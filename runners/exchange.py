@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.arena.config import load_rules
 from runners.arena.spec import code_by
-from runners.exchange_commands import STREAM
+from runners.cli.exchange import STREAM
 
 
 @contextmanager

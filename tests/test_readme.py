@@ -34,7 +34,7 @@ def commands() -> list[list[str]]:
 
 def run(arguments: list[str], folder: Path, **environment: str) -> str:
     ended = subprocess.run(
-        [sys.executable, "-c", "from runners.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from runners.cli.main import main; main()", *arguments],
         cwd=folder,
         env=os.environ | environment,
         capture_output=True,

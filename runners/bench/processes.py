@@ -25,7 +25,7 @@ print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(
 
 def process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
     """Run the command line in a process of its own; returns its wall seconds and peak memory in bytes."""
-    command = [sys.executable, "-c", "from runners.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from runners.cli.main import main; main()", *arguments]
     between = [sys.executable, "-S", "-c", _BETWEEN, *command]
     ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
     seconds, peak, code = ended.stdout.split()

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from runners import cli
 from runners.arena import config
+from runners.cli import main
 from runners.hydra_app import sweep
 
 
@@ -44,7 +44,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         monkeypatch.setattr(sweep, "_made", [])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            main.main()
         for handler in set(root.handlers) - set(before[1]):
             handler.close()
         root.handlers[:] = before[1]

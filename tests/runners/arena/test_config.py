@@ -14,7 +14,7 @@ from agents.dumb import Dumb
 from quarto.errors import RequestError
 from runners.arena.config import Request, agent_named, load_agent, load_rules, names
 from runners.arena.experiment import engine_of
-from runners.cli import trains
+from runners.cli.main import trains
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, command, play, request, rows

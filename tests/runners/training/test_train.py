@@ -13,8 +13,8 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
-from runners import options
 from runners.arena.config import names, settings_of
+from runners.cli import options
 from runners.training import application
 from runners.training.config import check
 from tests.analytics.folders import snapshot

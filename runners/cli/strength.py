@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, FormatOption, OutputOption, SprtOverrides
+from runners.cli.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, FormatOption, OutputOption, SprtOverrides
 
 if TYPE_CHECKING:
     from analytics.ratings.head_to_head import Choice
@@ -104,7 +104,7 @@ def sprt(
 
         show_counts(counts, given)
         return
-    from runners.cli import flags_first
+    from runners.cli.main import flags_first
     from runners.hydra_app.application import launch
     from runners.strength.sprt_application import SPRT
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption
+from runners.cli.options import ARCHIVE, ArchiveOption
 
 
 def register(app: typer.Typer) -> None:

@@ -16,17 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from quarto.errors import ArenaError, RequestError
-from runners import (
-    archives,
-    bench_commands,
-    openings_commands,
-    policy_commands,
-    report_commands,
-    solver_commands,
-    strength_commands,
-    tablebases,
-)
-from runners.options import (
+from runners.cli import archive, bench, openings, perfect, policy, report, strength, tablebase
+from runners.cli.options import (
     ARCHIVE,
     HYDRA_ARGUMENTS,
     ROOT,
@@ -79,9 +70,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(archives.app, name="archive")
-app.add_typer(policy_commands.app, name="policy")
-app.add_typer(tablebases.app, name="tablebase")
+app.add_typer(archive.app, name="archive")
+app.add_typer(policy.app, name="policy")
+app.add_typer(tablebase.app, name="tablebase")
 
 
 def _say_version(wanted: bool) -> None:
@@ -266,7 +257,7 @@ def warm() -> None:
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
-for topic in (openings_commands, strength_commands, solver_commands, report_commands, bench_commands):
+for topic in (openings, strength, perfect, report, bench):
     topic.register(app)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption, build_arguments, options_of
+from runners.cli.options import ARCHIVE, ArchiveOption, build_arguments, options_of
 
 app = typer.Typer(
     help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None

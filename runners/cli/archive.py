@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from runners import exchange_commands
-from runners.options import ARCHIVE, ArchiveOption
+from runners.cli import exchange
+from runners.cli.options import ARCHIVE, ArchiveOption
 
 app = typer.Typer(
     help="List, index, check and clean an archive; games out of it and into it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-exchange_commands.register(app)
+exchange.register(app)
 
 
 @app.command("ls")

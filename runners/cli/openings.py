@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption, OutputOption, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, OutputOption, rules_options
 
 
 def register(app: typer.Typer) -> None:

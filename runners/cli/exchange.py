@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runners.options import ARCHIVE, ArchiveOption, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, rules_options
 
 STREAM = "-"  # a path that means the standard input or output
 
