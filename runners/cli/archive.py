@@ -83,6 +83,6 @@ def index(
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
 ) -> None:
     """Index the positions of all games, for `qarena openings` and the view positions."""
-    from runners.indexing import index as carry_out
+    from runners.archive.index import index as carry_out
 
     carry_out(archive, runs or [], plies, threads)

@@ -44,7 +44,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics import open_archive
     from analytics.exchange.export import Wish, export_to
     from analytics.exchange.export import export as write
-    from runners.exchange import said, watched
+    from runners.archive.exchange import said, watched
 
     wish = Wish(form, where, perspective, sample, seed, rows, imposed, masks)
     with open_archive(archive) as opened:
@@ -67,7 +67,7 @@ def import_(
     archive: ArchiveOption = ARCHIVE,
 ) -> None:
     """Add games that were played elsewhere, as text."""
-    from runners.exchange import bring_in
+    from runners.archive.exchange import bring_in
 
     command = shlex.join(["qarena", *sys.argv[1:]])
     raise typer.Exit(bring_in(archive, file, rules, name, skip_bad, command))

@@ -161,7 +161,7 @@ def sql(
     ] = "70%",
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
-    from runners.indexing import ask
+    from runners.archive.index import ask
     from runners.terminal.tables import form_of, write
 
     form = form_of(format.value if format else None, output)  # before the question is asked

@@ -40,7 +40,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """What was played in a position and how it went, up to symmetry: gifts, placements, turns, each with a sample."""
     from analytics.query.openings import Filters
-    from runners.explorer import show_openings, text_of
+    from runners.archive.openings import show_openings, text_of
 
     filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
     show_openings(archive, text_of(position, rules), by, filters, (format, output))

@@ -27,6 +27,6 @@ def report(
     title: Annotated[str | None, typer.Option("--title", help="Of the page.")] = None,
 ) -> None:
     """Write one page that needs no network: who wins, ratings, openings, lengths, learning, mistakes (extra plots)."""
-    from runners.report import write_report
+    from runners.archive.report import write_report
 
     write_report(archive, where, runs or [], output, title)

@@ -20,10 +20,10 @@ from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import first_pieces, missing
 from quarto.errors import RequestError
+from runners.archive.report import check_place, write_file
 from runners.arena.config import available_cores
 from runners.arena.memory import check_tables
 from runners.perfect.solvers import VALUE_NAMES
-from runners.report import check_place, write_file
 from runners.terminal import console
 
 

@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_written_is_a_failure(
     qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only = ("--archive", str(root), "--run", ANOTHER)
-    monkeypatch.setattr("runners.report.report", lambda *_: "page")
+    monkeypatch.setattr("runners.archive.report.report", lambda *_: "page")
     for path, reason in (
         ("nowhere/r.html", "its folder is not there; name a file in a folder that exists"),
         (str(tmp_path), "it is a folder; name a file in a folder that exists"),

@@ -94,7 +94,7 @@ def test_an_archive_that_is_not_writable_is_read_as_it_is(
 ) -> None:
     before = snapshot(sample)
     with monkeypatch.context() as patch:
-        patch.setattr("runners.indexing.is_writable", lambda _root: False)
+        patch.setattr("runners.archive.index.is_writable", lambda _root: False)
         found = qarena("openings", "--by", "turn", "--archive", str(sample))
     assert snapshot(sample) == before
     assert found.out == qarena("openings", "--by", "turn", "--archive", str(sample)).out
@@ -120,7 +120,7 @@ def test_an_interrupted_index_says_that_it_goes_on(
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("runners.indexing.index_shards", interrupted)
+    monkeypatch.setattr("runners.archive.index.index_shards", interrupted)
     found = qarena("archive", "index", "--archive", str(sample))
     assert found == (130, "", "interrupted; what is indexed is kept, and the same command goes on\n")
 

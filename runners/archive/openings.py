@@ -13,7 +13,7 @@ from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError, nearest
 from quarto.notation import format_position
-from runners.indexing import bring_all_up_to_date
+from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
 from runners.terminal.tables import FORMS, form_of, write
 

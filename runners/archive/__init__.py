@@ -1,0 +1,1 @@
+"""Commands that work on an archive: index, export and import, openings, report."""
