@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
 LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")

@@ -14,8 +14,8 @@ import pytest
 import analytics
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SAMPLE = ROOT / "data" / "sample"
 

@@ -9,7 +9,7 @@ from quarto.errors import RequestError, nearest
 
 def names() -> list[str]:
     """The names of all questions, sorted."""
-    found = (entry.name for entry in (files("analytics") / "sql").iterdir())
+    found = (entry.name for entry in (files("analytics.query") / "sql").iterdir())
     return sorted(name.removesuffix(".sql") for name in found if name.endswith(".sql"))
 
 
@@ -17,7 +17,7 @@ def query(name: str) -> str:
     """The SQL of a question. Raises ``RequestError`` for a name that is not one."""
     if name not in names():
         raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
-    return (files("analytics") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+    return (files("analytics.query") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 CHOSEN = "true /* chosen */"  # where the SQL of a question that is asked of some games only has room for a condition

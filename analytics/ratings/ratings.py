@@ -1,8 +1,8 @@
 """One joint fit over all games chosen: how strong each agent is, what the first seat is worth, how often games draw.
 
-The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over pairs
-(B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993): the two games of a pair share an opening, so
-the pair is what is drawn again. Elo is 400 / ln 10 times natural units, as everywhere.
+The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over
+pairs (B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993): the two games of a pair share an opening,
+so the pair is what is drawn again. Elo is 400 / ln 10 times natural units, as everywhere.
 """
 
 from __future__ import annotations

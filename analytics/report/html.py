@@ -84,7 +84,7 @@ def element(tag: str, *parts: str, **attributes: str) -> Html:
     return Html(f"<{tag}{given}>{joined(parts)}</{tag}>")
 
 
-def style() -> str:
+def style_sheet() -> str:
     """The style sheet: everything in a picture that has a colour of ours gets its dark one on a dark screen."""
     swaps = {style.INK: "var(--ink)", style.FAINT: "var(--faint)", style.GRID: "var(--rule)"}
     agents = "".join(f".agent-{number} {{ background: {light}; }}\n" for number, (light, _) in enumerate(style.AGENTS))
@@ -107,7 +107,7 @@ def document(title: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html(title)}</title>\n<style>{style()}</style>\n</head>\n<body>\n{html(body)}\n</body>\n</html>\n"
+        f"<title>{html(title)}</title>\n<style>{style_sheet()}</style>\n</head>\n<body>\n{html(body)}\n</body>\n</html>\n"
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.report import style
-from analytics.report.figures import game_lengths, learning_curves, openings, regret, strength
+from analytics.report.figures import learning, lengths, openings, regret, strength
 from analytics.report.figures.chosen_games import Subject
 from analytics.report.html import Html, Tinted, details, element, figure, joined, note, panels, table
 from analytics.report.style import Panel
@@ -131,7 +131,7 @@ def _elo(value: float) -> str:
 
 def game_lengths(of: Subject) -> Section:
     """How long games are."""
-    frame = game_lengths.lengths_frame(of)
+    frame = lengths.lengths_frame(of)
     if frame.is_empty():
         return Section("Game lengths", Html(""), "all games were forfeited")
     words = "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. "
@@ -140,9 +140,9 @@ def game_lengths(of: Subject) -> Section:
     forfeits = of.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
-    pictures = drawn(of, "lengths", game_lengths.lengths_panels(frame, of), notes)
+    pictures = drawn(of, "lengths", lengths.lengths_panels(frame, of), notes)
     numbers = details("The numbers", table("Games by length", _LENGTHS, _length_rows(frame)))
-    return Section("Game lengths", joined([note(words, game_lengths.HOW, without, left_out), pictures, numbers]))
+    return Section("Game lengths", joined([note(words, lengths.HOW, without, left_out), pictures, numbers]))
 
 
 _LENGTHS = ("rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play")
@@ -218,10 +218,10 @@ def _openings(of: Subject, kind: openings.Kind, title: str, words: str) -> Secti
 
 def learning_curves(of: Subject) -> Section:
     """How policies were learned in these runs."""
-    found = learning_curves.curves(of)
+    found = learning.curves(of)
     if not found:
         return Section("Learning curves", Html(""), "no policy was learned in these runs")
-    count = len(learning_curves.cards_of(of))
+    count = len(learning.cards_of(of))
     newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
     words = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
@@ -232,7 +232,7 @@ def learning_curves(of: Subject) -> Section:
         for card, _ in found
     ]
     return Section(
-        "Learning curves", joined([note(words), drawn(of, "learning", learning_curves.learning_panels(found), notes)])
+        "Learning curves", joined([note(words), drawn(of, "learning", learning.learning_panels(found), notes)])
     )
 
 

@@ -43,8 +43,8 @@ class Verification:
     plies: int = 0
     decisions: int = 0
     positions: int = 0  # rows
-    policy_store: int = 0
-    sprt_verdicts: int = 0
+    policies: int = 0
+    verdicts: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 

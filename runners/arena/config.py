@@ -27,7 +27,7 @@ from runners.arena.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpe
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
-CONF = Path(__file__).resolve().parent.parent / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf"
 OTHER_CODE = ("refuse", "extend", "new")
 ARCHIVE = Path("data/archive")  # where no other is named
 

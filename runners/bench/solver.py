@@ -135,7 +135,7 @@ def compiled(folder: Path) -> Path | None:
     if compiler is None:
         return None
     program = folder / "yardstick_solver"
-    with as_file(files("runners") / "yardstick_solver.cpp") as source:
+    with as_file(files("runners.bench") / "yardstick_solver.cpp") as source:
         flags = ["-std=c++17", "-O3", "-march=native", "-o", str(program), str(source)]
         subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
     return program

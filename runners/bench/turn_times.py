@@ -49,7 +49,7 @@ class TurnTimes:
 
     def published(self) -> dict[str, Any]:
         """What a study published of this player under these rules; empty if there is nothing."""
-        with (files("runners") / "published_turns.yaml").open(encoding="utf-8") as file:
+        with (files("runners.bench") / "published_turns.yaml").open(encoding="utf-8") as file:
             known: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[assignment]
         return known if (self.agent.label, self.rules.name) == (known["agent"], known["rules"]) else {}
 

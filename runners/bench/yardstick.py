@@ -20,7 +20,7 @@ def yardstick(folder: Path) -> Iterator[Yardstick | None]:
         yield None
         return
     program = folder / "yardstick"
-    with as_file(files("runners") / "yardstick.c") as source:
+    with as_file(files("runners.bench") / "yardstick.c") as source:
         flags = ["-O3", "-march=native", "-pthread", "-o", str(program), str(source)]
         subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
 

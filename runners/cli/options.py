@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 ARCHIVE = Path("data/archive")
-ROOT = Path(__file__).resolve().parent.parent  # of the project, or of where it is installed
+ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
 # Of commands that Hydra carries out: what is not an option of ours is its own.
 HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

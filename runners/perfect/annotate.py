@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from analytics import open_archive
 from analytics.perfect.annotate import Done, Settings, annotate_runs
 from analytics.query.mistakes import Hard, Record, among, hardest, records
-from analytics.report import style
+from analytics.report import html, style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import Subject, subject
 from analytics.report.sections import drawn
@@ -84,15 +84,15 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
         console.say("for the hardest positions count choices: qarena annotate --choices")
 
 
-def _write(of: Subject, html: Path | None, svg: Path | None) -> None:
+def _write(of: Subject, page: Path | None, picture: Path | None) -> None:
     """Blunders by agent and ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
     frame = regret.mistakes_frame(of, by_ply=True)
-    if html:
+    if page:
         heading, how = html.element("h1", regret.TITLE), html.note(regret.HOW)
         panels = drawn(of, "mistakes", regret.mistakes_panels(frame, of))
-        write_file(html, html.document(regret.TITLE, html.joined([heading, how, panels])).encode())
-    if svg:
-        write_file(svg, style.svg(regret.mistakes_picture(frame, of)).encode())
+        write_file(page, html.document(regret.TITLE, html.joined([heading, how, panels])).encode())
+    if picture:
+        write_file(picture, style.svg(regret.mistakes_picture(frame, of)).encode())
 
 
 def _columns(found: Sequence[Record], by_ply: bool) -> list[console.Column]:
@@ -124,11 +124,11 @@ def _hard_columns(found: Sequence[Hard]) -> list[console.Column]:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    console = Console(stderr=True)
-    if not (console.is_terminal and total):
+    terminal = Console(stderr=True)
+    if not (terminal.is_terminal and total):
         yield lambda _games: None
         return
     columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=terminal, transient=True) as bar:
         task = bar.add_task("judging", total=total)
         yield lambda games: bar.advance(task, games)

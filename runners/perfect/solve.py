@@ -174,22 +174,22 @@ def _write_line(line: str) -> None:
 @contextmanager
 def _watching(solvers: Solvers, started: float) -> Iterator[Callable[[], None]]:
     """A line on the terminal that says how far a search is; nothing elsewhere."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    terminal = Console(stderr=True, highlight=False)
+    if not terminal.is_terminal:
         yield lambda: None
         return
-    with console.status("searching") as status:
+    with terminal.status("searching") as status:
         yield lambda: status.update(f"{solvers.nodes:,} positions searched, {time.perf_counter() - started:.0f} s")
 
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[], None]]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    terminal = Console(stderr=True)
+    if not terminal.is_terminal:
         yield lambda: None
         return
     columns = (TextColumn("solving"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=terminal, transient=True) as bar:
         task = bar.add_task("solving", total=total)
         yield lambda: bar.advance(task)
 

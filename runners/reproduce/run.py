@@ -169,10 +169,10 @@ def show(reproduction: Reproduction) -> None:
         title = f"Study {study.study}: {study.title} (games won, in %)"
         names = [name for name in shown(rows) if name != "where"]
         console.show([_table(rows, names, title)], [_table(rows, [name for name in names if name in NARROW], title)])
-    console = console.out()
+    terminal = console.out()
     for number, note in enumerate(reproduction.notes, 1):
-        console.print(f"{number:>2}  {noted(note)}", markup=False, soft_wrap=not console.is_terminal)
-    console.print(f"{reproduction.summary()}.", markup=False, soft_wrap=True)
+        terminal.print(f"{number:>2}  {noted(note)}", markup=False, soft_wrap=not terminal.is_terminal)
+    terminal.print(f"{reproduction.summary()}.", markup=False, soft_wrap=True)
 
 
 def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> Table:

@@ -20,17 +20,17 @@ SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs
 @contextmanager
 def watching(wanted: bool, games: int) -> Iterator[Watcher]:
     """Somebody to be told how a test stands: a bar on a terminal, elsewhere a line now and then."""
-    console = Console(stderr=True)
+    terminal = Console(stderr=True)
     if not wanted:
         yield _not_wanted
-    elif console.is_terminal:
+    elif terminal.is_terminal:
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("games"),
         )
-        with Progress(*columns, console=console, transient=True) as bar:
+        with Progress(*columns, console=terminal, transient=True) as bar:
             task = bar.add_task("testing", total=games)
             yield lambda trial: bar.update(task, completed=2 * trial.pairs, description=standing(trial))
     else:

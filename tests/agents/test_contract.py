@@ -17,6 +17,7 @@ from runners.arena.config import agent_named, agent_settings, load_agent, names
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS
+from tests.paths import CONF
 from tests.positions import asked, view_of
 
 YAMLS = {name: load_agent(name) for name in names("agent")}
@@ -57,7 +58,7 @@ def turns_of(player: Player, rules: Rules, positions: list[Position], rng: Strea
 
 
 def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
-    folder = Path(__file__).parent.parent.parent / "conf/agent"
+    folder = CONF / "agent"
     assert set(YAMLS) == {path.stem for path in folder.glob("*.yaml")}
     assert {name for name, _ in CASES} == set(SPECS)
     assert TACTICAL

@@ -19,7 +19,7 @@ from analytics.store.schema import DECISIONS
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import PAIRINGS, Pairings, naive_rows, random_block, record, single_games, spec_of
-from tests.analytics.policies import GENES, LEARNED
+from tests.analytics.stored_policies import GENES, LEARNED
 from tests.naive import PRESETS
 
 Row = dict[str, Any]

@@ -5,8 +5,8 @@ Beneath each is a function that returns its frame (``crosstable_frame``, …) an
 
 from __future__ import annotations
 
-from analytics.report.figures.game_lengths import game_lengths
-from analytics.report.figures.learning_curves import learning_curve
+from analytics.report.figures.learning import learning_curve
+from analytics.report.figures.lengths import game_lengths
 from analytics.report.figures.openings import gifts, openings_board
 from analytics.report.figures.regret import mistakes
 from analytics.report.figures.strength import crosstable, ratings

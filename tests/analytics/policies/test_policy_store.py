@@ -24,7 +24,7 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import leftovers, remove
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
-from tests.analytics.policies import COUNTS, CURVE, GENES, LEARNED, origin
+from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
 
 OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet

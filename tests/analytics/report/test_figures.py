@@ -15,7 +15,7 @@ from analytics import open_archive
 from analytics.query.database import OpenArchive
 from analytics.ratings.ratings import rate
 from analytics.report import figures, style
-from analytics.report.figures import game_lengths, learning_curves, openings, regret, strength
+from analytics.report.figures import learning, lengths, openings, regret, strength
 from analytics.report.figures.chosen_games import MOST_AGENTS, Subject, subject
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
@@ -103,7 +103,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
             for seat in {row["agent_0"]: 0, row["agent_1"]: 1} if row["agent_0"] != row["agent_1"] else {"": 0}:
                 at = 0 if row["agent_0"] == row["agent_1"] else int(seat == row["agent_1"])
                 expected[row["rules"], row[f"agent_{at}"], row["plies"]][result_of(row, at)] += 1
-    frame = game_lengths.lengths_frame(of)
+    frame = lengths.lengths_frame(of)
     totals: Counter[tuple[str, str]] = Counter()
     for (rules, agent, _), counts in expected.items():
         totals[rules, agent] += sum(counts)
@@ -122,7 +122,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
 
 
 def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
-    frame = game_lengths.lengths_frame(subject(opened))
+    frame = lengths.lengths_frame(subject(opened))
     assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
     known = frame.filter(rules="classic", agent="random")["random"].to_list()
     assert known[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
@@ -222,7 +222,7 @@ def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> N
         shown = [label for number, label in enumerate(labels) if number not in (1, 4)][: MOST_AGENTS - 1]
         assert of.agents == tuple(sorted([*shown, "everybody"]))
         assert len({strength.colour_of(of, agent) for agent in of.agents}) == MOST_AGENTS == len(style.AGENTS)
-        assert {*strength.standings(of).agents} == {*game_lengths.lengths_frame(of)["agent"]} == {*of.agents}
+        assert {*strength.standings(of).agents} == {*lengths.lengths_frame(of)["agent"]} == {*of.agents}
         (everybody,) = (each for each in strength.standings(of).standings if each.agent == "everybody")
         assert everybody.games == sum(len(block.games.plies) for block in blocks)
 
@@ -256,19 +256,19 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
     archive = write_archive(tmp_path / "archive")
     add_policies(archive)
     with open_archive(archive.root) as opened:
-        found = learning_curves.curves(subject(opened, "winner = 1"))
+        found = learning.curves(subject(opened, "winner = 1"))
         assert [(curve.card.name, curve.rows.columns) for curve in found] == [
             ("rising", BY_GAMES.columns),
             ("bred", BY_GENERATIONS.columns),
         ]
-        frame = learning_curves.learning_frame(found).select("policy", "series", "step", "value")
+        frame = learning.learning_frame(found).select("policy", "series", "step", "value")
         assert frame.filter(policy="rising").rows() == [
             ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
         ]
         assert {*frame.filter(policy="bred").rows()} == {
             ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
         }
-        assert learning_curves.curves(subject(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
+        assert learning.curves(subject(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
 
 
 FIGURES: dict[Figure, tuple[str, str]] = {

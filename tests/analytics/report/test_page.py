@@ -17,7 +17,7 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report import style
-from analytics.report.figures import learning_curves, strength
+from analytics.report.figures import learning, strength
 from analytics.report.html import Html, Tinted, element, joined, table
 from analytics.report.page import report
 from analytics.report.sections import SECTIONS
@@ -25,8 +25,8 @@ from analytics.report.style import AGENTS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.naive_games import record, spec_of
+from tests.paths import SAMPLE
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 SNAPSHOT = Path(__file__).parent / "report_of_sample.txt"
 VOID = {"meta"}  # elements without an end
 WITHIN = {"th", "td", "span", "small", "code", "a"}  # elements that stand in a line
@@ -174,7 +174,7 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning_curves, "MOST_POLICIES", 1)
+    monkeypatch.setattr(learning, "MOST_POLICIES", 1)
     page = Page(made(root, f"run_id = '{RUNS[0].record.run_id}' AND agent_0 < agent_1"))
     assert any(text.endswith("Shown are the newest 1 of 2 policies.") for text in page.said_in("p"))
     assert [text for text in page.said_in("figcaption") if ", ga2" in text or ", counting" in text] == ["bred, ga2"]

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 TEXT = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
 
 

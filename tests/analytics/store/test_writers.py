@@ -20,8 +20,8 @@ from analytics.verify.garbage import leftovers
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from quarto.rules import CLASSIC
 from tests.analytics.naive_games import has_line
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLE = str(ROOT / "data/sample")
 PAGE = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
 EXPORT = ("archive", "export", "--archive", SAMPLE, "--output")

@@ -10,9 +10,8 @@ import pytest
 from analytics.store.archive import Archive
 from analytics.store.position_index import shards_of
 from tests.analytics.folders import snapshot
+from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
-
-SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report.figures import strength
 from analytics.report.figures.chosen_games import subject
-from analytics.report.figures.game_lengths import lengths_frame
+from analytics.report.figures.lengths import lengths_frame
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena

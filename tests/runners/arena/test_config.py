@@ -16,11 +16,11 @@ from runners.arena.config import Request, agent_named, load_agent, load_rules, n
 from runners.arena.experiment import engine_of
 from runners.cli.main import trains
 from tests.naive import PRESETS
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, command, play, request, rows
 from tests.runners.training.trainings import training
 
-ROOT = Path(__file__).parent.parent.parent
 CONF = ROOT / "conf"
 
 

@@ -25,10 +25,11 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View
+from tests.paths import ORACLES
 from tests.positions import view_of
 
 SEED = 77
-FACTS = json.loads((Path(__file__).parent.parent / "oracles.json").read_text())
+FACTS = json.loads(ORACLES.read_text())
 
 BUILT_IN: list[tuple[str, Agent, naive.Player]] = [
     ("random", Random(), naive.Random()),

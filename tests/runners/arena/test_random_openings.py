@@ -19,14 +19,15 @@ from analytics.store.position_index import index_shards, shards_of, stale
 from runners.arena.config import load_agent, load_rules
 from runners.arena.spec import RunSpec
 from runners.bench.warm import play
+from tests.paths import ORACLES
 
-ORACLES = json.loads((Path(__file__).parents[1] / "oracles.json").read_text())
+FACTS = json.loads(ORACLES.read_text())
 CHANCE = 1e-6  # that a sound archive fails one of these comparisons; the seed is fixed, so it does so always or never
 
 
 def wins_by_ply() -> list[Fraction]:
     """How probable it is that random play ends with a line at each ply, exactly, and last that it ends with none."""
-    prefixes, won = ORACLES["live_game_prefixes_after_k_plies"], ORACLES["games_won_at_ply_k"]
+    prefixes, won = FACTS["live_game_prefixes_after_k_plies"], FACTS["games_won_at_ply_k"]
     chances, alive = [], Fraction(1)
     for ply in range(16):
         choices = (16 - ply) ** 2
@@ -63,11 +64,11 @@ def compare(opened: OpenArchive) -> None:
     ]
     assert agrees(counts, [float(chance) for chance in wins_by_ply()])
     rows = openings(opened, EMPTY_BOARD, "placement", samples=False)
-    placed, drawn = Fraction(*ORACLES["random_play"]["seat_1_wins"]), Fraction(*ORACLES["random_play"]["draw"])
+    placed, drawn = Fraction(*FACTS["random_play"]["seat_1_wins"]), Fraction(*FACTS["random_play"]["draw"])
     counts = [int(rows[name].sum()) for name in ("wins", "draws", "losses")]
     assert agrees(counts, [float(chance) for chance in (placed, drawn, 1 - placed - drawn)])
     boards = opened.sql("SELECT ply, count(DISTINCT (occupied, board)) AS n FROM positions WHERE ply < 4 GROUP BY ply")
-    assert dict(boards.rows()) == dict(enumerate(ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][:4]))
+    assert dict(boards.rows()) == dict(enumerate(FACTS["canonical_boards_with_hand_including_won_k_0_to_5"][:4]))
 
 
 def made(root: Path, games: int) -> OpenArchive:

@@ -16,6 +16,7 @@ from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, code_of, label_of, version
+from tests.paths import ROOT
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False})
@@ -176,5 +177,5 @@ def test_the_code_of_a_run_is_the_projects_and_that_of_modules_outside(outside: 
 
 
 def test_the_version_is_the_projects() -> None:
-    project = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert version() == project["project"]["version"]

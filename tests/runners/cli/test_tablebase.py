@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA
 
@@ -78,7 +79,7 @@ def test_a_wrong_request_changes_nothing(qarena: Qarena, own_home: Path, argumen
 
 
 def test_the_page_of_theory_is_what_the_shipped_tablebases_say(qarena: Qarena) -> None:
-    page = Path(__file__).parent.parent.parent / "docs/theory.md"
+    page = ROOT / "docs/theory.md"
     found = qarena("tablebase", "show", "--theory")
     assert (found.code, found.err) == (0, "")
     assert found.out == page.read_text(encoding="utf-8")

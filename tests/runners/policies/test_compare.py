@@ -20,7 +20,7 @@ from quarto.rules import CLASSIC
 from runners.policies.compare import choices_of, joined
 from runners.policies.lineage import share_of
 from tests.analytics.folders import snapshot
-from tests.analytics.policies import GENES, origin
+from tests.analytics.stored_policies import GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 

@@ -15,9 +15,10 @@ import pytest
 from analytics.published import figures, notes_on
 from runners.reproduce import run
 from tests.analytics.folders import snapshot
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
-REPORT = Path(__file__).resolve().parents[2] / "docs/reproduction.md"  # of all figures, as found
+REPORT = ROOT / "docs/reproduction.md"  # of all figures, as found
 
 
 def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, tmp_path: Path) -> None:

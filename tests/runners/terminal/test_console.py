@@ -25,8 +25,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Iterator[io.StringI
     """Standard output as a terminal of so many columns."""
     screen = io.StringIO()
     with monkeypatch.context() as patched:
-        console = Console(file=screen, force_terminal=True, width=width, color_system=None, highlight=False)
-        patched.setattr(console, "out", lambda: console)
+        terminal = Console(file=screen, force_terminal=True, width=width, color_system=None, highlight=False)
+        patched.setattr(console, "out", lambda: terminal)
         yield screen
 
 

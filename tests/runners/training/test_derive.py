@@ -16,7 +16,7 @@ from analytics.store.records import PolicyCard
 from analytics.verify.archive import verify
 from runners.arena.config import names
 from tests.analytics.folders import snapshot
-from tests.analytics.policies import COUNTS, origin
+from tests.analytics.stored_policies import COUNTS, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
 

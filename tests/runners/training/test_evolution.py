@@ -29,10 +29,10 @@ from tests import naive
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, run_seed
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import ga5 as naive_ga5
+from tests.paths import ROOT
 from tests.runners.experiments import play
 from tests.runners.training.evolving import GENES, SMALL, Watcher, setting, trainer
 
-PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("composed_once")
 
 
@@ -349,7 +349,7 @@ def test_kill_at_any_moment_loses_at_most_what_was_not_committed(tmp_path: Path)
     root, dice = tmp_path / "killed", random.Random(5)
     committed = 0
     for _ in range(2):
-        with subprocess.Popen([sys.executable, "-c", SCRIPT.format(root=str(root))], cwd=PROJECT) as process:
+        with subprocess.Popen([sys.executable, "-c", SCRIPT.format(root=str(root))], cwd=ROOT) as process:
             while len(list(root.glob("commits/*/*.json"))) <= committed:
                 assert process.poll() is None
                 time.sleep(0.002)

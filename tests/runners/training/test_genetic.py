@@ -18,7 +18,7 @@ from quarto.errors import RequestError
 from runners.arena import experiment
 from runners.arena.config import load_rules
 from runners.training.trainer import Trained
-from tests.analytics.policies import origin
+from tests.analytics.stored_policies import origin
 from tests.runners.conftest import Qarena
 from tests.runners.training.evolving import GENES, SMALL, Watcher, setting, trainer
 

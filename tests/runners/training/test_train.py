@@ -18,11 +18,11 @@ from runners.cli import options
 from runners.training import application
 from runners.training.config import check
 from tests.analytics.folders import snapshot
+from tests.paths import CONF
 from tests.runners.conftest import Qarena
 from tests.runners.hydra_app.test_sweep import table_of
 from tests.runners.training.trainings import LEARNERS, training
 
-CONF = Path(__file__).parent.parent.parent / "conf"
 SMALL = ("train", "trainer=q_placement", "trainer.games=60", "curve.block=20", "progress=false")
 
 

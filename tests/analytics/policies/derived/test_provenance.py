@@ -14,8 +14,8 @@ from analytics.policies.policy_store import Origin
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import Rules
-from tests.analytics.policies import LEARNED
 from tests.analytics.policies.derived.conftest import FIRST, records_of
+from tests.analytics.stored_policies import LEARNED
 
 
 @pytest.mark.parametrize(
