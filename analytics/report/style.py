@@ -167,7 +167,8 @@ def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> 
 
     ``curve`` is what ``analytics.policies.learning_curve.learning_curve`` makes, or has a column ``generation`` and,
     of type Float64, one for each line to draw; where it has a column ``strength`` too, lines are the columns
-    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the extra ``plots``.
+    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the
+    extra ``plots``.
     """
     return svg(styled(curve_of(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
 

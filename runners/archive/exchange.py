@@ -21,7 +21,8 @@ from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.arena.config import load_rules
 from runners.arena.spec import code_by
-from runners.cli.exchange import STREAM
+
+STREAM = "-"  # a path that means the standard input or output
 
 
 @contextmanager

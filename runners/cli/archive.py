@@ -22,7 +22,8 @@ exchange.register(app)
 def ls(archive: ArchiveOption = ARCHIVE) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.terminal.tables import RUNS, write
+    from runners.archive.runs import RUNS
+    from runners.terminal.tables import write
 
     with open_archive(archive) as opened:
         write(opened.sql(RUNS))

@@ -44,8 +44,9 @@ def bench(
     from runners.bench.archive import bench_archive
     from runners.bench.main import bench as measure
     from runners.bench.solver import bench_solver
+    from runners.bench.tables import bench_table
     from runners.terminal.console import show
-    from runners.terminal.tables import bench_table, write_json
+    from runners.terminal.tables import write_json
 
     figures = bench_solver(quick) if solver else bench_archive(quick) if archive else measure(quick)
     show([bench_table(figures)])
@@ -56,10 +57,11 @@ def bench(
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
     from runners.arena.config import agent_named, load_rules
     from runners.arena.experiment import interruptible
+    from runners.bench.tables import show_turns
     from runners.bench.turn_times import turn_times
     from runners.bench.warm import rules_played_by
     from runners.terminal.console import progress
-    from runners.terminal.tables import show_turns, write_json
+    from runners.terminal.tables import write_json
 
     agent = agent_named(name)
     chosen = load_rules(rules or rules_played_by(agent))

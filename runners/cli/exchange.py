@@ -11,8 +11,6 @@ import typer
 
 from runners.cli.options import ARCHIVE, ArchiveOption, rules_options
 
-STREAM = "-"  # a path that means the standard input or output
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to those of ``qarena archive``."""
@@ -44,7 +42,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics import open_archive
     from analytics.exchange.export import Wish, export_to
     from analytics.exchange.export import export as write
-    from runners.archive.exchange import said, watched
+    from runners.archive.exchange import STREAM, said, watched
 
     wish = Wish(form, where, perspective, sample, seed, rows, imposed, masks)
     with open_archive(archive) as opened:

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from quarto.errors import ArenaError, RequestError
 from runners.cli import archive, bench, openings, perfect, policy, report, strength, tablebase
+from runners.cli.flags import flags_first
 from runners.cli.options import (
     ARCHIVE,
     HYDRA_ARGUMENTS,
@@ -32,21 +33,6 @@ from runners.cli.options import (
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-FLAGS_WITH_VALUES = (
-    "--config-dir",
-    "-cd",
-    "--config-name",
-    "-cn",
-    "--config-path",
-    "-cp",
-    "--cfg",
-    "-c",
-    "--package",
-    "-p",
-)
-INFO = ("--info", "-i")
-INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 
 
 class Commands(TyperGroup):
@@ -128,23 +114,6 @@ def _hydra(command: str, arguments: Sequence[str]) -> None:
     raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
 
 
-def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Flags with their values, and all else: Hydra stumbles over flags that come after overrides."""
-    flags: list[str] = []
-    rest: list[str] = []
-    waiting = False
-    for argument in arguments:
-        topic = bool(flags) and flags[-1] in INFO and argument in INFO_TOPICS
-        if waiting or topic or argument.startswith("-"):
-            flags.append(argument)
-            waiting = not waiting and argument in FLAGS_WITH_VALUES
-        else:
-            rest.append(argument)
-    if waiting:
-        raise RequestError(f"{flags[-1]} needs a value: {flags[-1]} VALUE")
-    return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest
-
-
 @app.command()
 def sql(
     question: Annotated[
@@ -198,7 +167,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 @app.command()
 def agents() -> None:
     """List the agents with their parameters."""
-    from runners.terminal.tables import agents_table
+    from runners.hydra_app.agents_table import agents_table
 
     _print(agents_table())
 
@@ -243,7 +212,7 @@ def perft(
     """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
     from quarto.perft import perft as count
     from runners.arena.config import load_rules
-    from runners.terminal.tables import perft_table
+    from runners.perfect.perft_table import perft_table
 
     _print(perft_table(rules, count(load_rules(rules), plies)))
 

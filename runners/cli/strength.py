@@ -104,7 +104,7 @@ def sprt(
 
         show_counts(counts, given)
         return
-    from runners.cli.main import flags_first
+    from runners.cli.flags import flags_first
     from runners.hydra_app.application import launch
     from runners.strength.sprt_application import SPRT
 

@@ -141,8 +141,8 @@ def show_tablebases(
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
     from runners.arena.config import load_rules, names
+    from runners.perfect.tablebase_tables import tablebase_tables
     from runners.terminal.console import show
-    from runners.terminal.tables import tablebase_tables
 
     if theory:
         asked = [load_rules(rules)] if rules else [load_rules(name) for name in names("rules")]

@@ -5,7 +5,7 @@ import pytest
 from runners.bench import archive
 from runners.bench.archive import exponent
 from runners.bench.policies import KINDS
-from runners.terminal.tables import bench_table
+from runners.bench.tables import bench_table
 
 
 def test_the_exponent_is_that_of_the_power_that_fits() -> None:

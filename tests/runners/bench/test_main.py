@@ -12,8 +12,9 @@ from rich.console import Console
 
 from runners.bench.main import bench
 from runners.bench.searches import searches
+from runners.bench.tables import bench_table
 from runners.bench.yardstick import yardstick
-from runners.terminal.tables import bench_table, write_json
+from runners.terminal.tables import write_json
 
 # Exact figures of random play under classic rules, by enumeration.
 FIRST_PLACER_WINS = 396559745769377 / 818113776480000

@@ -1,0 +1,48 @@
+"""Hydra's flags, sorted out of a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from quarto.errors import RequestError
+
+if TYPE_CHECKING:
+    pass
+
+
+FLAGS_WITH_VALUES = (
+    "--config-dir",
+    "-cd",
+    "--config-name",
+    "-cn",
+    "--config-path",
+    "-cp",
+    "--cfg",
+    "-c",
+    "--package",
+    "-p",
+)
+
+
+INFO = ("--info", "-i")
+
+
+INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
+
+
+def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Flags with their values, and all else: Hydra stumbles over flags that come after overrides."""
+    flags: list[str] = []
+    rest: list[str] = []
+    waiting = False
+    for argument in arguments:
+        topic = bool(flags) and flags[-1] in INFO and argument in INFO_TOPICS
+        if waiting or topic or argument.startswith("-"):
+            flags.append(argument)
+            waiting = not waiting and argument in FLAGS_WITH_VALUES
+        else:
+            rest.append(argument)
+    if waiting:
+        raise RequestError(f"{flags[-1]} needs a value: {flags[-1]} VALUE")
+    return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest

@@ -1,0 +1,36 @@
+"""Tablebases as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from analytics.perfect.tablebase import Card, Tablebase
+from runners.terminal import console
+
+if TYPE_CHECKING:
+    pass
+
+
+def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
+    """The tablebases there are, then for each its boards by pieces and value for the player to act."""
+    cards = [each.card for each in found]
+    columns = [
+        console.Column("rules", [str(card.rules["name"]) for card in cards], right=False),
+        console.Column("pieces", [str(card.pieces) for card in cards]),
+        console.Column("boards", [f"{sum(card.boards):,}" for card in cards]),
+        console.Column("bytes", [f"{card.bytes:,}" for card in cards]),
+        console.Column("thread seconds", [f"{card.seconds:,.0f}" for card in cards]),
+        console.Column("built", [card.created[:10] for card in cards], right=False),
+        console.Column("file", ["ships" if each.shipped else str(each.path) for each in found], right=False),
+    ]
+    return [console.tabulated(columns), *map(_layers_table, cards)]
+
+
+def _layers_table(card: Card) -> Table:
+    parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
+    columns = [console.Column(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
+    pieces = console.Column("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
+    return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")

@@ -1,1 +1,0 @@
-"""A sequential test of strength: pairs are played until it decides."""
