@@ -9,7 +9,7 @@ import numpy as np
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_whole
 from agents.search.alpha_beta import MEMORY_SIZE, SOONER, best_gift, best_turn
-from quarto.kernel import int64
+from quarto.jit import int64
 from quarto.position import Position
 from quarto.rules import CELLS, NONE, Rules
 

@@ -27,7 +27,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from quarto.batch import Batch
-from quarto.kernel import array_pointer, inlined, int64, kernel
+from quarto.bits import array_pointer
+from quarto.jit import inlined, int64, kernel
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, RULE_TABLES, Rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.base import KernelAgent, encode_turn, turn
-from quarto.kernel import lowest_bit
+from quarto.bits import lowest_bit
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import NONE
 

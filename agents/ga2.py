@@ -9,9 +9,10 @@ import numpy as np
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.genetic.two_genes import cell_by_lines, gift_by_frequency
 from agents.parameters import checked_probability
-from quarto.kernel import int64, uint64
+from quarto.jit import int64, uint64
+from quarto.lanes import spread
 from quarto.position import Position
-from quarto.rules import NONE, Rules, spread
+from quarto.rules import NONE, Rules
 
 
 @turn

@@ -8,7 +8,8 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_number
-from quarto.kernel import inlined, int64, lowest_bit
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 

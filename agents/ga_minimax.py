@@ -11,7 +11,8 @@ from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params,
 from agents.genetic.two_genes import VALUE_BITS, cell_by_lines, places_of_values
 from agents.parameters import checked_flag, checked_probability, checked_whole
 from agents.search.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, after_placing, best_turn
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position
 from quarto.rng import below, draw, unit
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules

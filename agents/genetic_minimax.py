@@ -18,7 +18,8 @@ from agents.search.playout import (
     play_move,
     random_move,
 )
-from quarto.kernel import array_pointer, inlined, int64, uint64
+from quarto.bits import array_pointer
+from quarto.jit import inlined, int64, uint64
 from quarto.position import Position
 from quarto.rng import below, draw
 from quarto.rules import Rules

@@ -25,7 +25,7 @@ from agents.base import (
 )
 from quarto.batch import Batch, Lockstep, Turns
 from quarto.errors import RequestError
-from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules

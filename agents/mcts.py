@@ -24,7 +24,7 @@ from agents.search.tree import (
     tree,
     words_of_tree,
 )
-from quarto.kernel import inlined, int64, uint64
+from quarto.jit import inlined, int64, uint64
 from quarto.position import Position
 from quarto.rules import Rules
 

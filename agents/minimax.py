@@ -11,7 +11,8 @@ from agents.parameters import checked_flag, checked_whole
 from agents.random import random_piece
 from agents.search.alpha_beta import MEMORY_SIZE, SHARES, best_turn
 from agents.search.leaf_turns import cell_of, study_a_turn
-from quarto.kernel import int64, lowest_bit
+from quarto.bits import lowest_bit
+from quarto.jit import int64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules

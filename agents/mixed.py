@@ -12,7 +12,8 @@ from agents.random import random_cell, random_piece
 from agents.rule_based import FEW_SAFE_GIFTS, mirror_cell, mirror_piece
 from agents.search.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, after_placing, best_turn
 from agents.search.leaf_turns import NO_TURN, cell_of, gift_of, study_a_turn
-from quarto.kernel import inlined, int64, lowest_bit, popcount
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules

@@ -15,7 +15,8 @@ from agents.random import random_piece
 from agents.rule_based import mirror_piece
 from agents.search.alpha_beta import MEMORY_SIZE, after_placing
 from agents.search.leaf_turns import cell_of, gift_of
-from quarto.kernel import int64, lowest_bit
+from quarto.bits import lowest_bit
+from quarto.jit import int64
 from quarto.position import Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules

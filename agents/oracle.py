@@ -15,13 +15,14 @@ from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params
 from agents.parameters import checked_whole
 from agents.random import random_cell, random_piece
 from agents.semi_random import SemiRandom
-from quarto.kernel import array_pointer, inlined, int64, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.bits import array_pointer, lowest_bit, popcount
+from quarto.jit import inlined, int64, uint64
+from quarto.position import ALL_CELLS, Position, placed
 from quarto.rng import draw
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.solver.base import Base
 from quarto.solver.mover import can_move
-from quarto.solver.search import can_place, placed
+from quarto.solver.search import can_place
 from quarto.solver.solver import distance_of, value_of
 from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, key_of, recall, record, words
 from quarto.threats import safe_pieces, winning_cells

@@ -9,9 +9,11 @@ from numba import types
 
 from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_whole
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position
-from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, spread
+from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
 LINE = 10  # a line is worth this, less the placements it took

@@ -27,11 +27,12 @@ from agents.learning.rows import (
 )
 from agents.parameters import checked_flag, checked_number, checked_probability
 from agents.random import random_cell
-from quarto.kernel import inlined, int64, lowest_bit, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
+from quarto.position import ALL_CELLS, Position, pieces_on
 from quarto.rng import draw, unit
-from quarto.rules import CELLS, NONE, PIECES, Rules, spread
-from quarto.symmetry import pieces_on
+from quarto.rules import CELLS, NONE, PIECES, Rules
 
 # Where the parameters are; a player has the first four
 ALPHA, EXPLORATION, FAITHFUL, PLAYS, LEARNING_RATE, DISCOUNT, REWARD, DECAY, FLOOR = range(9)

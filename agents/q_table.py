@@ -14,11 +14,12 @@ from agents.learning.policy import Q_TABLE, Policy
 from agents.learning.rows import add_row, empty_rows, grown_rows, has_room, known_positions
 from agents.parameters import checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, int64, uint64
+from quarto.canonical import canonical
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rng import draw
-from quarto.rules import CELLS, NONE, Rules, spread
-from quarto.symmetry import canonical
+from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import winning_cells
 
 # Where the parameters are, after those of ``agents/learning/afterstates.py``

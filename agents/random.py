@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agents.base import KernelAgent, encode_turn, turn
-from quarto.kernel import inlined, nth_bit, popcount
+from quarto.bits import nth_bit, popcount
+from quarto.jit import inlined
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import below, below_again, draw
 from quarto.rules import NONE

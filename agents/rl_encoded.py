@@ -14,10 +14,12 @@ from agents.learning.learner import Learner, LoggedGame, update
 from agents.learning.policy import ENCODED_VALUES, Policy, checked_columns
 from agents.parameters import checked_number, checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, int64, kernel, lowest_bit, uint64
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import LANE, spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import GAMMA, draw, mix, unit
-from quarto.rules import ATTRIBUTES, CELLS, LANE, NONE, PIECES, SIDE, Line, Rules, spread
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
 
 CODES = (SIDE + 1) ** VALUES  # one digit a value: how many pieces with it a line has at most

@@ -24,10 +24,11 @@ from agents.learning.policy import Policy
 from agents.learning.rows import empty_rows, grown_rows, has_room
 from agents.parameters import checked_flag, checked_probability
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, int64, uint64
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw, turn_offset, unit
-from quarto.rules import NONE, Rules, spread
+from quarto.rules import NONE, Rules
 
 # Where the parameters are; a player has the first two
 EXPLORATION, FORGETS, EXPLORATION_STEP = range(3)

@@ -9,10 +9,12 @@ import numpy as np
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, int64, lowest_bit, popcount, uint64
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
-from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, spread
+from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
 FEW_SAFE_GIFTS = 2  # up to this many, the first of them is given; the study ignores safety beyond

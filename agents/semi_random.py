@@ -6,10 +6,12 @@ from typing import Any
 
 from agents.base import KernelAgent, encode_turn, turn
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, int64, lowest_bit, uint64
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
-from quarto.rules import NONE, PIECES, spread
+from quarto.rules import NONE, PIECES
 from quarto.threats import safe_pieces, winning_cells
 
 

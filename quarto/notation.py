@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from quarto.errors import RequestError
 from quarto.position import Position, board, from_plies
-from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules, cell_at
+from quarto.rules import CELLS, NONE, PIECES, SIDE, cell_at
 
 PIECE_DIGITS = "0123456789ABCDEF"
 COLUMN_LETTERS = "abcd"
@@ -106,24 +106,6 @@ def parse_game(text: str) -> list[tuple[int, int]]:
 def format_game(plies: Iterable[tuple[int, int]]) -> str:
     """The text of a game's (piece, cell) plies."""
     return " ".join(f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies)
-
-
-def has_line(position: Position, rules: Rules) -> bool:
-    """Whether four pieces on a line of these rules share a value: the rule itself, in plain Python."""
-    return bool(finished_lines(position, rules))
-
-
-def finished_lines(position: Position, rules: Rules) -> list[Line]:
-    """The lines of these rules whose four pieces share a value, in the order of ``rules.lines``."""
-    pieces = board(position)
-    finished = []
-    for line in rules.lines:
-        on_line = [pieces[cell] for cell in line]
-        if NONE in on_line:
-            continue
-        if any(len({piece >> attribute & 1 for piece in on_line}) == 1 for attribute in range(ATTRIBUTES)):
-            finished.append(line)
-    return finished
 
 
 def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:

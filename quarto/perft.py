@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quarto.canonical import canonical
 from quarto.errors import RequestError
-from quarto.kernel import inlined, int64, kernel, uint64
-from quarto.position import ALL_PIECES
-from quarto.rules import CELLS, NONE, PIECES, Rules, finishes_line, spread
-from quarto.symmetry import Symmetries, canonical, pieces_on, symmetries
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
+from quarto.position import ALL_PIECES, pieces_on
+from quarto.rules import CELLS, NONE, PIECES, Rules, finishes_line
+from quarto.symmetry import Symmetries, symmetries
 
 MAX_PLIES = 7
 SMALLEST_TABLE = 1 << 10  # entries; a power of two, as all tables

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from numba import types
 
-from quarto.kernel import inlined, int64, uint64
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES
 
 ALL_CELLS = (1 << CELLS) - 1
@@ -70,3 +72,19 @@ def board(position: Position) -> list[int]:
         else NONE
         for cell in range(CELLS)
     ]
+
+
+@inlined
+def pieces_on(lanes: int, occupied: int) -> int:
+    """The pieces on a board, as 16 bits (int64)."""
+    pieces = int64(0)
+    while occupied:
+        pieces |= int64(1) << piece_at(lanes, lowest_bit(occupied))
+        occupied &= occupied - 1
+    return pieces
+
+
+@inlined
+def placed(lanes: int, piece: int, cell: int) -> int:
+    """The board with ``piece`` on an empty ``cell``."""
+    return lanes | (spread(piece) << uint64(cell))

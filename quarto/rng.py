@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import float64, inlined, int64, kernel, uint64
+from quarto.jit import float64, inlined, int64, kernel, uint64
 
 GAMMA = uint64(0x9E37_79B9_7F4A_7C15)
 TURN_SHIFT = uint64(40)  # room for 2^40 draws in each turn

@@ -8,13 +8,15 @@ mover chooses the piece as well as the cell). A full board without a line is a d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from quarto.kernel import inlined, uint64
+from quarto.jit import inlined, uint64
+from quarto.lanes import LANE, LANE_ONES, LANE_TOPS, spread
 
 SIDE = 4
 CELLS = SIDE * SIDE
@@ -105,8 +107,7 @@ class Rules:
                 completes[(masks & whole) == rest] |= np.uint16(1 << cell)
                 through[cell].append(whole * 0x0001_0001_0001_0001)
         for cell, lines in enumerate(through):
-            # Padded with what no piece can complete, so that kernels look at as many lines for each cell: a number
-            # that varied from cell to cell would be mispredicted.
+            # Padded to a fixed number: a loop whose length varied from cell to cell would be mispredicted.
             tables["through"][0, cell] = (lines + [NO_LINE] * MAX_LINES_THROUGH_A_CELL)[:MAX_LINES_THROUGH_A_CELL]
         tables["completes"][0] = completes
         tables["lines_through"] = max(len(lines) for lines in through)
@@ -117,17 +118,17 @@ class Rules:
 
 CLASSIC = Rules()
 
-LANE_ONES = uint64(0x0001_0001_0001_0001)
-LANE_TOPS = uint64(0x8000_8000_8000_8000)
-LANE = uint64(0xFFFF)
-SPREAD = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45, whose products do not overlap
+
+def finished_lines(pieces: Sequence[int], rules: Rules) -> list[Line]:
+    """The lines whose four pieces share a value; ``pieces`` has the piece on each cell, NONE where it is empty."""
+
+    def finished(on_line: list[int]) -> bool:
+        return NONE not in on_line and any(len({piece >> a & 1 for piece in on_line}) == 1 for a in range(ATTRIBUTES))
+
+    return [line for line in rules.lines if finished([pieces[cell] for cell in line])]
+
+
 HALF_OF_LINES = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is unrolled; classic rules need no more
-
-
-@inlined
-def spread(piece: int) -> int:
-    """The four lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
-    return (uint64(piece) * SPREAD) & LANE_ONES
 
 
 @inlined

@@ -1,10 +1,7 @@
-"""What is the same position: symmetries of cells and pieces, canonical forms, exact one-word keys.
+"""The symmetries of the cells: the permutations that map the set of lines onto itself, as tables for kernels.
 
-Two kinds of symmetry keep every line and every match. Permutations of the cells that map the set of lines onto itself:
-32 under classic rules (the 8 of the square, and exchanges of the inner with the outer cells), found here from the lines
-of whatever rules are in force. And 384 of the pieces: XOR of all pieces with a constant (16) and any permutation of the
-four attributes (24). The canonical form is the least board among all images, so two positions have the same one if and
-only if some symmetry maps one to the other. Method: the seed study, after L. Kerner's count of 12,288 symmetries.
+There are 32 under classic rules (the 8 of the square, and exchanges of the inner with the outer cells). They are found
+here from the lines of whatever rules are in force.
 """
 
 from __future__ import annotations
@@ -18,17 +15,14 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_PIECES, Position, board, piece_at
-from quarto.rules import ATTRIBUTES, CELLS, LANE, LANE_ONES, NONE, SIDE, Line, Rules, cell_at, spread
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import LANE
+from quarto.rules import ATTRIBUTES, CELLS, SIDE, Line, Rules, cell_at
 
-PIECE_SYMMETRIES = 384
 MASKS = 1 << CELLS
 # Rules with very few lines have millions of symmetries (the two main diagonals alone: 46 million). A subgroup also
 # makes exact canonical forms, it only merges less; beyond this many the symmetries of the torus are used.
 LARGEST_GROUP = 2048
-LARGEST_KEY_BOARD = 12  # pieces of the largest board whose key fits one word: 14 + 4 x 12 = 62 bits
-NUMBER_BITS = 14  # the number of a canonical mask: at most 8,548, since all rules have the 8 symmetries of the square
 
 
 class Symmetries(NamedTuple):
@@ -55,17 +49,6 @@ _TYPES_AND_DIMENSIONS = (
 SYMMETRIES_TYPE = types.NamedTuple(
     tuple(types.Array(dtype, dimensions, "C") for dtype, dimensions in _TYPES_AND_DIMENSIONS), Symmetries
 )
-
-
-class Transform(NamedTuple):
-    """One symmetry of cells and pieces: what took a position to its canonical form. All int64 in kernels."""
-
-    permutation: int  # index into ``Symmetries.cells``
-    xor: int  # piece XORed into all pieces, before:
-    order: int  # two bits for each attribute, lowest first: the attribute that moves to its place
-
-
-TRANSFORM_TYPE = types.NamedUniTuple(types.int64, 3, Transform)
 
 
 def cell_symmetries(rules: Rules) -> NDArray[np.int8]:
@@ -184,223 +167,3 @@ def move_lanes(lanes: int, permutation: int, tables: Symmetries) -> int:
         mask = int64((lanes >> uint64(shift)) & LANE)
         moved |= uint64(move_mask(mask, permutation, tables)) << uint64(shift)
     return moved
-
-
-@inlined
-def sort_lanes(lanes: int) -> int:
-    """The least word that the four lanes make in any order: lane 3 is the least of them."""
-    a = int64(lanes & LANE)
-    b = int64((lanes >> uint64(16)) & LANE)
-    c = int64((lanes >> uint64(32)) & LANE)
-    d = int64(lanes >> uint64(48))
-    a, b, c, d = max(a, b), min(a, b), max(c, d), min(c, d)
-    a, b, c, d = max(a, c), max(b, d), min(a, c), min(b, d)
-    b, c = max(b, c), min(b, c)
-    return uint64(a) | uint64(b) << uint64(16) | uint64(c) << uint64(32) | uint64(d) << uint64(48)
-
-
-@inlined
-def highest_cell(occupied: int) -> int:
-    """The highest occupied cell as uint64; 15 on the empty board, where it makes no difference."""
-    smeared = occupied | occupied >> 1
-    smeared |= smeared >> 2
-    smeared |= smeared >> 4
-    smeared |= smeared >> 8
-    return uint64((popcount(smeared) - 1) & 15)
-
-
-@inlined
-def least_lanes(lanes: int, occupied: int, cell: int) -> int:
-    """Each lane replaced by the lesser of itself and its complement within ``occupied``: its highest ``cell`` tells."""
-    return lanes ^ (((lanes >> cell) & LANE_ONES) * uint64(occupied))
-
-
-@inlined
-def canonical(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
-    """The canonical form of a position (``hand`` 0-15, which becomes 0) or of a board (``hand`` NONE).
-
-    Returns (lanes uint64, occupied int64): among all images under the symmetries of cells and pieces those with the
-    least ``occupied`` and, with a hand, those whose hand is 0; of these the least ``lanes``. Forms of positions and
-    of boards are different things: do not compare one with the other. About 15 ns.
-    """
-    minimal = int64(tables.minimal[occupied])
-    if hand >= 0:
-        lanes ^= spread(hand) * uint64(occupied)
-    top = highest_cell(minimal)
-    least = ~uint64(0)
-    for i in range(tables.first[occupied], tables.first[occupied + 1]):
-        image = move_lanes(lanes, int64(tables.attaining[i]), tables)
-        if hand < 0:
-            image = least_lanes(image, minimal, top)
-        least = min(least, sort_lanes(image))
-    return least, minimal
-
-
-@inlined
-def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
-    """A symmetry that takes this position (or board, ``hand`` NONE) to its ``canonical`` form; the first one found."""
-    minimal = int64(tables.minimal[occupied])
-    if hand >= 0:
-        lanes ^= spread(hand) * uint64(occupied)
-    top = highest_cell(minimal)
-    least, permutation = ~uint64(0), int64(0)
-    xor, unsorted = max(hand, 0), lanes
-    for i in range(tables.first[occupied], tables.first[occupied + 1]):
-        moved = move_lanes(lanes, int64(tables.attaining[i]), tables)
-        image = least_lanes(moved, minimal, top) if hand < 0 else moved
-        if i == tables.first[occupied] or sort_lanes(image) < least:
-            least, permutation, unsorted = sort_lanes(image), int64(tables.attaining[i]), image
-            if hand < 0:
-                xor = piece_at(moved, top)
-    return Transform(permutation, xor, _descending_order(unsorted))
-
-
-@inlined
-def _descending_order(lanes: int) -> int:
-    """``Transform.order`` that sorts these lanes, greatest first; equal lanes keep their order."""
-    order = int64(0)
-    for a in range(ATTRIBUTES):
-        lane = (lanes >> uint64(CELLS * a)) & LANE
-        place = 0
-        for b in range(ATTRIBUTES):
-            other = (lanes >> uint64(CELLS * b)) & LANE
-            place += int64(other > lane or (other == lane and b < a))
-        order |= int64(a) << (2 * place)
-    return order
-
-
-@inlined
-def map_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
-    """Where a cell of the position lies in the canonical one."""
-    return int64(tables.cells[transform.permutation, cell])
-
-
-@inlined
-def unmap_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
-    """The cell of the position that lies on this cell of the canonical one."""
-    return int64(tables.cells_back[transform.permutation, cell])
-
-
-@inlined
-def map_piece(piece: int, transform: Transform) -> int:
-    """What a piece of the position is in the canonical one."""
-    mapped = int64(0)
-    for attribute in range(ATTRIBUTES):
-        mapped |= (((piece ^ transform.xor) >> ((transform.order >> (2 * attribute)) & 3)) & 1) << attribute
-    return mapped
-
-
-@inlined
-def unmap_piece(piece: int, transform: Transform) -> int:
-    """The piece of the position that is this piece in the canonical one."""
-    mapped = int64(0)
-    for attribute in range(ATTRIBUTES):
-        mapped |= ((piece >> attribute) & 1) << ((transform.order >> (2 * attribute)) & 3)
-    return mapped ^ transform.xor
-
-
-@inlined
-def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """How many positions (``hand`` 0-15) or boards (``hand`` NONE) have the canonical form of this one, which counts.
-
-    The order of the group over the number of its symmetries that change nothing here.
-    """
-    least, minimal = canonical(lanes, occupied, hand, tables)
-    if hand >= 0:
-        lanes ^= spread(hand) * uint64(occupied)
-    top = highest_cell(minimal)
-    keep = int64(0)
-    for i in range(tables.first[occupied], tables.first[occupied + 1]):
-        image = move_lanes(lanes, int64(tables.attaining[i]), tables)
-        if hand < 0:
-            image = least_lanes(image, minimal, top)
-        keep += int64(sort_lanes(image) == least)
-    run = 1
-    for shift in range(CELLS, ATTRIBUTES * CELLS, CELLS):  # equal lanes, which lie side by side, may change places
-        equal = ((least >> uint64(shift)) ^ (least >> uint64(shift - CELLS))) & LANE == uint64(0)
-        run = run + 1 if equal else 1
-        keep *= run
-    if occupied == 0 and hand < 0:
-        keep *= 16  # nothing on the board or in hand that an XOR could change
-    return int64(tables.cells.shape[0] * PIECE_SYMMETRIES // keep)
-
-
-@inlined
-def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
-    """One uint64 for a canonical form of up to ``LARGEST_KEY_BOARD`` pieces: exact, no two forms share one.
-
-    The lowest 14 bits number the canonical mask; above them come the four lanes, lane 0 lowest, squeezed to the
-    occupied cells. ``14 + 4 n`` bits for ``n`` pieces. What is not canonical must be made so first.
-    """
-    low, high = occupied & 255, occupied >> 8
-    low_count, count = popcount(low), popcount(occupied)
-    word = uint64(0)
-    for attribute in range(ATTRIBUTES):
-        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE)
-        bits = int64(tables.squeezed[low, lane & 255]) | int64(tables.squeezed[high, lane >> 8]) << low_count
-        word |= uint64(bits) << uint64(count * attribute)
-    return word << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
-
-
-@inlined
-def board_of_key(key: int, tables: Symmetries) -> tuple[int, int]:
-    """The canonical form (lanes uint64, occupied int64) that has this ``board_key``."""
-    occupied = int64(tables.masks[int64(key & uint64((1 << NUMBER_BITS) - 1))])
-    word = key >> uint64(NUMBER_BITS)
-    lanes = uint64(0)
-    for attribute in range(ATTRIBUTES):
-        rest = occupied
-        while rest:
-            cell = lowest_bit(rest)
-            lanes |= (word & uint64(1)) << uint64(CELLS * attribute + cell)
-            word >>= uint64(1)
-            rest &= rest - 1
-    return lanes, occupied
-
-
-@inlined
-def pieces_on(lanes: int, occupied: int) -> int:
-    """The pieces on a board, as 16 bits (int64)."""
-    pieces = int64(0)
-    while occupied:
-        pieces |= int64(1) << piece_at(lanes, lowest_bit(occupied))
-        occupied &= occupied - 1
-    return pieces
-
-
-@kernel()
-def canonical_forms(
-    lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
-) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """``canonical`` of ``B`` positions or boards: three ``[B]`` arrays in, lanes and occupied out."""
-    least = np.empty(lanes.shape[0], np.uint64)
-    minimal = np.empty(lanes.shape[0], np.uint16)
-    for i in range(lanes.shape[0]):
-        least[i], minimal[i] = canonical(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
-    return least, minimal
-
-
-@kernel()
-def transforms(
-    lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
-) -> NDArray[np.int16]:
-    """``canonical_transform`` of ``B`` positions or boards: ``[B, 3]`` int16, the fields of ``Transform``."""
-    found = np.empty((lanes.shape[0], 3), np.int16)
-    for i in range(lanes.shape[0]):
-        transform = canonical_transform(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
-        found[i, 0], found[i, 1], found[i, 2] = transform.permutation, transform.xor, transform.order
-    return found
-
-
-def canonical_position(position: Position, rules: Rules) -> Position:
-    """The canonical form of a position, or of a board when its hand is NONE, as Python integers; no last cell."""
-    lanes, occupied = canonical_forms(
-        np.array([position.lanes], np.uint64),
-        np.array([position.occupied], np.uint16),
-        np.array([position.hand], np.int8),
-        symmetries(rules),
-    )
-    hand = NONE if position.hand == NONE else 0
-    canonical_one = Position(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
-    taken = {hand, *board(canonical_one)} - {NONE}
-    return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in taken))

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
-from quarto.rules import ATTRIBUTES, CELLS, PIECES, Rules, spread
+from quarto.rules import ATTRIBUTES, CELLS, PIECES, Rules
 
 VALUES = 2 * ATTRIBUTES  # attribute values: 0-3 an attribute bit set, 4-7 the same bit clear
 

@@ -1,6 +1,6 @@
 """When two turns are the same: a position and what was decided there, in one form for all their symmetric images.
 
-Here the board comes first. It is made canonical as boards without a hand are (``quarto/symmetry.py``); among all the
+Here the board comes first. It is made canonical as boards without a hand are (``quarto/canonical.py``); among all the
 symmetries that do so, the one counts that makes the hand, then the cell, then the piece chosen with it the least. So
 the positions that follow one board by different gifts stay side by side, and turns that a symmetry of the position
 itself exchanges are one.
@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from numba import types
 
-from quarto.kernel import inlined, int64, popcount, uint64
+from quarto.bits import popcount
+from quarto.canonical import highest_cell
+from quarto.jit import inlined, int64, uint64
+from quarto.keys import board_word
+from quarto.lanes import LANE, LANE_ONES
 from quarto.position import piece_at
-from quarto.rules import ATTRIBUTES, CELLS, LANE, LANE_ONES, NONE
-from quarto.symmetry import Symmetries, highest_cell, move_lanes
-
-HAND_BITS = 4  # of a board word: the lowest
+from quarto.rules import NONE
+from quarto.symmetry import Symmetries, move_lanes
 
 
 class Turn(NamedTuple):
@@ -30,23 +32,6 @@ class Turn(NamedTuple):
 
 
 TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, types.int64), Turn)
-
-
-@inlined
-def board_word(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """The pieces of a canonical board and the hand (0 if there is none) as a uint64: exact beside ``occupied``.
-
-    The hand is in the lowest four bits; above it come the four lanes, lane 0 lowest, squeezed to the ``n`` occupied
-    cells: 4 n + 4 bits. The top one is 0, since the highest piece of a canonical board is 0: a signed word holds it.
-    """
-    low, high = occupied & 255, occupied >> 8
-    low_count, count = popcount(low), popcount(occupied)
-    word = uint64(0)
-    for attribute in range(ATTRIBUTES):
-        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE)
-        bits = int64(tables.squeezed[low, lane & 255]) | int64(tables.squeezed[high, lane >> 8]) << low_count
-        word |= uint64(bits) << uint64(count * attribute)
-    return word << uint64(HAND_BITS) | uint64(hand)
 
 
 @inlined

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from agents.genetic.breeders import Breeder
 from agents.genetic.population import JUDGING, Population, by_fitness, initial, streams_of
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.rng import stream
 from quarto.rules import NONE
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.rng import Streams, stream
 from quarto.rules import NONE
 

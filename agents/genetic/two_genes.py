@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import inlined, int64, lowest_bit, nth_bit, popcount, uint64
+from quarto.bits import lowest_bit, nth_bit, popcount
+from quarto.jit import inlined, int64, uint64
 from quarto.position import ALL_CELLS
 from quarto.rng import below, below_again, draw, unit
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE

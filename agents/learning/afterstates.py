@@ -2,7 +2,7 @@
 
 A turn leads to one afterstate only, so its value is that of the turn (R. Sutton and A. Barto, Reinforcement Learning,
 2nd edition, 6.8). It is from 1, won for who made the turn, to -1. Afterstates are known by their canonical forms
-(``quarto/symmetry.py``), in which the hand is piece 0: the key is exact, and turns that a symmetry exchanges share it.
+(``quarto/canonical.py``), in which the hand is piece 0: the key is exact, and turns that a symmetry exchanges share it.
 
 Where the rules alone decide nothing is looked up: a placement that finishes a line is taken, and a gift with which the
 opponent could finish one is given only if every gift is such.
@@ -23,11 +23,14 @@ from agents.learning.rows import empty_rows, find_row, rows_of
 from agents.parameters import checked_number, checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
-from quarto.kernel import inlined, int64, popcount, uint64
+from quarto.bits import popcount
+from quarto.canonical import canonical, canonical_forms
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw, unit
-from quarto.rules import CELLS, NONE, PIECES, Rules, spread
-from quarto.symmetry import Symmetries, canonical, canonical_forms, symmetries
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.symmetry import Symmetries, symmetries
 from quarto.threats import safe_pieces, winning_cells
 
 FALLBACKS = ("random", "semi_random")

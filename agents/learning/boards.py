@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import kernel
-from quarto.position import ALL_CELLS
-from quarto.rules import LANE_ONES
-from quarto.symmetry import pieces_on
+from quarto.jit import kernel
+from quarto.lanes import LANE_ONES
+from quarto.position import ALL_CELLS, pieces_on
 
 
 def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:

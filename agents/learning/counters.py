@@ -1,6 +1,6 @@
 """Study A's counters: for each board, how often each cell and each gift came out well more than it did badly.
 
-A board is known by its canonical form (``quarto/symmetry.py``), without the piece in hand. Its row has a counter for
+A board is known by its canonical form (``quarto/canonical.py``), without the piece in hand. Its row has a counter for
 each empty cell of that form, ascending, and then one for each piece not on it. An action is counted as the image of its
 cell or piece under the symmetry that takes the board to its form, the first such one: where a board has symmetries of
 its own, actions that they exchange have counters of their own too.
@@ -28,20 +28,11 @@ from agents.learning.rows import (
     rows_of,
     width_of,
 )
-from quarto.kernel import inlined, int64
-from quarto.position import ALL_CELLS, ALL_PIECES
+from quarto.canonical import Transform, canonical, canonical_forms, canonical_transform, map_cell, map_piece
+from quarto.jit import inlined, int64
+from quarto.position import ALL_CELLS, ALL_PIECES, pieces_on
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.symmetry import (
-    Symmetries,
-    Transform,
-    canonical,
-    canonical_forms,
-    canonical_transform,
-    map_cell,
-    map_piece,
-    pieces_on,
-    symmetries,
-)
+from quarto.symmetry import Symmetries, symmetries
 
 COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np.int64, "count": np.int64}
 

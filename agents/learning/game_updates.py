@@ -11,7 +11,7 @@ from numba import types
 from agents.base import OWN_TYPE, RULES_TYPE
 from agents.learning.learner import UPDATE_TYPE, LoggedGame, UpdateKernel
 from quarto.batch import Games
-from quarto.kernel import inlined, int64, kernel
+from quarto.jit import inlined, int64, kernel
 from quarto.rng import stream
 from quarto.rules import CELLS
 

@@ -16,10 +16,12 @@ from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
 from agents.learning.boards import check_ascending, check_within, refuse
 from agents.learning.policy import GIFT, Policy, checked_columns
 from agents.random import random_cell
-from quarto.kernel import inlined, int64, lowest_bit, popcount, uint64
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
-from quarto.rules import CELLS, NONE, PIECES, Rules, spread
+from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import SAFE_PIECES, VALUES, danger, winning_cells
 
 FEATURES = {"pieces": CELLS, "wins": CELLS + 1, "safe": PIECES, "dangers": VALUES + 1}  # values of each, from 0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge
 from agents.learning.policy import Policy
-from quarto.kernel import kernel
+from quarto.jit import kernel
 
 
 class LoggedGame(NamedTuple):

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Knowledge
-from quarto.kernel import inlined, int64, kernel, popcount, uint64
+from quarto.bits import popcount
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
 from quarto.rng import GAMMA, mix
 from quarto.rules import CELLS

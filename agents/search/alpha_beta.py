@@ -20,10 +20,12 @@ from typing import Any
 from numba import types
 
 from agents.base import OWN_TYPE, RULES_TYPE, encode_turn, scratch
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position
 from quarto.rng import mix
-from quarto.rules import CELLS, NONE, PIECES, spread
+from quarto.rules import CELLS, NONE, PIECES
 from quarto.threats import safe_pieces, winning_cells
 
 SHARES, SOONER = 0, 1

@@ -16,9 +16,11 @@ import numba
 from agents.base import memory
 from agents.search.playout import NO_MOVE, encode_move
 from agents.search.tree import LOST, NOBODY, NODE, NODE_WORDS, Tree
-from quarto.kernel import array_pointer, inlined, int64, uint64
+from quarto.bits import array_pointer
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import LANE_ONES
 from quarto.position import Position, piece_at
-from quarto.rules import LANE_ONES, NONE
+from quarto.rules import NONE
 
 # The first words: how many nodes follow (0: nothing is kept), then the board after the turn that was played.
 COUNT, LANES, OCCUPIED, HEADER_WORDS = 0, 1, 2, 3

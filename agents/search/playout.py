@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from agents.random import random_cell, random_piece
-from quarto.kernel import inlined, int64, lowest_bit, uint64
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
-from quarto.rules import NONE, finishes_line, spread
+from quarto.rules import NONE, finishes_line
 from quarto.threats import safe_pieces
 
 NO_MOVE = 0

@@ -15,7 +15,8 @@ import numpy as np
 
 from agents.base import scratch
 from agents.search.playout import LONGEST_GAME, NO_MOVE, next_move, play_move
-from quarto.kernel import array_pointer, float_bits, inlined, int64, uint64
+from quarto.bits import array_pointer, float_bits
+from quarto.jit import inlined, int64, uint64
 from quarto.position import Position
 
 NODE = np.dtype(

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.batch import ENDINGS, Games
-from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
 from quarto.notation import COLUMN_LETTERS, PIECE_DIGITS, ROW_DIGITS
-from quarto.rules import PIECES, SIDE, finishes_line, spread
+from quarto.rules import PIECES, SIDE, finishes_line
 
 PLY_LETTERS = 5  # a space, the piece, @, the cell
 DIGITS = np.frombuffer(PIECE_DIGITS.encode(), np.uint8)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.batch import FORFEIT_ILLEGAL, Games
-from quarto.kernel import inlined, int64, kernel, uint64
-from quarto.rules import CELLS, NONE, PIECES, finishes_line, spread
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
+from quarto.rules import CELLS, NONE, PIECES, finishes_line
 
 BOTH_SEATS = -1
 PERSPECTIVES = {"mover": BOTH_SEATS, "seat_0": 0, "seat_1": 1}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import inlined, kernel
+from quarto.jit import inlined, kernel
 
 BLOCK, MINIBLOCK = 128, 32  # values of a block and of each of its four parts, in DELTA_BINARY_PACKED
 

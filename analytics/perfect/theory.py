@@ -11,15 +11,18 @@ from numba import types
 from numpy.typing import NDArray
 
 from analytics.perfect.tablebase import VALUES, Tablebase, read
-from quarto.kernel import int64, kernel, lowest_bit
+from quarto.bits import lowest_bit
+from quarto.canonical import canonical, canonical_position, orbit_size
+from quarto.jit import int64, kernel
+from quarto.keys import board_key
 from quarto.notation import format_position
-from quarto.position import ALL_PIECES, EMPTY, Position, from_plies
+from quarto.position import ALL_PIECES, EMPTY, Position, from_plies, pieces_on
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.base import base_of
 from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver, value_of
 from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
-from quarto.symmetry import SYMMETRIES_TYPE, board_key, canonical, canonical_position, orbit_size, pieces_on, symmetries
+from quarto.symmetry import SYMMETRIES_TYPE, symmetries
 
 WORDS = {1: "won", 0: "drawn", -1: "lost"}
 HEADER = """# What the tablebases show

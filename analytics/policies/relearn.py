@@ -22,7 +22,7 @@ from analytics.store.records import Commit, RunRecord, Slice
 from analytics.store.schema import TABLES, first_game_id
 from quarto.batch import Games
 from quarto.errors import FailureError, RequestError
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.rules import Rules
 
 

@@ -10,10 +10,10 @@ import polars as pl
 
 from analytics.query.database import OpenArchive
 from analytics.statistics.intervals import Estimate, quantile, wilson
+from quarto.canonical import canonical_position
 from quarto.notation import format_position
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
-from quarto.symmetry import canonical_position
 
 CANDIDATES = 20_000  # missed decisions, those with the fewest saving choices first, among which the hardest are found
 

@@ -20,9 +20,9 @@ from analytics.store.positions import turns_in
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest
-from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position
-from quarto.position import ALL_CELLS, Position
-from quarto.rules import NONE, Rules
+from quarto.notation import format_cell, format_piece, format_position, parse_position
+from quarto.position import ALL_CELLS, Position, board
+from quarto.rules import NONE, Rules, finished_lines
 
 EMPTY_BOARD = "..../..../..../.... -"
 BY = ("gift", "placement", "turn")
@@ -172,7 +172,7 @@ def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
     text = format_position(position, rules.name)
     if by is not None and by not in BY:
         raise RequestError(f"by {by!r} is not one of {', '.join(BY)}")
-    if position.occupied == ALL_CELLS or has_line(position, rules):
+    if position.occupied == ALL_CELLS or finished_lines(board(position), rules):
         raise RequestError(f"in {text} the game is over: nothing is decided there")
     if rules.mover_chooses:
         if position.hand != NONE:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Block
-from quarto.kernel import kernel
+from quarto.jit import kernel
 
 LOSS, DRAW, WIN = range(3)
 

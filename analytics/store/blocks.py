@@ -17,7 +17,7 @@ from analytics.parquet import encoder
 from analytics.store.records import StoredFile
 from analytics.store.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
-from quarto.kernel import kernel
+from quarto.jit import kernel
 from quarto.rules import PIECES
 
 # Small enough that the statistics of a row group tell plies apart, large enough that its headers cost nothing.

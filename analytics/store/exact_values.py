@@ -15,11 +15,12 @@ from numba import types
 from numpy.typing import NDArray
 
 from analytics.store.schema import NOT_COUNTED
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, placed
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.mover import can_move, wins_at_once
-from quarto.solver.search import can_give, can_place, placed
+from quarto.solver.search import can_give, can_place
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from analytics.store.schema import POSITIONS
 from quarto.batch import GAME_BITS
-from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import spread
 from quarto.position import Position
-from quarto.rules import CELLS, NONE, PIECES, Rules, spread
+from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
 from quarto.turns import Turn, canonical_turn, first_turn
 

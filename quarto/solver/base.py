@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import int64, kernel, uint64
+from quarto.jit import int64, kernel, uint64
 from quarto.solver.table import BUCKET, DRAWN, LOST, PROOF_BITS, SPREADER, WON, words
 
 FULLEST = 0.8  # share of the words in use, at most: beyond it a board is too often far from its bucket

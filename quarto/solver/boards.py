@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import int64, kernel
+from quarto.jit import int64, kernel
+from quarto.keys import board_key, board_of_key
 from quarto.perft import Boards, empty_board, next_layer
 from quarto.rules import Rules
-from quarto.symmetry import Symmetries, board_key, board_of_key, symmetries
+from quarto.symmetry import Symmetries, symmetries
 
 
 def layers_of_keys(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:

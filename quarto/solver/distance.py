@@ -11,10 +11,11 @@ from typing import Any
 
 from numba import types
 
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.position import ALL_CELLS, placed
 from quarto.solver.mover import can_move, wins_at_once
-from quarto.solver.search import can_give, placed
+from quarto.solver.search import can_give
 from quarto.solver.table import BUCKET, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, bucket_of, key_of
 from quarto.threats import SAFE_PIECES, danger
 

@@ -16,9 +16,11 @@ from typing import Any
 
 from numba import types
 
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.lanes import LANE, LANE_ONES, LANE_TOPS
 from quarto.position import ALL_CELLS
-from quarto.rules import CELLS, LANE, LANE_ONES, LANE_TOPS
+from quarto.rules import CELLS
 from quarto.solver.table import DRAW, RULES_TYPE, WIN
 from quarto.threats import SAFE_PIECES
 

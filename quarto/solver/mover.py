@@ -12,9 +12,9 @@ import numba
 import numpy as np
 from numba import types
 
-from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS
-from quarto.solver.search import placed
+from quarto.bits import array_pointer, lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.position import ALL_CELLS, placed
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger
 

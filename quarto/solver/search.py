@@ -16,9 +16,10 @@ import numba
 import numpy as np
 from numba import types
 
-from quarto.kernel import array_pointer, inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS
-from quarto.rules import CELLS, spread
+from quarto.bits import array_pointer, lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.position import ALL_CELLS, placed
+from quarto.rules import CELLS
 from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
 from quarto.solver.table import FIELDS, RULES_TYPE, SEARCH_TYPE, fetch, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, VALUES, cells_with, danger
@@ -30,12 +31,6 @@ DISTINCT_PIECES = 6  # up to here children that are the same board up to symmetr
 LANES, SAFE, KEY, ORDER = range(FIELDS)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
 # (lanes, occupied, available, safe gifts or piece in hand, question, rules, search) -> yes or no
 QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE)
-
-
-@inlined
-def placed(lanes: int, piece: int, cell: int) -> int:
-    """The board with ``piece`` on an empty ``cell``."""
-    return lanes | (spread(piece) << uint64(cell))
 
 
 @inlined

@@ -8,15 +8,15 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.position import ALL_CELLS, ALL_PIECES, Position
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, pieces_on, placed
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.base import Base
 from quarto.solver.distance import forced, forced_move
 from quarto.solver.mover import can_move
-from quarto.solver.search import can_give, can_place, placed
+from quarto.solver.search import can_give, can_place
 from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, WIN, record, words
-from quarto.symmetry import pieces_on
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it

@@ -15,10 +15,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from quarto.bits import array_pointer, prefetch
+from quarto.canonical import canonical
 from quarto.errors import FailureError
-from quarto.kernel import array_pointer, inlined, int64, prefetch, uint64
+from quarto.jit import inlined, int64, uint64
+from quarto.keys import board_key
 from quarto.rules import CELLS, RULE_TABLES, Rules
-from quarto.symmetry import Symmetries, board_key, canonical, symmetries
+from quarto.symmetry import Symmetries, symmetries
 
 WIN, DRAW = 0, 1  # the questions: can the player to act win; can they at least draw
 

@@ -17,7 +17,7 @@ from agents.base import ERROR, Agent
 from agents.lift import KernelPlayer, Player, lift
 from quarto.batch import Batch, Block, Games, Lockstep, Turns
 from quarto.errors import ArenaError, RequestError
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, NONE, Rules
 from runners.arena.lockstep import Deal, advance, begin, draw_openings, first_gift, play_out, settle

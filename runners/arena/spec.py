@@ -20,9 +20,9 @@ from agents.learning.policy import Policy
 from analytics.perfect.tablebase import base_for
 from analytics.store.records import run_id_of
 from quarto.errors import ArenaError, RequestError, nearest
-from quarto.kernel import outside_fingerprint, source_fingerprint
 from quarto.rules import Rules
 from quarto.solver.base import Base
+from quarto.sources import outside_fingerprint, source_fingerprint
 
 PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")

@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from quarto.errors import FailureError
-from quarto.notation import has_line
-from quarto.position import ALL_PIECES, Position, from_plies
-from quarto.rules import CLASSIC
+from quarto.position import ALL_PIECES, Position, board, from_plies
+from quarto.rules import CLASSIC, finished_lines
 from quarto.solver.solver import Solver
 from runners.arena.config import available_cores
 from runners.bench.judging import judging_figures, oracle_figures
@@ -59,7 +58,7 @@ def positions(pieces: int, count: int) -> list[Position]:
     while len(found) < count:
         order, cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
         position = from_plies(zip(order[:-1], cells, strict=True), order[-1])
-        if not has_line(position, CLASSIC) and not _wins_at_once(solver, position):
+        if not finished_lines(board(position), CLASSIC) and not _wins_at_once(solver, position):
             found.append(position)
     return found
 
@@ -73,7 +72,7 @@ def _wins_at_once(solver: Solver, position: Position) -> bool:
         for attribute in range(4):
             lanes |= (position.hand >> attribute & 1) << (16 * attribute + cell)
         after = Position(lanes, position.occupied | 1 << cell, ALL_PIECES, -1, cell)
-        if has_line(after, solver.rules):
+        if finished_lines(board(after), solver.rules):
             return True
     return False
 

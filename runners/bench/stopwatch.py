@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
 from agents.lift import BATCH_TYPE, KernelPlayer, Player
 from quarto.batch import Batch
-from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position
 from quarto.rng import Streams, turn_offset
 

@@ -32,7 +32,7 @@ def build(
     """Build a tablebase, or go on building it."""
     from analytics.perfect import tablebase_build
     from analytics.perfect.tablebase import home
-    from quarto.kernel import source_fingerprint
+    from quarto.sources import source_fingerprint
     from runners.arena.config import available_cores, load_rules
     from runners.arena.experiment import interruptible
     from runners.arena.memory import available_megabytes

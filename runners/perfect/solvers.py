@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from analytics.perfect.tablebase import base_for
 from quarto.errors import RequestError
-from quarto.notation import format_cell, format_piece, format_position, has_line, parse_position
-from quarto.position import EMPTY, Position
-from quarto.rules import NONE, Rules
+from quarto.notation import format_cell, format_piece, format_position, parse_position
+from quarto.position import EMPTY, Position, board
+from quarto.rules import NONE, Rules, finished_lines
 from quarto.solver.solver import Solution, Solver, Turn
 from runners.arena.config import load_rules
 
@@ -63,7 +63,7 @@ def question(text: str) -> Question:
     position, name = parse_position(text)
     rules = _rules(name)
     shown = " ".join(text.split())
-    if has_line(position, rules):
+    if finished_lines(board(position), rules):
         raise RequestError(f"a line is finished, so the game is over (position '{shown}', field 1)")
     if rules.mover_chooses and position.hand != NONE:
         raise RequestError(

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from quarto.batch import FULL_BOARD, LINE
 from quarto.errors import RequestError
-from quarto.notation import finished_lines, format_cell, format_piece
+from quarto.notation import format_cell, format_piece
 from quarto.position import Position, board, from_plies
-from quarto.rules import CELLS, NONE, PIECES, Line, Rules
+from quarto.rules import CELLS, NONE, PIECES, Line, Rules, finished_lines
 
 Ply = tuple[int, int]  # piece, cell
 
@@ -49,7 +49,7 @@ class Game:
     @cached_property
     def lines(self) -> list[Line]:
         """The finished lines."""
-        return finished_lines(self.position, self.rules)
+        return finished_lines(board(self.position), self.rules)
 
     @property
     def empty_cells(self) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 from agents.base import ERROR
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Batch, Turns
 from quarto.errors import RequestError
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules

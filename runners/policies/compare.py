@@ -20,12 +20,13 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.batch import Batch, Turns
+from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.position import ALL_PIECES, Position, from_plies
+from quarto.position import ALL_PIECES, Position, from_plies, pieces_on
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
-from quarto.symmetry import canonical_forms, pieces_on, symmetries
+from quarto.symmetry import symmetries
 from runners.arena.engine import Engine, Order
 from runners.terminal import console
 from runners.terminal.tables import properties_table

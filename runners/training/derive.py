@@ -22,7 +22,7 @@ from analytics.query.selection import EVERYTHING, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest
-from quarto.kernel import source_fingerprint
+from quarto.sources import source_fingerprint
 from runners.arena.config import ARCHIVE, available_cores, names, settings_of, within
 from runners.arena.memory import MEBIBYTE, available_megabytes
 from runners.arena.spec import code_by, made

@@ -21,7 +21,7 @@ from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, nearest
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from runners.arena.config import Request, agent_of, names, settings_of, within
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, ShardWriter, prepare, session

@@ -13,7 +13,7 @@ from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.learning.game_updates import LEARNED_TYPE, LESSONS_TYPE, SPAN_TYPE, Lessons, learn
 from agents.learning.learner import UPDATE_TYPE, UpdateKernel
 from quarto.batch import Games, Lockstep
-from quarto.kernel import kernel
+from quarto.jit import kernel
 from quarto.rules import CELLS
 from runners.arena.lockstep import Deal, begin, play_out, settle
 

@@ -9,7 +9,7 @@ import pytest
 
 from agents.ga_minimax import GaMinimax, phantom_value
 from agents.search.alpha_beta import UNBOUNDED
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
 from tests.naive import PRESETS

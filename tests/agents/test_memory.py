@@ -13,7 +13,8 @@ from agents.base import Agent, KernelAgent, Knowledge, encode_turn, memory, para
 from agents.lift import KernelPlayer, lift
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
-from quarto.kernel import int64, nth_bit, popcount, uint64
+from quarto.bits import nth_bit, popcount
+from quarto.jit import int64, uint64
 from quarto.position import ALL_CELLS, EMPTY, Position
 from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules

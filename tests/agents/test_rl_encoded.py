@@ -10,7 +10,7 @@ import pytest
 from agents.learning.policy import Policy
 from agents.rl_encoded import CODES, EncodedLearner, RlEncoded, first_values
 from agents.semi_random import SemiRandom
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.rules import CLASSIC, Rules
 from tests import naive
 from tests.naive import PRESETS

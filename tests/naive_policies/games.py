@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from quarto.canonical import canonical_position
 from quarto.position import Position, board, from_plies
 from quarto.rules import Rules
-from quarto.symmetry import canonical_position
 from tests import naive
 from tests.naive import NONE, Board
 

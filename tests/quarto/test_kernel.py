@@ -6,19 +6,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto import kernel as kernel_module
-from quarto.kernel import (
-    float_bits,
-    int64,
-    kernel,
-    kernel_sources,
-    lowest_bit,
-    nth_bit,
-    nth_bit_by_table,
-    outside_fingerprint,
-    popcount,
-    uint64,
-)
+from quarto import jit as kernel_module
+from quarto.bits import float_bits, lowest_bit, nth_bit, nth_bit_by_table, popcount
+from quarto.jit import int64, kernel, uint64
+from quarto.sources import kernel_sources, outside_fingerprint
 
 
 @kernel()

@@ -5,19 +5,17 @@ from hypothesis import given
 
 from quarto.errors import RequestError
 from quarto.notation import (
-    finished_lines,
     format_cell,
     format_game,
     format_piece,
     format_position,
-    has_line,
     parse_cell,
     parse_game,
     parse_piece,
     parse_position,
 )
 from quarto.position import EMPTY, Position, board, from_plies
-from quarto.rules import NONE, Rules
+from quarto.rules import NONE, Rules, finished_lines
 from tests import naive
 from tests.naive_quarto import plies_and_hand, positions, preset_rules
 
@@ -133,11 +131,11 @@ def test_what_has_no_text_form_is_refused() -> None:
 
 @given(positions(16), preset_rules)
 def test_has_line_equals_the_naive_twin(position: Position, rules: Rules) -> None:
-    assert has_line(position, rules) == naive.has_line(board(position), rules)
+    assert bool(finished_lines(board(position), rules)) == naive.has_line(board(position), rules)
     expected = [line for line in naive.lines(rules) if naive.is_finished(board(position), line)]
-    assert sorted(finished_lines(position, rules)) == expected
+    assert sorted(finished_lines(board(position), rules)) == expected
 
 
 def test_a_position_with_a_finished_line_is_parsed() -> None:
     position, _ = parse_position("0123/..../..../.... 7")
-    assert has_line(position, Rules())
+    assert finished_lines(board(position), Rules())

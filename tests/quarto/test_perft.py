@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quarto.canonical import orbit_size
 from quarto.errors import RequestError
 from quarto.perft import MAX_PLIES, Boards, Layer, layers, next_layer, perft
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.symmetry import orbit_size, symmetries
+from quarto.symmetry import symmetries
 from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES, enumerate_prefixes, live_prefixes
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.position import ALL_PIECES, EMPTY, board, from_plies, piece_at
 from tests.naive_quarto import lanes_of, occupied_of, plies_and_hand
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.rng import OPENING, Streams, below, below_again, draw, mix, stream, turn_offset, turn_offset_of, unit
 from tests import naive
 

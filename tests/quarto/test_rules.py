@@ -7,19 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarto.kernel import uint64
+from quarto.jit import uint64
+from quarto.lanes import spread
 from quarto.position import from_plies
-from quarto.rules import (
-    CHOOSERS,
-    CLASSIC,
-    DIAGONALS,
-    MAX_LINES_THROUGH_A_CELL,
-    NO_LINE,
-    SQUARES,
-    Rules,
-    finishes_line,
-    spread,
-)
+from quarto.rules import CHOOSERS, CLASSIC, DIAGONALS, MAX_LINES_THROUGH_A_CELL, NO_LINE, SQUARES, Rules, finishes_line
 from tests import naive
 from tests.naive_quarto import ORACLES, lanes_of, plies_and_hand, preset_rules, sharing_sets
 

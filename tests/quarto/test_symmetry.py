@@ -10,32 +10,25 @@ from hypothesis import strategies as st
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.kernel import kernel, uint64
-from quarto.position import ALL_PIECES, EMPTY, Position, board, from_plies
-from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
-from quarto.symmetry import (
-    LARGEST_GROUP,
-    LARGEST_KEY_BOARD,
+from quarto.canonical import (
     PIECE_SYMMETRIES,
-    SYMMETRIES_TYPE,
     TRANSFORM_TYPE,
-    Symmetries,
     Transform,
-    board_key,
-    board_of_key,
     canonical_forms,
     canonical_position,
     canonical_transform,
-    cell_symmetries,
     map_cell,
     map_piece,
     orbit_size,
-    pieces_on,
-    symmetries,
     transforms,
     unmap_cell,
     unmap_piece,
 )
+from quarto.jit import kernel, uint64
+from quarto.keys import LARGEST_KEY_BOARD, board_key, board_of_key
+from quarto.position import ALL_PIECES, EMPTY, Position, board, from_plies, pieces_on
+from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
+from quarto.symmetry import LARGEST_GROUP, SYMMETRIES_TYPE, Symmetries, cell_symmetries, symmetries
 from tests.naive import NONE, PRESETS, Board, lines, lines_through
 from tests.naive_quarto import (
     ATTRIBUTE_ORDERS,

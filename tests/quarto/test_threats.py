@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.position import Position, board
 from quarto.rules import Rules
 from quarto.threats import SAFE_PIECES, cells_with, danger, look, safe_gifts, safe_pieces, winning_cells

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from analytics.store.positions import turns_in
+from quarto.keys import HAND_BITS
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
-from quarto.turns import HAND_BITS
 from tests.naive import PRESETS
 from tests.naive_turns import canonical_form, cell_maps, mask, piece_maps
 

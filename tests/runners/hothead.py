@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agents.base import KernelAgent, encode_turn, turn
-from quarto.kernel import int64, lowest_bit, popcount
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import int64
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import NONE

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from analytics.policies.derived.dataset import Material, over_spans
 from quarto.batch import Games
-from quarto.kernel import inlined, int64, kernel, lowest_bit, popcount, uint64
-from quarto.rules import ATTRIBUTES, CELLS, LANE, Rules, spread
-from quarto.symmetry import Symmetries, canonical, symmetries
+from quarto.canonical import canonical
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.keys import expand, squeeze
+from quarto.lanes import spread
+from quarto.rules import ATTRIBUTES, Rules
+from quarto.symmetry import Symmetries, symmetries
 from quarto.threats import winning_cells
 
 NO_KEY = (1 << 64) - 1  # of a game that does not come to the level
@@ -55,13 +58,7 @@ def level_of(rules: Rules, pieces: int) -> Level:
 def key_of(lanes: int, occupied: int, gift: int, level: Level) -> int:
     """The key (uint64) of an afterstate of this level."""
     least, minimal = canonical(lanes, occupied, gift, level.tables)
-    low, high, word = minimal & 255, minimal >> 8, uint64(0)
-    low_count = popcount(low)
-    squeezed = level.tables.squeezed
-    for attribute in range(ATTRIBUTES):
-        lane = int64((least >> uint64(CELLS * attribute)) & LANE)
-        bits = int64(squeezed[low, lane & 255]) | int64(squeezed[high, lane >> 8]) << low_count
-        word |= uint64(bits) << uint64(level.pieces * attribute)
+    word = squeeze(least, minimal, level.tables)
     rank = int64(level.tables.number[minimal]) - level.first_mask
     return word | uint64(rank) << uint64(ATTRIBUTES * level.pieces)
 
@@ -72,14 +69,7 @@ def forms_of(keys: NDArray[np.uint64], level: Level) -> tuple[NDArray[np.int64],
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
-        word, found = keys[i], uint64(0)
-        for attribute in range(ATTRIBUTES):
-            rest = mask
-            while rest:
-                found |= (word & uint64(1)) << uint64(CELLS * attribute + lowest_bit(rest))
-                word >>= uint64(1)
-                rest &= rest - 1
-        lanes[i], occupied[i] = int64(found), mask
+        lanes[i], occupied[i] = int64(expand(keys[i], mask)), mask
     return lanes, occupied
 
 

@@ -18,7 +18,7 @@ from analytics.query.selection import Selection
 from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.kernel import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 

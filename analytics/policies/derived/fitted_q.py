@@ -21,7 +21,7 @@ from analytics.policies.derived.afterstate_keys import (
 )
 from analytics.policies.derived.dataset import Material, over_spans
 from analytics.policies.derived.mc_afterstate import MOST, ordered_rows
-from quarto.kernel import int64, kernel, uint64
+from quarto.jit import int64, kernel, uint64
 from quarto.rules import CELLS, NONE
 
 

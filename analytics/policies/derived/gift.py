@@ -10,9 +10,9 @@ from agents.learning.policy import GIFT, Policy
 from agents.parameters import checked_number
 from analytics.policies.derived.dataset import Material, over_spans
 from quarto.batch import Games
-from quarto.kernel import int64, kernel, uint64
+from quarto.jit import int64, kernel, uint64
+from quarto.lanes import spread
 from quarto.position import ALL_PIECES
-from quarto.rules import spread
 
 
 class Gift:

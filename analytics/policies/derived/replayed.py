@@ -21,7 +21,7 @@ from analytics.policies.relearn import Student
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest
-from quarto.kernel import int64, kernel, uint64
+from quarto.jit import int64, kernel, uint64
 from quarto.rng import stream
 from quarto.rules import CELLS
 

@@ -24,7 +24,7 @@ from agents.learning.rows import (
     ranks_of,
     rows_of,
 )
-from quarto.kernel import uint64
+from quarto.jit import uint64
 
 Key = tuple[int, int, int]
 

@@ -32,14 +32,16 @@ from analytics.perfect.tablebase import (
 )
 from analytics.perfect.tablebase_build import Job, Progress, build, check, needed_megabytes
 from analytics.perfect.tablebase_verify import verify
+from quarto.canonical import canonical_forms
 from quarto.errors import FailureError, RequestError
+from quarto.lanes import spread
 from quarto.perft import perft
 from quarto.position import EMPTY
-from quarto.rules import NONE, Rules, spread
+from quarto.rules import NONE, Rules
 from quarto.solver.base import base_of
 from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver
-from quarto.symmetry import canonical_forms, symmetries
+from quarto.symmetry import symmetries
 from tests.naive import PRESETS
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # solved in no time

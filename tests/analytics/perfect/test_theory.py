@@ -10,9 +10,10 @@ import pytest
 from analytics.perfect.tablebase import SHIPPED, open_tablebase
 from analytics.perfect.tablebase_build import Job, Progress, build
 from analytics.perfect.theory import Finding, finding, report
-from quarto.notation import has_line, parse_position
+from quarto.notation import parse_position
 from quarto.perft import perft
-from quarto.rules import Rules
+from quarto.position import board
+from quarto.rules import Rules, finished_lines
 from quarto.solver.solver import Solver
 from tests.naive_quarto import ORACLES
 
@@ -50,7 +51,7 @@ def test_examples_have_the_value_that_is_said_of_them(tmp_path: Path) -> None:
     assert set(found.examples) == {"board won", "board drawn", "board lost"}
     for kind, example in found.examples.items():
         position, _ = parse_position(example)
-        assert not has_line(position, QUICK)
+        assert not finished_lines(board(position), QUICK)
         assert {1: "board won", 0: "board drawn", -1: "board lost"}[solver.value(position)] == kind
     assert sum(times for _, times, _ in found.turns) == 256
     text = report([built])

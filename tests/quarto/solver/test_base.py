@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.kernel import kernel, uint64
+from quarto.canonical import canonical_forms
+from quarto.jit import kernel, uint64
 from quarto.perft import perft
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.base import FULLEST, base_bytes, base_of
 from quarto.solver.boards import boards_of_keys, layers_of_keys
 from quarto.solver.solver import Solver
 from quarto.solver.table import BUCKET, DRAWN, LOST, PROOF_BITS, WON, proven_in_base
-from quarto.symmetry import canonical_forms, symmetries
+from quarto.symmetry import symmetries
 from tests.naive import PRESETS
 
 

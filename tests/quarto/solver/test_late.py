@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quarto.kernel import uint64
+from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rules import CELLS, NONE
 from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late

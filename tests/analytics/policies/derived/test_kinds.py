@@ -22,10 +22,10 @@ from analytics.policies.derived.replayed import EncodedQ, QTable
 from analytics.policies.policy_store import knowledge_of
 from analytics.query.selection import select
 from analytics.store.archive import Archive
+from quarto.canonical import canonical_position
 from quarto.errors import RequestError
-from quarto.kernel import kernel
+from quarto.jit import kernel
 from quarto.rules import CLASSIC, Rules
-from quarto.symmetry import canonical_position
 from tests import naive
 from tests.analytics.policies.derived.conftest import games_of
 from tests.naive import PRESETS
