@@ -51,10 +51,7 @@ def cell_at(row: int, column: int) -> int:
 
 @dataclass(frozen=True)
 class Rules:
-    """A variant of the game.
-
-    Raises ``ValueError`` for a value that is not among those listed in ``DIAGONALS``, ``SQUARES``, ``CHOOSERS``.
-    """
+    """A variant of the game. Raises ``ValueError`` for a value that ``DIAGONALS``, ``SQUARES``, ``CHOOSERS`` lack."""
 
     name: str = "classic"
     rows_and_columns: bool = True
