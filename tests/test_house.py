@@ -18,7 +18,7 @@ from tests.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
 LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
-SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".json", ".parquet"}
+SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".json", ".parquet"}
 
 
 def locked(name: str) -> dict[str, str]:
