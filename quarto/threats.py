@@ -1,4 +1,4 @@
-"""Which cells win, which pieces lose: four table look-ups instead of a search."""
+"""Winning cells and safe pieces: four table look-ups instead of a search."""
 
 from __future__ import annotations
 
