@@ -54,7 +54,7 @@ class Shard(Generic[M]):
 
 @dataclass(frozen=True)
 class DerivedTable(Generic[M]):
-    """A kind of derived table."""
+    """A kind of derived table: where its files lie, and which of them count."""
 
     name: str  # of the table, of the folder of its files, and of the manifests' field
     manifests: str  # the folder of the manifests
@@ -87,7 +87,7 @@ class DerivedTable(Generic[M]):
         return {each.shard: each for each in found if self.counts(each, by_number.get(each.shard))}
 
     def shards(self, archive: Archive, run_ids: Sequence[str]) -> list[Shard[M]]:
-        """The shards of runs.
+        """The shards of runs, each with the manifest that counts.
 
         Raises ``FailureError`` for a damaged file, and for a run without a record: its rules are not known.
         """
@@ -119,15 +119,13 @@ class DerivedTable(Generic[M]):
             for manifest in self.counting(archive, run_id, archive.commits(run_id)).values()
         ]
 
-    def is_there(self, archive: Archive, run_id: str, manifest: M) -> bool:
-        """Whether the file that a manifest names is there with all its bytes. Their values are not checked."""
-        path = self.file(archive, run_id, manifest)
-        return path.is_file() and path.stat().st_size == self.stored(manifest).bytes
-
     def lacks(self, archive: Archive, shard: Shard[M], enough: Callable[[M], bool]) -> bool:
-        """Whether a shard's table is missing, cut off, or not ``enough``."""
+        """Whether the table of a shard is not ``enough``, or its file missing or cut off. Its bytes are not checked."""
         known = shard.manifest
-        return known is None or not enough(known) or not self.is_there(archive, shard.record.run_id, known)
+        if known is None or not enough(known):
+            return True
+        path = self.file(archive, shard.record.run_id, known)
+        return not path.is_file() or path.stat().st_size != self.stored(known).bytes
 
     def renewed(self, archive: Archive, shard: Shard[M]) -> Shard[M]:
         """The shard with the manifest that counts by now. Raises ``FailureError`` for a damaged one."""

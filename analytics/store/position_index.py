@@ -78,6 +78,10 @@ class IndexJob(NamedTuple):
         commit = self.shard.commit
         return min(commit.plies.rows, commit.games.rows * self.end_ply)
 
+    def is_done_by(self, index: Index) -> bool:
+        """Whether a stored index is as deep as this job makes it."""
+        return index.end_ply >= self.end_ply
+
 
 class IndexSummary(NamedTuple):
     """Totals of the shards that were indexed."""
@@ -94,7 +98,7 @@ def end_ply_of(shard: Shard[Index]) -> int:
 
 
 def index_jobs(archive: Archive, shards: Sequence[Shard[Index]], end_ply: int | None = None) -> list[IndexJob]:
-    """The shards that are not indexed down to ``end_ply``, or whose file is gone.
+    """The shards that are not indexed up to ``end_ply``, or whose file is missing or cut off.
 
     Without ``end_ply`` a run is to be indexed as deep as its deepest shard, and at least to ``END_PLY``.
     """
@@ -103,11 +107,7 @@ def index_jobs(archive: Archive, shards: Sequence[Shard[Index]], end_ply: int | 
         run_id = shard.record.run_id
         depths[run_id] = end_ply or max(END_PLY, depths.get(run_id, 0), end_ply_of(shard))
     jobs = [IndexJob(shard, depths[shard.record.run_id]) for shard in shards]
-    return [job for job in jobs if INDEXES.lacks(archive, job.shard, partial(_is_as_deep, job.end_ply))]
-
-
-def _is_as_deep(end_ply: int, index: Index) -> bool:
-    return index.end_ply >= end_ply
+    return [job for job in jobs if INDEXES.lacks(archive, job.shard, job.is_done_by)]
 
 
 def count_positions(archive: Archive, shard: Shard[Any], plies: range) -> pl.DataFrame:
@@ -131,7 +131,7 @@ def _index_shard(archive: Archive, job: IndexJob) -> tuple[IndexJob, StoredFile 
     def index_of(stored: StoredFile) -> Index:
         return Index(commit.shard, commit.plies.sha256, stored, job.end_ply, VERSION, now())
 
-    return job, INDEXES.store(archive, shard, table, index_of, partial(_is_as_deep, job.end_ply))
+    return job, INDEXES.store(archive, shard, table, index_of, job.is_done_by)
 
 
 def index_shards(

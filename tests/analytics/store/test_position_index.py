@@ -157,6 +157,17 @@ def test_two_who_index_the_same_shard_leave_one_that_counts(archive: Archive) ->
     assert garbage.unreferenced_files(archive) == []
 
 
+def test_a_deeper_index_stays_unless_its_file_is_gone(archive: Archive) -> None:
+    (shard, _) = INDEXES.shards(archive, [RUN_ID])
+    index(archive, 9)
+    assert index_shards(archive, [IndexJob(shard, 6)], 1) == IndexSummary()  # a slower writer
+    before = contents(archive)
+    assert [end_ply_of(shard) for shard in INDEXES.shards(archive, [RUN_ID])] == [9, 9]
+    file_of(archive, INDEXES.shards(archive, [RUN_ID])[0]).unlink()
+    assert index_shards(archive, [IndexJob(shard, 9)], 1).shards == 1
+    assert contents(archive) == before
+
+
 def test_the_files_of_a_shallower_index_are_garbage(archive: Archive) -> None:
     index(archive, 3)
     index(archive)

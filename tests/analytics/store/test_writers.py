@@ -197,11 +197,11 @@ for i in range(10**6):
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         for _ in range(20):
-            told = int(writer.stdout.readline())
+            committed = int(writer.stdout.readline())
         writer.kill()
     archive.save_run(OTHER)
     shards = len(archive.commits(OTHER.run_id))
-    assert shards > told
+    assert shards > committed
     assert archive.covered(OTHER.run_id) == {0: [(0, 50 * shards)]}
     assert not verify(archive).problems
     assert all(file.ours for file in unreferenced_files(archive))

@@ -17,6 +17,7 @@ from analytics.store.exact_values import ExactValues
 from analytics.store.shard_arrays import read_shard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
+from quarto.errors import FailureError
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
 from tests.naive import PRESETS
@@ -166,6 +167,24 @@ def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
     annotated(root)
     assert first_and_counted()[0] == OPENING
     assert first_and_counted()[1] > counted
+
+
+def test_decisions_whose_file_is_gone_are_stored_again(root: Path) -> None:
+    annotated(root)
+    archive = Archive.open(root)
+    path = ANNOTATIONS.files(archive)[1]
+    before = path.read_bytes()
+    path.unlink()
+    assert annotated(root).shards == 1
+    assert ANNOTATIONS.files(archive)[1].read_bytes() == before
+    assert verify(archive).problems == []
+
+
+def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
+    path = Archive.open(root).committed_files("plies")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(FailureError, match=rf"{path.name} has .*: see 'qarena archive verify'"):
+        annotated(root)
 
 
 def damage(root: Path, how: str) -> None:
