@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from analytics import open_archive
-from analytics.perfect.annotate import Done, Settings, annotate_runs
+from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.query.mistakes import Hard, Record, among, hardest, records
 from analytics.report import html, style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import Subject, subject
 from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
-from analytics.store.decisions import first_pieces, missing
+from analytics.store.decisions import annotation_jobs
 from quarto.errors import RequestError
 from runners.archive.report import check_place, write_file
 from runners.arena.config import available_cores
@@ -34,24 +34,15 @@ def annotate(
     check_tables(megabytes)
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
-    settings = Settings(choices, from_pieces, threads or available_cores(), megabytes)
+    settings = AnnotationSettings(choices, from_pieces, threads or available_cores(), megabytes)
     started = time.perf_counter()
-    with _bar(_games_left(archive, runs, settings)) as look:
-        done = annotate_runs(archive, runs, settings, look)
+    jobs = annotation_jobs(archive, runs, choices, from_pieces)
+    with _bar(sum(job.shard.commit.games.rows for job in jobs)) as progress:
+        done = annotate_runs(archive, runs, settings, progress)
     console.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
 
 
-def _games_left(archive: Archive, runs: Sequence[str], settings: Settings) -> int:
-    games = 0
-    for run_id in runs:
-        record = archive.run(run_id)
-        if record is not None:
-            first = first_pieces(record.rules) if settings.from_pieces is None else settings.from_pieces
-            games += sum(commit.games.rows for commit in missing(archive, run_id, settings.choices, first))
-    return games
-
-
-def _sentence(done: Done, seconds: float, root: Path) -> str:
+def _sentence(done: AnnotationSummary, seconds: float, root: Path) -> str:
     if not done.shards:
         return f"Nothing to judge: all decisions in {root} are."
     speed = done.decisions / seconds
