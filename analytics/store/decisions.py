@@ -7,46 +7,37 @@ it. Like a commit it appears whole; that of a shard whose choices are counted la
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive, commit_files, load, now, store
+from analytics.store.archive import Archive, commit_files, now, store
 from analytics.store.atomic import create, explained, make_folder, replace
 from analytics.store.exact_values import Judged, Record, scatter
-from analytics.store.records import Commit, StoredFile, to_json
+from analytics.store.json_records import Count, JsonRecord, dump, load
+from analytics.store.records import Commit, Sha256, StoredFile
 from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from quarto.rules import CELLS, PIECES, Rules
 
 FIRST_PIECES_MOVER = 5  # where the mover chooses the piece, earlier positions take minutes each
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(JsonRecord, frozen=True):
     """A shard of decisions that counts."""
 
-    shard: int  # of the games
-    plies: str  # SHA-256 of that shard's file of plies
+    shard: Count  # of the games
+    plies: Sha256  # of that shard's file of plies
     decisions: StoredFile
     choices: bool  # saving choices are counted
-    from_pieces: int  # decisions on boards with fewer are left out
+    from_pieces: Count  # decisions on boards with fewer are left out
     created: str  # ISO 8601, UTC
 
-    @staticmethod
-    def of_mapping(mapping: Mapping[str, Any]) -> Annotation:
-        """The annotation that ``dataclasses.asdict`` made. Raises one of ``MALFORMED`` for anything else."""
-        found = Annotation(**{**mapping, "decisions": StoredFile(**mapping["decisions"])})
-        datetime.fromisoformat(found.created)
-        for name, kind in (("shard", int), ("plies", str), ("choices", bool), ("from_pieces", int)):
-            if not isinstance(getattr(found, name), kind):
-                raise ValueError(f"{name} is not a {kind.__name__}")
-        return found
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.created)
 
 
 def annotation_files(archive: Archive, run_id: str) -> list[Path]:
@@ -60,7 +51,7 @@ def annotations_of(archive: Archive, run_id: str) -> dict[int, Annotation]:
     Raises ``FailureError`` naming a damaged file.
     """
     plies = {commit.shard: commit.plies.sha256 for commit in archive.commits(run_id)}
-    found = (load(path, Annotation.of_mapping) for path in annotation_files(archive, run_id))
+    found = (load(path, Annotation) for path in annotation_files(archive, run_id))
     return {each.shard: each for each in found if plies.get(each.shard) == each.plies}
 
 
@@ -169,9 +160,7 @@ def annotate(
         try:
             stored = store(path, frame)
             make_folder(target.parent)
-            content = to_json(
-                asdict(Annotation(commit.shard, commit.plies.sha256, stored, choices, from_pieces, now()))
-            )
+            content = dump(Annotation(commit.shard, commit.plies.sha256, stored, choices, from_pieces, now()))
             made = create(target, content)
             if not made and _is_less(archive, run_id, commit, settings):
                 replace(target, content)

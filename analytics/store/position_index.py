@@ -10,19 +10,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
+import msgspec
 import polars as pl
 
-from analytics.store.archive import Archive, commit_files, load, now, store
+from analytics.store.archive import Archive, commit_files, now, store
 from analytics.store.atomic import create, explained, make_folder, replace
 from analytics.store.blocks import read_table
+from analytics.store.json_records import Count, JsonRecord, dump, load
 from analytics.store.positions import positions_of
-from analytics.store.records import Commit, RunRecord, StoredFile, to_json
+from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
 from analytics.store.schema import PLIES
 from quarto.errors import FailureError
 from quarto.rules import PIECES
@@ -37,28 +39,18 @@ class NotIndexedError(FailureError):
     """A question about positions some of which are not indexed."""
 
 
-@dataclass(frozen=True)
-class Index:
+class Index(JsonRecord, frozen=True):
     """A shard of positions."""
 
-    shard: int  # of the games
-    plies: str  # SHA-256 of that shard's file of plies
+    shard: Count  # of the games
+    plies: Sha256  # of that shard's file of plies
     positions: StoredFile
-    end_ply: int  # turns of plies 0 to before this one
+    end_ply: Annotated[int, msgspec.Meta(ge=1, le=PIECES)]  # turns of plies 0 to before this one
     version: int
     created: str  # ISO 8601, UTC
 
-    @staticmethod
-    def of_mapping(mapping: Mapping[str, Any]) -> Index:
-        """The index that ``dataclasses.asdict`` made. Raises one of ``MALFORMED`` for anything else."""
-        found = Index(**{**mapping, "positions": StoredFile(**mapping["positions"])})
-        datetime.fromisoformat(found.created)
-        for name, kind in (("shard", int), ("plies", str), ("end_ply", int), ("version", int)):
-            if not isinstance(getattr(found, name), kind):
-                raise ValueError(f"{name} is not a {kind.__name__}")
-        if not 1 <= found.end_ply <= PIECES:
-            raise ValueError(f"end_ply {found.end_ply} is not 1 to {PIECES}")
-        return found
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.created)
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ def index_files(archive: Archive, run_id: str) -> list[Path]:
 
 def load_index(path: Path) -> Index:
     """The index in a file. Raises ``FailureError`` for a damaged one: it can be made again."""
-    return load(path, Index.of_mapping, "remove it and run 'qarena archive index'")
+    return load(path, Index, "remove it and run 'qarena archive index'")
 
 
 def indexes_of(archive: Archive, run_id: str, commits: Sequence[Commit]) -> dict[int, Index]:
@@ -181,8 +173,7 @@ def index_shard(archive: Archive, shard: Shard, end_ply: int) -> StoredFile:
         try:
             stored = store(path, table)
             make_folder(target.parent)
-            index = Index(number, shard.commit.plies.sha256, stored, end_ply, VERSION, now())
-            content = to_json(asdict(index))
+            content = dump(Index(number, shard.commit.plies.sha256, stored, end_ply, VERSION, now()))
             if not create(target, content):
                 replace(target, content)  # what is there is shallower, of other games, or as good
             counts = True

@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive, load
+from analytics.store.archive import Archive
 from analytics.store.decisions import Annotation, annotation_files, frame_of, record_of
 from analytics.store.exact_values import Judged
+from analytics.store.json_records import load
 from analytics.store.problems import Problem, read_checked
 from analytics.store.records import Commit, RunRecord
 from analytics.store.schema import DECISIONS, GIFT, NOT_COUNTED, PLACEMENT
@@ -34,7 +35,7 @@ def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Pro
     count, problems = 0, []
     for path in annotation_files(archive, record.run_id):
         try:
-            annotation = load(path, Annotation.of_mapping)
+            annotation = load(path, Annotation)
         except FailureError as error:
             problems.append(Problem(path, str(error)))
             continue
