@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.exchange.reading import Text
@@ -116,7 +117,7 @@ def _add(
         commit = archive.commit(run_id, blocks, record.pairings)
         added += commit.games.rows if commit else 0
     if record.status != "complete":
-        archive.save_run(replace(record, status="complete"))
+        archive.save_run(structs.replace(record, status="complete"))
     return Done(run_id, heading, sum(sizes), added)
 
 

@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.parquet import encoder
-from analytics.store.archive import load
 from analytics.store.atomic import explained, replace
-from analytics.store.records import SHA256, to_json
+from analytics.store.json_records import Count, Duration, JsonRecord, dump, load
+from analytics.store.records import Sha256
 from quarto.errors import FailureError
 from quarto.rules import Rules
 from quarto.solver.base import Base, base_of
@@ -42,21 +42,20 @@ def home() -> Path:
     return Path(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
 
-@dataclass(frozen=True)
-class Card:
-    """What a tablebase holds and how it came about. Raises ``ValueError`` or ``TypeError`` for what makes no sense."""
+class Card(JsonRecord, frozen=True):
+    """What a tablebase holds and how it came about. Raises ``ValueError`` for counts that do not add up."""
 
     format: str
     rules: Mapping[str, Any]  # the fields of ``Rules``
-    pieces: int  # of the largest boards
-    boards: Sequence[int]  # how many have 0, 1, ... pieces
-    won: Sequence[int]
-    drawn: Sequence[int]
-    lost: Sequence[int]
-    bytes: int  # of the Parquet file
-    sha256: str  # of the Parquet file
+    pieces: Count  # of the largest boards
+    boards: Sequence[Count]  # how many have 0, 1, ... pieces
+    won: Sequence[Count]
+    drawn: Sequence[Count]
+    lost: Sequence[Count]
+    bytes: Count  # of the Parquet file
+    sha256: Sha256  # of the Parquet file
     created: str  # ISO 8601, UTC
-    seconds: float  # it took, resumed builds included
+    seconds: Duration  # it took, resumed builds included
     code: Mapping[str, str]  # version and fingerprint of what built it
 
     def __post_init__(self) -> None:
@@ -64,10 +63,8 @@ class Card:
             raise ValueError(f"format {self.format!r} is not {FORMAT!r}")
         Rules(**self.rules)
         datetime.fromisoformat(self.created)
-        if not SHA256.fullmatch(self.sha256):
-            raise ValueError(f"sha256 {self.sha256!r} is not 64 lower-case hex digits")
         for counts in (self.boards, self.won, self.drawn, self.lost):
-            if len(counts) != self.pieces + 1 or not all(type(count) is int and count >= 0 for count in counts):
+            if len(counts) != self.pieces + 1:
                 raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
         if any(sum(parts) != whole for whole, *parts in zip(self.boards, *self._by_value, strict=True)):
             raise ValueError("the boards of some layer are not as many as those won, drawn and lost")
@@ -114,7 +111,7 @@ def card_path(path: Path) -> Path:
 def open_tablebase(path: Path) -> Tablebase:
     """The tablebase whose Parquet file or card this is. Raises ``FailureError`` if its card cannot be read."""
     table = path.with_suffix(".parquet")
-    return Tablebase(table, load(card_path(table), lambda mapping: Card(**mapping)))
+    return Tablebase(table, load(card_path(table), Card))
 
 
 def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
@@ -188,8 +185,9 @@ def write(
     won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
     card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
+    card_content = dump(card)
     with explained("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content)
-        replace(card_path(path), to_json(asdict(card)))
+        replace(card_path(path), card_content)
     return Tablebase(path, card)

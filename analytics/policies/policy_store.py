@@ -21,9 +21,10 @@ import polars as pl
 
 from agents.learning.policy import GENOME, Policy
 from analytics.store import atomic
-from analytics.store.archive import Archive, load
+from analytics.store.archive import Archive
 from analytics.store.blocks import COMPRESSION_LEVEL
-from analytics.store.records import MALFORMED, POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile, to_json
+from analytics.store.json_records import dump, load, parse
+from analytics.store.records import POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.rules import Rules
 
@@ -111,11 +112,12 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
         learned=origin.learned,
         files={name: PolicyFile(rows, len(content), _sha256(content)) for name, (rows, content) in contents.items()},
     )
+    card_content = dump(card)
     with atomic.explained("write to", folder):
         atomic.make_folder(folder)
         for name, (_, content) in contents.items():
             atomic.replace(folder / name, content)
-        atomic.replace(folder / CARD, to_json(card.as_mapping()))
+        atomic.replace(folder / CARD, card_content)
     return card
 
 
@@ -152,7 +154,7 @@ def folder_of(archive: Archive, policy_id: str) -> Path:
 def read_card(archive: Archive, policy_id: str) -> PolicyCard:
     """The card of a policy. Raises ``FailureError`` if it cannot be read or is another one's."""
     path = folder_of(archive, policy_id) / CARD
-    card = load(path, PolicyCard.of_mapping)
+    card = load(path, PolicyCard)
     if card.policy_id != policy_id or policy_id != policy_id_of(card.name, card.knowledge):
         raise FailureError(f"{path} is damaged (it is not the card of policy {policy_id}): restore it from a copy")
     return card
@@ -188,11 +190,9 @@ def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
     except FailureError as error:
         raise RequestError(str(error)) from error
     try:
-        policy = checked(_policy(archive, card))
-        if knowledge_of(policy) != card.knowledge:
-            raise ValueError("it holds other values than its card says")
-    except (*MALFORMED, OSError, pl.exceptions.PolarsError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        policy = _policy(archive, card)
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        reason = " ".join(str(error).split())
         raise RequestError(
             f"policy '{card.name}' is damaged: {reason}; restore {folder_of(archive, card.policy_id)} from a copy or "
             "train it again"
@@ -265,7 +265,7 @@ def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, byt
     """The files of a policy, its knowledge first: rows (of tables) and bytes."""
     contents: dict[str, tuple[int | None, bytes]] = {}
     if policy.kind == GENOME:
-        contents[GENOME_FILE] = None, to_json({name: float(value) for name, value in policy.parameters.items()})
+        contents[GENOME_FILE] = None, dump({name: float(value) for name, value in policy.parameters.items()})
     else:
         contents[TABLE] = _parquet(pl.DataFrame(dict(policy.table)))
     for name, frame in origin.tables.items():
@@ -282,19 +282,26 @@ def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
 
 
 def _policy(archive: Archive, card: PolicyCard) -> Policy:
-    """The policy in its file. Raises one of ``MALFORMED``, ``OSError``, or what Polars raises."""
+    """The policy in its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
     if card.kind == GENOME:
-        genes: dict[str, float] = json.loads(_content(archive, card, GENOME_FILE))
+        genes = parse(_content(archive, card, GENOME_FILE), dict[str, float])
         for name in card.parameters:
             if name not in genes:
                 raise ValueError(f"gene {name!r} is missing from {GENOME_FILE}")
-        return Policy(GENOME, {name: float(value) for name, value in genes.items()})
+        return _of_card(Policy(GENOME, genes), card)
     frame = pl.read_parquet(_content(archive, card, TABLE))
     nulls = {name: count for name, count in frame.null_count().row(0, named=True).items() if count}
     if nulls:
         raise ValueError(f"{TABLE} has nulls in column {next(iter(nulls))!r}")
     table = {column.name: column.to_numpy(writable=True) for column in frame.iter_columns()}
-    return Policy(card.kind, card.parameters, table)
+    return _of_card(Policy(card.kind, card.parameters, table), card)
+
+
+def _of_card(policy: Policy, card: PolicyCard) -> Policy:
+    """The policy. Raises ``ValueError`` if it is not the one that a card describes."""
+    if knowledge_of(checked(policy)) != card.knowledge:
+        raise ValueError("it holds other values than its card says")
+    return policy
 
 
 def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from analytics.query.database import OpenArchive
@@ -137,7 +138,7 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
         forfeits = {kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors")}
         tally = {"pairs": cells[:3], "singles": cells[3:], **forfeits, "plies": pairing["plies"]}
         labels = pairing["first"], pairing["second"]
-        found[key] = PairingResult(key[1], *labels, Tally.of_mapping(tally), by_pairs[key[0]])
+        found[key] = PairingResult(key[1], *labels, msgspec.convert(tally, Tally), by_pairs[key[0]])
     order = {record.run_id: i for i, record in enumerate(records)}
     return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 

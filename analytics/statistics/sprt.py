@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +36,7 @@ SHARE_OF_LOOK = 32  # one in so many of those that were seen already: a longer t
 Counts = Sequence[float]  # of pairs, by PAIR_SCORES
 
 
-@dataclass(frozen=True)
-class Hypotheses:
+class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is tested: strength at most ``elo0`` against at least ``elo1``, in normalised Elo.
 
     ``alpha`` is how often elo1 may be accepted although elo0 holds, ``beta`` how often the other way round. Raises

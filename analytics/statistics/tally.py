@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,20 +14,20 @@ from quarto.jit import kernel
 
 LOSS, DRAW, WIN = range(3)
 
-Row = tuple[int, int, int]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Row = tuple[Count, Count, Count]
 NO_PAIRS: tuple[Row, Row, Row] = ((0, 0, 0), (0, 0, 0), (0, 0, 0))
 NO_SINGLES: tuple[Row, Row] = ((0, 0, 0), (0, 0, 0))
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Counts over the pairs of one pairing; ``a + b`` is the tally of both sets. "First" is its first agent."""
 
     pairs: tuple[Row, Row, Row] = NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
     singles: tuple[Row, Row] = NO_SINGLES  # pairs of one game, where seats are fixed: [first's seat][first's result]
-    illegal: tuple[int, int] = (0, 0)  # games forfeited by an illegal turn, by agent: first, second
-    errors: tuple[int, int] = (0, 0)  # games forfeited by an exception, by agent: first, second
-    plies: int = 0  # of all games
+    illegal: tuple[Count, Count] = (0, 0)  # games forfeited by an illegal turn, by agent: first, second
+    errors: tuple[Count, Count] = (0, 0)  # games forfeited by an exception, by agent: first, second
+    plies: Count = 0  # of all games
 
     def __add__(self, other: Tally) -> Tally:
         rows = [[a + b for a, b in zip(*both, strict=True)] for both in zip(self.pairs, other.pairs, strict=True)]
@@ -93,20 +93,6 @@ class Tally:
             self.errors[::-1],
             self.plies,
         )
-
-    def as_mapping(self) -> dict[str, Any]:
-        """The fields as JSON values; ``Tally.of_mapping`` reads them."""
-        return asdict(self)
-
-    @staticmethod
-    def of_mapping(mapping: Mapping[str, Any]) -> Tally:
-        """The tally that ``as_mapping`` wrote. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for all else."""
-        tally = _tally(mapping["pairs"], mapping["singles"], mapping["illegal"], mapping["errors"], mapping["plies"])
-        rows = (*tally.pairs, *tally.singles, tally.illegal, tally.errors)
-        shape = (len(tally.pairs), len(tally.singles), *map(len, rows))
-        if shape != (3, 2, 3, 3, 3, 3, 3, 2, 2) or any(number < 0 for number in (*sum(rows, ()), tally.plies)):
-            raise ValueError("a tally is 3 x 3 + 2 x 3 + 2 + 2 counts and a number of plies, none negative")
-        return tally
 
 
 def _tally(pairs: Any, singles: Any, illegal: Any, errors: Any, plies: Any) -> Tally:

@@ -7,25 +7,23 @@ machine or many, no pair of games is ever in the archive twice, and no reader op
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
 
 import polars as pl
 
 from analytics.statistics.tally import Tally, tally_of
 from analytics.store.atomic import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
 from analytics.store.blocks import in_order, tables, write_table
+from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import (
     COMMIT,
-    MALFORMED,
     RUN_ID,
     Commit,
     RunRecord,
@@ -33,7 +31,6 @@ from analytics.store.records import (
     StoredFile,
     SweepJob,
     joined,
-    to_json,
 )
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
@@ -42,26 +39,17 @@ from quarto.errors import FailureError, RequestError, nearest
 MARKER = "archive.json"
 FORMAT = "quarto-arena archive"
 
-Record = TypeVar("Record")
+
+class Marker(JsonRecord, frozen=True):
+    """The file that makes a folder an archive."""
+
+    format: str
+    schema_version: int
 
 
 def now() -> str:
     """The current time as the archive stores it: ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-RESTORE = "restore it from a copy, or move it away to go on without it"
-
-
-def load(path: Path, parse: Callable[[Any], Record], remedy: str = RESTORE) -> Record:
-    """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
-    with explained("read", path):
-        content = path.read_bytes()
-    try:
-        return parse(json.loads(content))
-    except (*MALFORMED, RecursionError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise FailureError(f"{path} is damaged ({reason}): {remedy}") from error
 
 
 def readable(record: RunRecord) -> RunRecord:
@@ -91,7 +79,7 @@ class _Ledger:
         """Read the commits that are new since the last call: a commit never changes."""
         for path in commit_files(self.folder):
             if int(path.stem) not in self.numbers:
-                self.learn(load(path, Commit.of_mapping), int(path.stem))
+                self.learn(load(path, Commit), int(path.stem))
 
     def learn(self, commit: Commit, number: int) -> None:
         self.numbers.add(number)
@@ -165,7 +153,7 @@ class Archive:
         path = self.root / "runs" / f"{run_id}.json"
         if not RUN_ID.fullmatch(run_id) or not path.exists():
             return None
-        record = load(path, lambda mapping: RunRecord(**mapping))
+        record = load(path, RunRecord)
         if record.run_id != run_id:
             raise FailureError(f"{path} is damaged (it is the record of run {record.run_id}): restore it from a copy")
         return record
@@ -173,9 +161,10 @@ class Archive:
     def save_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
         path = self.root / "runs" / f"{record.run_id}.json"
+        content = dump(record)
         with explained("write", path):
             make_folder(path.parent)
-            replace(path, to_json(record.as_mapping()))
+            replace(path, content)
 
     # Commits.
 
@@ -186,7 +175,7 @@ class Archive:
 
     def commits(self, run_id: str) -> list[Commit]:
         """The commits of a run by number. Raises ``FailureError`` naming a file that is not a whole commit."""
-        return [load(path, Commit.of_mapping) for path in commit_files(self.folder("commits", run_id))]
+        return [load(path, Commit) for path in commit_files(self.folder("commits", run_id))]
 
     def covered(self, run_id: str) -> dict[int, list[Range]]:
         """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
@@ -253,9 +242,10 @@ class Archive:
     def save_sweep_job(self, job: SweepJob) -> None:
         """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
         path = self.root / "sweeps" / job.sweep_id / f"{job.job}.json"
+        content = dump(job)
         with explained("write", path):
             make_folder(path.parent)
-            replace(path, to_json(job.as_mapping()))
+            replace(path, content)
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
@@ -277,7 +267,7 @@ def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
 
 def sweep_job(path: Path) -> SweepJob:
     """The job of a sweep in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    job = load(path, lambda mapping: SweepJob(**mapping))
+    job = load(path, SweepJob)
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
             f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
@@ -310,10 +300,10 @@ def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plie
         number = ledger.next_number
         path = ledger.folder / _commit_name(number)
         commit = Commit(number, games, plies, slices, now())
-        if create(path, to_json(commit.as_mapping())):
+        if create(path, dump(commit)):
             ledger.learn(commit, number)
             return commit
-        ledger.learn(load(path, Commit.of_mapping), number)
+        ledger.learn(load(path, Commit), number)
         if ledger.holds_any(slices):
             return None
 
@@ -337,7 +327,7 @@ def _make(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         if any(not path.name.startswith(TEMPORARY) for path in root.iterdir()):
             raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
-        replace(root / MARKER, to_json({"format": FORMAT, "schema_version": SCHEMA_VERSION}))
+        replace(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))
     except PermissionError as error:
         raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root") from error
     except OSError as error:
@@ -348,16 +338,15 @@ def _make(root: Path) -> None:
 
 def _check_marker(marker: Path) -> None:
     try:
-        content = json.loads(marker.read_bytes())
-        found = content["format"], content["schema_version"]
-    except (OSError, *MALFORMED) as error:
-        raise RequestError(f"{marker} cannot be read ({type(error).__name__}): is this an archive of yours?") from error
-    if found[0] != FORMAT:
-        raise RequestError(f"{marker} says format {found[0]!r}, not {FORMAT!r}: name another folder")
-    if found[1] != SCHEMA_VERSION:
+        found = parse(marker.read_bytes(), Marker)
+    except (OSError, RecordError) as error:
+        raise RequestError(f"{marker} cannot be read ({error}): is this an archive of yours?") from error
+    if found.format != FORMAT:
+        raise RequestError(f"{marker} says format {found.format!r}, not {FORMAT!r}: name another folder")
+    if found.schema_version != SCHEMA_VERSION:
         raise RequestError(
-            f"archive {marker.parent} has schema version {found[1]!r}, this program reads and writes {SCHEMA_VERSION}: "
-            "use the program that wrote it, or name another folder"
+            f"archive {marker.parent} has schema version {found.schema_version}, this program reads and writes "
+            f"{SCHEMA_VERSION}: use the program that wrote it, or name another folder"
         )
 
 

@@ -5,8 +5,7 @@ An annotation of more decisions, or of counted choices, takes the place of one o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,8 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.store.archive import Archive, now, readable
-from analytics.store.derived_tables import DerivedTable, Shard
+from analytics.store.derived_tables import DerivedTable, Manifest, Shard
 from analytics.store.exact_values import ExactValues
+from analytics.store.json_records import Count
 from analytics.store.records import StoredFile
 from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from analytics.store.shard_arrays import ShardGames
@@ -25,29 +25,19 @@ from quarto.rules import CELLS, PIECES, Rules
 FIRST_PIECES_MOVER = 5  # where the mover chooses the piece: a position with fewer takes minutes
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(Manifest, frozen=True):
     """The manifest of a shard's decisions."""
 
-    shard: int  # of the games
-    plies: str  # SHA-256 of that shard's file of plies
     decisions: StoredFile
     choices: bool  # saving choices are counted
-    from_pieces: int  # decisions on boards with fewer are left out
+    from_pieces: Count  # decisions on boards with fewer are left out
     created: str  # ISO 8601, UTC
 
-    @staticmethod
-    def of_mapping(mapping: Mapping[str, Any]) -> Annotation:
-        """The annotation that ``dataclasses.asdict`` made. Raises one of ``MALFORMED`` for anything else."""
-        found = Annotation(**{**mapping, "decisions": StoredFile(**mapping["decisions"])})
-        datetime.fromisoformat(found.created)
-        for name, kind in (("shard", int), ("plies", str), ("choices", bool), ("from_pieces", int)):
-            if not isinstance(getattr(found, name), kind):
-                raise ValueError(f"{name} is not a {kind.__name__}")
-        return found
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.created)
 
 
-ANNOTATIONS = DerivedTable("decisions", "annotations", DECISIONS, Annotation.of_mapping, command="qarena annotate")
+ANNOTATIONS = DerivedTable("decisions", "annotations", DECISIONS, Annotation, command="qarena annotate")
 
 
 class AnnotationExtent(NamedTuple):

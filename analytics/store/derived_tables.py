@@ -8,31 +8,25 @@ replaced in one step by that of a table which holds more. Every derived table ca
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import polars as pl
 
-from analytics.store.archive import Archive, commit_files, load, store
+from analytics.store.archive import Archive, commit_files, store
 from analytics.store.atomic import create, explained, make_folder, replace
-from analytics.store.records import Commit, RunRecord, StoredFile, to_json
+from analytics.store.json_records import Count, JsonRecord, dump, load
+from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
 from quarto.errors import FailureError
 
 
-class Manifest(Protocol):
+class Manifest(JsonRecord, frozen=True):
     """Names the file that counts for one shard, in a field that is called like the table."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-    @property
-    def shard(self) -> int:
-        """The number of the shard of games."""
-
-    @property
-    def plies(self) -> str:
-        """SHA-256 of that shard's file of plies."""
+    shard: Count  # of the games
+    plies: Sha256  # of that shard's file of plies
 
 
 M = TypeVar("M", bound=Manifest)
@@ -59,7 +53,7 @@ class DerivedTable(Generic[M]):
     name: str  # of the table, of the folder of its files, and of the manifests' field
     manifests: str  # the folder of the manifests
     schema: pl.Schema
-    parse: Callable[[Mapping[str, Any]], M]  # raises one of ``records.MALFORMED``
+    manifest: type[M]
     command: str  # makes what is missing
     is_current: Callable[[M], bool] = lambda _manifest: True  # a manifest that is not is read by no one, and replaced
 
@@ -74,7 +68,7 @@ class DerivedTable(Generic[M]):
 
     def load(self, path: Path) -> M:
         """The manifest in a file. Raises ``FailureError`` for a damaged one."""
-        return load(path, self.parse, self.remedy)
+        return load(path, self.manifest, self.remedy)
 
     def counts(self, manifest: M, commit: Commit | None) -> bool:
         """Whether a manifest counts for the shard of a commit; None: there is no shard of its number."""
@@ -154,7 +148,7 @@ class DerivedTable(Generic[M]):
             try:
                 stored = store(path, frame)
                 make_folder(target.parent)
-                content = to_json(asdict(manifest_of(stored)))
+                content = dump(manifest_of(stored))
                 counts = create(target, content)
                 if not counts and self.lacks(archive, self.renewed(archive, shard), enough):
                     replace(target, content)

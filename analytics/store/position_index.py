@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import polars as pl
 
 from analytics.store.archive import Archive, now
-from analytics.store.derived_tables import DerivedTable, Shard
+from analytics.store.derived_tables import DerivedTable, Manifest, Shard
 from analytics.store.jobs import run_jobs
 from analytics.store.positions import positions_of
 from analytics.store.records import StoredFile
@@ -32,35 +32,23 @@ class NotIndexedError(FailureError):
     """The answer to a question needs positions that are not indexed."""
 
 
-@dataclass(frozen=True)
-class Index:
+class Index(Manifest, frozen=True):
     """The manifest of a shard's positions."""
 
-    shard: int  # of the games
-    plies: str  # SHA-256 of that shard's file of plies
     positions: StoredFile
-    end_ply: int  # turns of plies 0 to before this one
+    end_ply: Annotated[int, msgspec.Meta(ge=1, le=PIECES)]  # turns of plies 0 to before this one
     version: int
     created: str  # ISO 8601, UTC
 
-    @staticmethod
-    def of_mapping(mapping: Mapping[str, Any]) -> Index:
-        """The index that ``dataclasses.asdict`` made. Raises one of ``MALFORMED`` for anything else."""
-        found = Index(**{**mapping, "positions": StoredFile(**mapping["positions"])})
-        datetime.fromisoformat(found.created)
-        for name, kind in (("shard", int), ("plies", str), ("end_ply", int), ("version", int)):
-            if not isinstance(getattr(found, name), kind):
-                raise ValueError(f"{name} is not a {kind.__name__}")
-        if not 1 <= found.end_ply <= PIECES:
-            raise ValueError(f"end_ply {found.end_ply} is not 1 to {PIECES}")
-        return found
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.created)
 
 
 INDEXES = DerivedTable(
     "positions",
     "indexes",
     POSITIONS,
-    Index.of_mapping,
+    Index,
     command="qarena archive index",
     is_current=lambda index: index.version == VERSION,
 )

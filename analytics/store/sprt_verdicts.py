@@ -10,51 +10,51 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes, strength
-from analytics.store.archive import Archive, load, now
+from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes, strength
+from analytics.store.archive import Archive, now
 from analytics.store.atomic import explained, make_folder, replace
+from analytics.store.json_records import Count, JsonRecord, Positive, dump, load, matching, one_of
 from analytics.store.problems import Problem
-from analytics.store.records import RunRecord, to_json
+from analytics.store.records import RunId, RunRecord
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from analytics.store.shard_arrays import read_shard_table
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError
 
 FOLDER = "verdicts"
 VERDICT_ID = re.compile(r"[0-9a-f]{12}")
-ACCEPTED = ("elo0", "elo1", None)
 UNKNOWN = -1  # the outcome of a pair that is not there
 SAME = 1e-6  # ratios that differ by less differ by rounding
 
 
 def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
     """Twelve hex digits: the same for the same test of the same run."""
-    tested = {**{name: float(value) for name, value in asdict(hypotheses).items()}, "most_pairs": most_pairs}
+    bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
+    tested = {**bounds, "most_pairs": most_pairs}
     text = json.dumps(tested, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What a test has come to. Raises ``ValueError`` (``KeyError``, ``TypeError``) for a value that makes no sense."""
+class Verdict(JsonRecord, frozen=True):
+    """What a test has come to. Raises ``ValueError`` for values that do not fit together."""
 
-    verdict_id: str
-    run_id: str
+    verdict_id: Annotated[str, matching(VERDICT_ID)]
+    run_id: RunId
     hypotheses: Hypotheses
-    most_pairs: int  # it was to end after so many at the latest
-    accepted: str | None  # elo0, elo1; None: undecided after the most pairs
-    pairs: int  # after which it ended
-    counts: tuple[int, ...]  # of these, by points of the first agent: LL, LD, DD or WL, WD, WW
+    most_pairs: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAIRS)]  # after which it ends without a decision
+    accepted: Annotated[str, one_of("elo0", "elo1")] | None  # None: undecided after the most pairs
+    pairs: Positive  # after which it ended
+    counts: tuple[Count, Count, Count, Count, Count]  # of these, by points of the first agent: LL, LD, DD or WL, WD, WW
     ratio: float  # log-likelihood ratio
     created: str  # ISO 8601, UTC
     command: str  # as it was typed
@@ -64,12 +64,12 @@ class Verdict:
         datetime.fromisoformat(self.created)
         if self.verdict_id != verdict_id_of(self.hypotheses, self.most_pairs):
             raise ValueError(f"verdict_id {self.verdict_id!r} is not that of what was tested")
-        if self.accepted not in ACCEPTED or not math.isfinite(self.ratio):
-            raise ValueError(f"accepted {self.accepted!r} or ratio {self.ratio!r} is no outcome of a test")
-        if len(self.counts) != len(PAIR_SCORES) or sum(self.counts) != self.pairs:
+        if not math.isfinite(self.ratio):
+            raise ValueError(f"ratio {self.ratio!r} is not finite")
+        if sum(self.counts) != self.pairs:
             raise ValueError(f"{self.pairs} pairs are not counts {self.counts}")
-        if not 0 < self.pairs <= self.most_pairs <= MAX_PAIRS or not isinstance(self.command, str):
-            raise ValueError(f"{self.pairs} pairs of at most {self.most_pairs}, or command not a text")
+        if self.pairs > self.most_pairs:
+            raise ValueError(f"{self.pairs} pairs of at most {self.most_pairs}")
 
     @staticmethod
     def of(run_id: str, ended: Trial, command: str) -> Verdict:
@@ -88,19 +88,6 @@ class Verdict:
             command,
         )
 
-    def as_mapping(self) -> dict[str, Any]:
-        """The fields as JSON values; ``Verdict.of_mapping`` reads them."""
-        return asdict(self)
-
-    @staticmethod
-    def of_mapping(mapping: Mapping[str, Any]) -> Verdict:
-        """The verdict that ``as_mapping`` wrote. Raises one of ``MALFORMED`` for anything else."""
-        try:
-            counts, hypotheses = checked_counts(mapping["counts"]), Hypotheses(**mapping["hypotheses"])
-        except RequestError as error:
-            raise ValueError(str(error)) from error
-        return Verdict(**{**mapping, "counts": counts, "hypotheses": hypotheses})
-
 
 def path_of(archive: Archive, run_id: str, verdict_id: str) -> Path:
     """Where a verdict is kept."""
@@ -115,7 +102,7 @@ def save(archive: Archive, verdict: Verdict) -> None:
             return
     with explained("write", path):
         make_folder(path.parent)
-        replace(path, to_json(verdict.as_mapping()))
+        replace(path, dump(verdict))
 
 
 def _said(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
@@ -124,7 +111,7 @@ def _said(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
 
 def read(path: Path) -> Verdict:
     """The verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    verdict = load(path, Verdict.of_mapping)
+    verdict = load(path, Verdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
         raise FailureError(f"{path} is damaged (it is verdict {verdict.verdict_id} of run {verdict.run_id})")
     return verdict

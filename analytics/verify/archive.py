@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from analytics.policies import policy_store
 from analytics.statistics.tally import tally_of
 from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive, commit_files, load, sweep_job
+from analytics.store.archive import Archive, commit_files, sweep_job
 from analytics.store.blocks import PlyColumns
+from analytics.store.json_records import load
 from analytics.store.problems import Problem, read_checked
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
@@ -81,7 +82,7 @@ def verify(archive: Archive) -> Verification:
         held: dict[int, list[Range]] = {}
         for path in commit_files(archive.folder("commits", run_id)):
             try:
-                commit = load(path, Commit.of_mapping)
+                commit = load(path, Commit)
             except FailureError as error:
                 found.problems.append(Problem(path, str(error)))
                 continue

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, Self
 
+from msgspec import structs
+
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, readable
 from analytics.store.records import Commit, RunRecord
@@ -251,9 +253,9 @@ def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, com
         created = datetime.now(UTC).isoformat(timespec="seconds")
         archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, created, command=command))
     elif games > known.games:
-        archive.save_run(replace(known, games=games, command=command, status="running"))
+        archive.save_run(structs.replace(known, games=games, command=command, status="running"))
     elif games_left(archive, spec, games):
-        archive.save_run(replace(known, status="running"))
+        archive.save_run(structs.replace(known, status="running"))
 
 
 def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
@@ -263,7 +265,7 @@ def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
         return
     status = "interrupted" if games_left(archive, spec, known.games) else "complete"
     if seconds or known.status != status:
-        archive.save_run(replace(known, status=status, seconds=known.seconds + seconds))
+        archive.save_run(structs.replace(known, status=status, seconds=known.seconds + seconds))
 
 
 def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:

@@ -6,19 +6,19 @@ view ``sweeps``, and in the folder that Hydra gave it, where the process that st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from hydra.conf import HydraConf
+from msgspec import structs
 from omegaconf import DictConfig
 from rich.table import Table
 
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive
+from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
 from runners.terminal import console
@@ -63,24 +63,25 @@ def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
     """The job that Hydra is about to run, which asks for so many ``games`` of each pairing."""
     overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
     overrides.pop("sweep.id", None)
-    record = SweepJob(cfg.sweep.id, hydra_cfg.job.num, overrides, status="failed", games=max(0, games))
+    asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": overrides, "games": max(0, games)}
+    record = typed(asked | {"status": "failed"}, SweepJob)
     return Job(record, Path(hydra_cfg.runtime.output_dir), Path(cfg.archive.root))
 
 
 def completed(job: Job, run_id: str | None, row: Mapping[str, str] | None = None) -> None:
     """The job has played all it was asked for; ``row`` is its own of the table at the end."""
-    _keep(job, replace(job.record, status="complete", run_id=run_id), row)
+    _keep(job, structs.replace(job.record, status="complete", run_id=run_id), row)
 
 
 def interrupted(job: Job, run_id: str | None) -> None:
     """The job was cut short; what it played is in the archive."""
-    _keep(job, replace(job.record, status="interrupted", run_id=run_id))
+    _keep(job, structs.replace(job.record, status="interrupted", run_id=run_id))
 
 
 def failed(job: Job, error: Exception) -> None:
     """The job failed: said at once, and again at the end."""
     text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
-    record = replace(job.record, status="failed", error=" ".join(text.split()))
+    record = structs.replace(job.record, status="failed", error=" ".join(text.split()))
     console.say(_failure(record))
     _keep(job, record)
 
@@ -91,8 +92,7 @@ def _failure(record: SweepJob) -> str:
 
 
 def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> None:
-    kept = {"archive": str(job.root), "record": record.as_mapping(), "row": row}
-    (job.folder / RECORD).write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    (job.folder / RECORD).write_bytes(dump(_Kept(str(job.root), record, row)))
     try:
         Archive.open(job.root).save_sweep_job(record)
     except ArenaError:
@@ -100,21 +100,17 @@ def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> N
             raise
 
 
-class _Kept(NamedTuple):
+class _Kept(JsonRecord, frozen=True):
     """What a job has left."""
 
+    archive: str  # its folder
     record: SweepJob
-    root: Path  # of the archive
     row: Mapping[str, str] | None
 
 
 def _records() -> list[_Kept]:
     """What the jobs of this process's sweeps have left, in the order of their numbers."""
-    found = []
-    for folder in folders:
-        for path in folder.rglob(RECORD):
-            kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found.append(_Kept(SweepJob(**kept["record"]), Path(kept["archive"]), kept["row"]))
+    found = (load(path, _Kept) for folder in folders for path in folder.rglob(RECORD))
     return sorted(found, key=lambda each: each.record.job)
 
 
@@ -126,17 +122,16 @@ def finished() -> bool:
 def report() -> int:
     """Print what varied against what came out, then the failures again; returns the exit code."""
     records = _records()
-    failures = [record for record, _, _ in records if record.status == "failed"]
-    for record, root, _ in records:
-        if record.status == "failed":
-            with suppress(ArenaError):  # when it failed there may have been no archive yet
-                Archive.open(root).save_sweep_job(record)
-    if any(row for _, _, row in records):
+    failures = [each for each in records if each.record.status == "failed"]
+    for each in failures:
+        with suppress(ArenaError):  # when it failed there may have been no archive yet
+            Archive.open(Path(each.archive)).save_sweep_job(each.record)
+    if any(each.row for each in records):
         console.show([_table_of_rows(records)])
     else:
         _report_pairings(records)
-    for record in failures:
-        console.say(_failure(record))
+    for each in failures:
+        console.say(_failure(each.record))
     if failures:
         console.say(f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing")
     return 1 if failures else 0
@@ -144,10 +139,11 @@ def report() -> int:
 
 def _report_pairings(records: Sequence[_Kept]) -> None:
     """The pairings of the jobs' runs, and what to ask next."""
-    outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root, _ in records if record.run_id]
+    played = [(each.record, Path(each.archive), each.record.run_id) for each in records if each.record.run_id]
+    outcomes = [(record, results(Archive.open(root), run_id)) for record, root, run_id in played]
     if outcomes:
-        console.show([_table([record for record, _, _ in records], outcomes)])
-        roots = {root for record, root, _ in records if record.run_id}
+        console.show([_table([each.record for each in records], outcomes)])
+        roots = {root for _, root, _ in played}
         question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0].record.sweep_id}'"  # noqa: S608  (only shown)
         for root in sorted(roots):
             console.out().print(f"  {console.sql_command(question, root)}", markup=False, soft_wrap=True)
@@ -169,7 +165,7 @@ def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence
 
 def _table_of_rows(records: Sequence[_Kept]) -> Table:
     """One row a job, as it left it."""
-    rows = [(record, row) for record, _, row in records if row]
+    rows = [(each.record, each.row) for each in records if each.row]
     names = dict.fromkeys(name for _, row in rows for name in row)
     texts = {name: [row.get(name, "") for _, row in rows] for name in names}
     shown = [

@@ -52,7 +52,7 @@ def trial_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Seq
     """Check a composed configuration; raises ``RequestError`` as ``runners.arena.config.request_of`` does."""
     complete(cfg, SprtConfig)
     within("games", cfg.games, 2, float("inf"))
-    hypotheses = Hypotheses(**{each.name: cfg[each.name] for each in fields(Hypotheses)})
+    hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
     shared = [each.name for each in fields(RunConfig) if each.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))

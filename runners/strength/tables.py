@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 
 from analytics.query.results import PairingResult, crosstable
 from analytics.ratings.head_to_head import Meetings, by_seats
@@ -144,7 +143,7 @@ def _columns(found: Sequence[PairingResult]) -> list[Column]:
 
 # Tests of strength.
 
-HYPOTHESES = tuple(each.name for each in fields(Hypotheses))
+HYPOTHESES = Hypotheses.__struct_fields__
 
 
 def show_counts(text: str, settings: Sequence[str]) -> None:

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pytest
+from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.perfect import tablebase_build
@@ -243,7 +244,7 @@ def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tmp_path: Pa
     layers[3][0][7] += np.uint64(1)
     assert "are not the 157 that play reaches" in next(verify(write(found.path, QUICK, layers, how), 0, 1.0))
     layers[3][0][7] -= np.uint64(1)
-    swapped = asdict(write(found.path, QUICK, layers, how).card)
+    swapped = structs.asdict(write(found.path, QUICK, layers, how).card)
     swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
     found.path.with_suffix(".json").write_text(json.dumps(swapped))
     assert "not what its card says" in next(verify(open_tablebase(found.path), 0, 1.0))

@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
+from analytics.store.json_records import load
 from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
@@ -51,7 +52,7 @@ def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, po
     folder = archive.root / "policies" / saved.policy_id
     knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
     assert {path.name for path in folder.iterdir()} == {"card.json", knowledge, "curve.parquet", "curve.svg"}
-    assert PolicyCard.of_mapping(json.loads((folder / "card.json").read_text())) == saved
+    assert load(folder / "card.json", PolicyCard) == saved
     assert verify(archive).problems == []
     assert unreferenced_files(archive) == []
 

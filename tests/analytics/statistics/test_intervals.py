@@ -1,6 +1,7 @@
 import math
 import random
 
+import msgspec
 import pytest
 
 from analytics.statistics.intervals import design_effect, effective_games, mean_score, quantile, score, wilson, win_rate
@@ -120,9 +121,7 @@ def random_units(seed: int, pairs: int, alone: int) -> tuple[list[list[float]], 
             cells[results[0]][results[1]] = 1
         else:
             cells[3 + dice.randrange(2)][results[0]] = 1
-        tally += Tally.of_mapping(
-            {"pairs": cells[:3], "singles": cells[3:], "illegal": (0, 0), "errors": (0, 0), "plies": 0}
-        )
+        tally += msgspec.convert({"pairs": cells[:3], "singles": cells[3:]}, Tally)
     return units, tally
 
 

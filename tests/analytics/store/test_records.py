@@ -1,11 +1,12 @@
 import hashlib
-import json
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from analytics.statistics.tally import Tally
-from analytics.store.records import MALFORMED, Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of, to_json
+from analytics.store.json_records import RecordError, dump, parse, typed
+from analytics.store.records import Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of
 from analytics.store.schema import MAX_PAIRS
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
@@ -17,10 +18,10 @@ COMMIT = Commit(0, StoredFile(**FILE), StoredFile(**FILE), (Slice(0, 5, 1, ONE_P
 
 def test_records_survive_json() -> None:
     run = record(spec_of(Rules("square", squares="plain")), status="complete", seconds=1.5)
-    assert RunRecord(**json.loads(to_json(run.as_mapping()))) == run
-    assert Commit.of_mapping(json.loads(to_json(COMMIT.as_mapping()))) == COMMIT
+    assert parse(dump(run), RunRecord) == run
+    assert parse(dump(COMMIT), Commit) == COMMIT
     job = SweepJob("s1", 3, {"rules": "square"}, "0123456789ab", "failed", "ValueError: no", 20)
-    assert SweepJob(**json.loads(to_json(job.as_mapping()))) == job
+    assert parse(dump(job), SweepJob) == job
 
 
 def test_a_run_id_follows_from_the_spec_in_any_order_of_its_keys() -> None:
@@ -60,8 +61,8 @@ def test_a_run_names_its_pairings_by_label() -> None:
     ids=str,
 )
 def test_a_run_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(MALFORMED):
-        RunRecord(**(record().as_mapping() | change | {"spec": record().spec | change.get("spec", {})}))
+    with pytest.raises(RecordError):
+        typed(to_builtins(record()) | change | {"spec": {**record().spec, **change.get("spec", {})}}, RunRecord)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,8 @@ def test_a_run_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
     ids=repr,
 )
 def test_a_file_name_cannot_leave_its_folder(name: Any) -> None:
-    with pytest.raises(MALFORMED):
-        StoredFile(**(FILE | {"file": name}))
+    with pytest.raises(RecordError):
+        typed(FILE | {"file": name}, StoredFile)
 
 
 @pytest.mark.parametrize(
@@ -82,17 +83,17 @@ def test_a_file_name_cannot_leave_its_folder(name: Any) -> None:
         {"plies": FILE | {"rows": -1}},
         {"plies": FILE | {"owner": "me"}},
         {"created": "now"},
-        {"slices": [{"pairing": 0, "first_pair": 0, "pairs": 2, "tally": ONE_PAIR.as_mapping()}]},
-        {"slices": [{"pairing": 0, "first_pair": 0, "pairs": 0, "tally": Tally().as_mapping()}]},
-        {"slices": [{"pairing": 0, "first_pair": MAX_PAIRS, "pairs": 1, "tally": ONE_PAIR.as_mapping()}]},
-        {"slices": [{"pairing": 1 << 31, "first_pair": 0, "pairs": 1, "tally": ONE_PAIR.as_mapping()}]},
+        {"slices": [{"pairing": 0, "first_pair": 0, "pairs": 2, "tally": to_builtins(ONE_PAIR)}]},
+        {"slices": [{"pairing": 0, "first_pair": 0, "pairs": 0, "tally": to_builtins(Tally())}]},
+        {"slices": [{"pairing": 0, "first_pair": MAX_PAIRS, "pairs": 1, "tally": to_builtins(ONE_PAIR)}]},
+        {"slices": [{"pairing": 1 << 31, "first_pair": 0, "pairs": 1, "tally": to_builtins(ONE_PAIR)}]},
         {"slices": None},
     ],
     ids=str,
 )
 def test_a_commit_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(MALFORMED):
-        Commit.of_mapping(COMMIT.as_mapping() | change)
+    with pytest.raises(RecordError):
+        typed(to_builtins(COMMIT) | change, Commit)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +102,5 @@ def test_a_commit_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None
     ids=str,
 )
 def test_a_job_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(MALFORMED):
-        SweepJob(**(SweepJob("s1", 3).as_mapping() | change))
+    with pytest.raises(RecordError):
+        typed(to_builtins(SweepJob("s1", 3)) | change, SweepJob)

@@ -145,7 +145,7 @@ def changed(path: Path, **values: Any) -> None:
         ({"ratio": 0.5}, "its games come to elo1 after"),
         ({"accepted": "elo2"}, "'elo2'"),
         ({"most_pairs": 150}, "is not that of what was tested"),
-        ({"counts": [1, 2, 3, 4]}, "five whole numbers are needed"),
+        ({"counts": [1, 2, 3, 4]}, "counts: expected array of length 5, got 4"),
         ({"counts": [1, 2, 3, 4, 5]}, "pairs are not counts"),
         ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be the smaller one"),
         ({"surprise": 1}, "surprise"),

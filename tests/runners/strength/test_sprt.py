@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_module
+from msgspec import structs
 
 from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, Trial, decision
@@ -67,7 +68,7 @@ def carried_out(root: Path, *overrides: str) -> Found:
 def kept(root: Path) -> list[dict[str, Any]]:
     """The verdicts, but for when and by which command they were found."""
     archive = Archive.open(root)
-    found = [sprt_verdicts.read(path).as_mapping() for path in sprt_verdicts.files(archive)]
+    found = [structs.asdict(sprt_verdicts.read(path)) for path in sprt_verdicts.files(archive)]
     return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
 
 

@@ -1,0 +1,107 @@
+"""Records in JSON files: read, checked field by field against a type, and written, always as the same bytes.
+
+A record is a frozen ``msgspec.Struct``. Its annotations are checked when it is read and before it is written; its
+``__post_init__`` checks what concerns several fields. Unknown keys are refused; a key may be missing if its field has a
+default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from analytics.store.atomic import explained
+from quarto.errors import FailureError, RequestError
+
+T = TypeVar("T")
+
+RESTORE = "restore it from a copy, or move it away to go on without it"
+
+REGEX = re.compile(r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'")  # how msgspec words what ``matching`` refuses
+
+MOST = (1 << 63) - 1
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Duration = Annotated[float, msgspec.Meta(ge=0)]  # seconds
+
+
+class RecordError(ValueError):
+    """A value, or the content of a file, is not the record that it should be; the message is one line."""
+
+
+class JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of all records."""
+
+
+def matching(pattern: re.Pattern[str]) -> msgspec.Meta:
+    """The constraint that a text matches a pattern from its beginning to its end."""
+    return msgspec.Meta(pattern=rf"^(?:{pattern.pattern})\Z")
+
+
+def one_of(*texts: str) -> msgspec.Meta:
+    """The constraint that a text is one of these."""
+    return matching(re.compile("|".join(texts)))
+
+
+def typed(value: Any, kind: type[T], name: str = "") -> T:
+    """JSON values as a ``kind``; ``name`` is the field of the record that holds them, for messages.
+
+    Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise RecordError(_reason(str(error), value, name)) from error
+    except RequestError as error:
+        raise RecordError(str(error)) from error
+
+
+def _reason(message: str, value: Any, name: str) -> str:
+    """A message of msgspec about ``value``, after the path of the field and, if it is no container, its value."""
+    what, _, place = " ".join(message.replace("`", "").split()).partition(" - at ")
+    with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
+        for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", place):
+            value = value[key] if key else value[int(index)] if index.isdecimal() else {}
+    what = REGEX.sub(lambda found: "does not match " + found[1].replace(r"\\", "\\"), what)
+    field = place.replace("$", name).replace(".", "", 0 if name else 1) or name
+    shown = "" if isinstance(value, dict | list) else f" {value!r:.80}"
+    return f"{field}{shown}: {what[0].lower()}{what[1:]}" if field else what
+
+
+def parse(content: bytes, kind: type[T]) -> T:
+    """The record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
+    try:
+        # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite.
+        value = json.loads(content)
+    except ValueError as error:
+        raise RecordError(str(error)) from error
+    except RecursionError as error:
+        raise RecordError("it is nested too deeply") from error
+    return typed(value, kind)
+
+
+def load(path: Path, kind: type[T], remedy: str = RESTORE) -> T:
+    """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+    with explained("read", path):
+        content = path.read_bytes()
+    try:
+        return parse(content, kind)
+    except RecordError as error:
+        raise FailureError(f"{path} is damaged ({error}): {remedy}") from error
+
+
+def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
+    """A record as the bytes that are stored: UTF-8, keys in the order of the fields, a newline at the end.
+
+    Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load`` would refuse.
+    """
+    content = (json.dumps(record, ensure_ascii=False, indent=1, default=msgspec.structs.asdict) + "\n").encode()
+    if isinstance(record, JsonRecord):
+        parse(content, type(record))
+    return content
