@@ -1,4 +1,4 @@
-"""``qarena bench``: how fast everything is here."""
+"""``qarena bench`` and ``warm``: measure the speed on this machine; compile all kernels."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from quarto.errors import RequestError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
     app.command()(bench)
+    app.command()(warm)
 
 
 def bench(
@@ -72,3 +73,11 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
         write_json(times.figures(), json)
     if stop.is_set():
         raise typer.Exit(130)
+
+
+def warm() -> None:
+    """Compile every kernel now, so that the first game of any run starts at once."""
+    from runners.bench.warm import warm as compile_all
+
+    for name, seconds in compile_all():
+        typer.echo(f"{seconds:6.2f} s  {name}")

@@ -1,4 +1,4 @@
-"""``qarena solve``, ``annotate`` and ``mistakes``: exact values of positions and of logged decisions."""
+"""``qarena solve``, ``annotate``, ``mistakes`` and ``perft``: exact values and exact counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runners.cli.options import ARCHIVE, ArchiveOption
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (solve, annotate, mistakes):
+    for command in (solve, annotate, mistakes, perft):
         app.command()(command)
 
 
@@ -79,3 +79,16 @@ def mistakes(
     from runners.perfect.annotate import show_mistakes
 
     show_mistakes(archive, runs or [], positions, html, svg)
+
+
+def perft(
+    plies: Annotated[int, typer.Argument(help="How deep to count.")],
+    rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
+) -> None:
+    """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
+    from quarto.perft import perft as count
+    from runners.arena.config import load_rules
+    from runners.perfect.perft_table import perft_table
+    from runners.terminal.console import show
+
+    show([perft_table(rules, count(load_rules(rules), plies))])

@@ -1,17 +1,42 @@
-"""``qarena openings`` and ``qarena archive index``: what was played in a position, and the index that knows it."""
+"""``qarena sql`` and ``openings``: questions to an archive."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, OutputOption, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, FormatOption, OutputOption, rules_options
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands to the command line."""
+    app.command()(sql)
     app.command()(openings)
+
+
+def sql(
+    question: Annotated[
+        str,
+        typer.Argument(
+            help="One SELECT over the views runs, games, plies, decisions, positions, sweeps, verdicts; - reads stdin."
+        ),
+    ],
+    archive: ArchiveOption = ARCHIVE,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
+    memory: Annotated[
+        str, typer.Option("--memory", help="What DuckDB may take before it spills to the disk: 1GiB, 70%.")
+    ] = "70%",
+) -> None:
+    """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
+    from runners.archive.index import ask
+    from runners.terminal.tables import form_of, write
+
+    form = form_of(format.value if format else None, output)  # before the question is asked
+    frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
+    write(frame, form, output)
 
 
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
