@@ -1,4 +1,4 @@
-"""`qarena archive index`, and the same before a command that needs the index."""
+"""`qarena archive index`, and indexing before commands that need the index."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
 from runners.arena.config import available_cores
 from runners.terminal import console
+from runners.terminal.progress import progress_bar
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
-    """Index what is not indexed yet and say what that came to. Raises ``RequestError`` for a run that is not there."""
+    """Index new games and print their number. Raises ``RequestError`` for an unknown run."""
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
     try:
         done = bring_up_to_date(archive, runs, end_ply, threads)
     except KeyboardInterrupt:
-        console.say("interrupted; what is indexed is kept, and the same command goes on")
+        console.print_note("interrupted; indexed shards are kept, and the same command continues")
         raise typer.Exit(INTERRUPTED) from None
-    console.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
+    console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
 def bring_up_to_date(
     archive: Archive, runs: Sequence[str], end_ply: int | None = None, threads: int | None = None
 ) -> Done:
-    """Index what is not indexed yet of some runs, with a bar on a terminal."""
+    """Index the games of some runs that are not indexed yet, with a progress bar."""
     left = stale(archive, shards_of(archive, runs), end_ply)
-    with console.progress(bool(left), doing="indexing", unit="plies") as bar:
-        if bar:
-            bar.start(sum(plies_before(shard.commit, depth) for shard, depth in left))
-        return index_shards(archive, left, threads or available_cores(), bar.advance if bar else lambda _plies: None)
+    with progress_bar("indexing", "plies", wanted=bool(left)) as bar:
+        bar.start(sum(plies_before(shard.commit, depth) for shard, depth in left))
+        return index_shards(archive, left, threads or available_cores(), bar.advance)
 
 
-def _sentence(done: Done, seconds: float, root: Path) -> str:
+def _summary(done: Done, seconds: float, root: Path) -> str:
     if not done.shards:
-        return f"Nothing to index: all shards in {root} are."
+        return f"Nothing to index: all shards in {root} are indexed."
     shards = "shard" if done.shards == 1 else "shards"
     return (
         f"{done.plies:,} plies of {done.shards} {shards} in {seconds:.1f} s, {done.plies / seconds:,.0f} a second: "
-        f"{done.rows:,} rows, {done.bytes / 1e6:.1f} MB; ask 'qarena openings', or in SQL the view positions"
+        f"{done.rows:,} rows, {done.bytes / 1e6:.1f} MB; see 'qarena openings', or the view positions in SQL"
     )
 
 
 def bring_all_up_to_date(root: Path) -> None:
-    """Index what is not indexed yet of an archive; one whose index is not writable stays as it is."""
+    """Index all games that are not indexed yet, unless the index is not writable."""
     archive = Archive.open(root)
     if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
 
 
 def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
-    """The answer to a question in SQL; one about positions that are not indexed is asked again once they are."""
+    """The answer to a question in SQL. If it needs positions that are not indexed, they are indexed first."""
     try:
         with open_archive(root, memory) as opened:
             return opened.sql(text)
@@ -74,7 +74,7 @@ def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
 
 
 def is_writable(root: Path) -> bool:
-    """Whether files can be added to the index of an archive: to its folders, where they are there already."""
+    """Whether files can be added to the folders of the index."""
     kinds = [root / kind for kind in ("indexes", "positions")]
     folders = [root, *kinds, *(run for kind in kinds for run in kind.glob("run=*"))]
     return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders if folder.exists())

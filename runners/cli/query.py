@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, FormatOption, OutputOption, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, FormatOption, OutputOption, RunsOption, rules_options
 
 
 def register(app: typer.Typer) -> None:
@@ -27,16 +27,15 @@ def sql(
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
     memory: Annotated[
-        str, typer.Option("--memory", help="What DuckDB may take before it spills to the disk: 1GiB, 70%.")
+        str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
     from runners.archive.index import ask
-    from runners.terminal.tables import form_of, write
+    from runners.terminal.tables import output_of, write
 
-    form = form_of(format.value if format else None, output)  # before the question is asked
-    frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
-    write(frame, form, output)
+    destination = output_of(format, output)  # before the question is asked
+    write(ask(archive, sys.stdin.read() if question == "-" else question, memory), destination)
 
 
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -47,25 +46,27 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     archive: ArchiveOption = ARCHIVE,
     by: Annotated[
         str | None,
-        typer.Option(help="gift, placement or turn (cell and gift). Default: what is decided next, and turns."),
+        typer.Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns."),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Only what the agent with this label decided.")] = None,
-    run: Annotated[list[str] | None, typer.Option(help="Only games of this run; may be repeated.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only decisions of the agent with this label.")] = None,
+    run: RunsOption = None,
     since: Annotated[str | None, typer.Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
     until: Annotated[str | None, typer.Option(help="Only runs created on this day or earlier.")] = None,
-    least: Annotated[int, typer.Option(min=1, help="Only what was played at least so often.")] = 1,
+    least: Annotated[int, typer.Option(min=1, help="Only decisions that were made at least so often.")] = 1,
     rules: Annotated[
-        str | None, typer.Option(help="As after the position. Default: classic.", autocompletion=rules_options)
+        str | None,
+        typer.Option(
+            help="Rules of the position, if it does not name them. Default: classic.", autocompletion=rules_options
+        ),
     ] = None,
-    imposed: Annotated[bool, typer.Option("--imposed", help="Count imposed plies, too: nobody chose them.")] = False,
-    format: Annotated[  # noqa: A002
-        str | None, typer.Option("--format", help="table, csv, json, parquet. Default: by the name of --output.")
-    ] = None,
+    imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
+    format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
 ) -> None:
-    """What was played in a position and how it went, up to symmetry: gifts, placements, turns, each with a sample."""
+    """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
     from analytics.query.openings import Filters
     from runners.archive.openings import show_openings, text_of
+    from runners.terminal.tables import output_of
 
     filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
-    show_openings(archive, text_of(position, rules), by, filters, (format, output))
+    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output))

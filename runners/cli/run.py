@@ -34,12 +34,12 @@ def sweep(context: typer.Context, arguments: Overrides = None) -> None:
 
 
 def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
-    """Train, or go on with a training."""
+    """Carry out a training, or continue it."""
     _hydra("train", [*(arguments or []), *context.args])
 
 
 def is_training(arguments: Sequence[str]) -> bool:
-    """Whether the experiment that is chosen is a training's: then it is one whichever command names it."""
+    """Whether the chosen experiment is a training. Then it is carried out as one by any of the three commands."""
     chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
     recipe = ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")

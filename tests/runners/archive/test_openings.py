@@ -66,7 +66,7 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample
         (["0123/..../..../.... -"], "the game is over"),
         (["..../..../..../.... - square", "--rules", "torus"], "is of rules 'square', not 'torus'"),
         (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
-        (["--format", "xml"], "format 'xml' is not one of"),
+        (["--format", "xml"], "'xml' is not one of"),
         (["--by", "piece"], "by 'piece' is not one of gift, placement, turn"),
         (["--agent", "rulebased"], "did you mean 'rule_based'"),
         (["--run", "nothing"], "run 'nothing' is not in archive"),
@@ -121,7 +121,7 @@ def test_an_interrupted_index_says_that_it_goes_on(
 
     monkeypatch.setattr("runners.archive.index.index_shards", interrupted)
     found = qarena("archive", "index", "--archive", str(sample))
-    assert found == (130, "", "interrupted; what is indexed is kept, and the same command goes on\n")
+    assert found == (130, "", "interrupted; indexed shards are kept, and the same command continues\n")
 
 
 def test_a_damaged_index_and_unknown_rules_say_what_to_do(qarena: Qarena, sample: Path) -> None:

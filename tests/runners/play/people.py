@@ -60,7 +60,7 @@ class Notes:
         self.news += news
         self.boards += 1
 
-    def say(self, text: str, whole: bool = False) -> None:
+    def write(self, text: str, unwrapped: bool = False) -> None:
         self.said.append(text)
 
     def ask(self, request: str) -> str:
@@ -83,5 +83,5 @@ class Notes:
 def typed_ahead(rules: Rules, seat: int, agent: str, seed: int = SEED, number: int = 0) -> tuple[list[str], Game]:
     """The lines of a whole game, and the game that they lead to."""
     held, screen = session(rules, seat, agent, seed, number), Notes(random.Random(seed + number))
-    assert Dialogue(held, screen).hold()
+    assert Dialogue(held, screen).run()
     return screen.typed, held.game

@@ -24,7 +24,7 @@ def hold(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, N
     """A dialogue against ``dumb`` until the lines are used up (None), or it is over or left."""
     playing, screen = session(rules, seat, "dumb"), Notes(lines)
     try:
-        return playing, screen, Dialogue(playing, screen).hold()
+        return playing, screen, Dialogue(playing, screen).run()
     except EOFError:
         return playing, screen, None
 
@@ -117,7 +117,7 @@ def test_ctrl_c_is_heard_while_the_agent_thinks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(screen, "waiting", press)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Dialogue(playing, screen).hold()
+        Dialogue(playing, screen).run()
     assert agent.thinking.is_set()
     assert time.monotonic() - started < 30
     agent.stop.set()
@@ -131,11 +131,11 @@ def test_a_defect_in_the_session_is_not_swallowed_by_the_thread(monkeypatch: pyt
 
     monkeypatch.setattr(playing, "answer", fail)
     with pytest.raises(ZeroDivisionError):
-        Dialogue(playing, Notes([])).hold()
+        Dialogue(playing, Notes([])).run()
 
 
 def test_an_agent_that_raises_forfeits_in_one_line() -> None:
     playing, screen = session(CLASSIC, 1, Misbehaving("raise")), Notes(random.Random(1))
-    assert Dialogue(playing, screen).hold()
+    assert Dialogue(playing, screen).run()
     assert screen.news[-1] == "Misbehaving forfeits the game, and you win: it raised RuntimeError: lost my nerve."
     assert playing.game.winner == 1

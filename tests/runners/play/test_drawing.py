@@ -11,7 +11,7 @@ from quarto.rules import CLASSIC, NONE
 from runners.play import plain
 from runners.play.game import Game
 from runners.play.pictures import COLOUR, Room, board_rows, picture, pictured
-from runners.play.words import Players, attributes, result, told
+from runners.play.wording import Players, attributes, result, turn_text
 from tests.naive import PRESETS
 
 PLAYED = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@c4 0@a1 9@d4 6@d2")), hand=10)
@@ -116,7 +116,7 @@ def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:
     ],
 )
 def test_turns_are_told(before: Game, after: Game, expected: str) -> None:
-    assert told(before, after, YOU) == expected
+    assert turn_text(before, after, YOU) == expected
 
 
 @pytest.mark.parametrize(

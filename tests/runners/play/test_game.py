@@ -71,10 +71,10 @@ PLAYED = Game(CLASSIC, ((15, 1), (3, 5)))
         (lambda: PLAYED.give(NONE), "-1 is not the number of a piece"),
         (lambda: PLAYED.give(7).place(5), "b2 is taken by piece 3; free: a1 c1 d1 a2 c2 d2 a3 b3 c3 d3 a4 b4 c4 d4"),
         (lambda: PLAYED.give(7).place(-2), "-2 is not the number of a cell"),
-        (lambda: PLAYED.give(7).give(8), "a gift is not asked for now, but placement"),
-        (lambda: PLAYED.place(0), "a placement is not asked for now, but gift"),
-        (lambda: PLAYED.play(7, 0), "a ply is not asked for now, but gift"),
-        (lambda: PLAYED.forfeited(FORFEIT_RESIGNED).give(7), "a gift is not asked for now, but nothing"),
+        (lambda: PLAYED.give(7).give(8), "the game expects placement now, not gift"),
+        (lambda: PLAYED.place(0), "the game expects gift now, not placement"),
+        (lambda: PLAYED.play(7, 0), "the game expects gift now, not ply"),
+        (lambda: PLAYED.forfeited(FORFEIT_RESIGNED).give(7), "the game expects nothing now, not gift"),
     ],
 )
 def test_what_the_rules_forbid_is_refused_and_what_is_legal_said(wrong: object, message: str) -> None:
