@@ -117,7 +117,7 @@ def main() -> None:
     try:
         _refuse_shadows()
         app()
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)

@@ -17,11 +17,11 @@ THINKING_SECONDS = 0.3  # after these the screen says that the agent is thinking
 
 HELP = (
     "A cell is a column letter and a row digit, a1 to d4; a piece is one digit 0 to F.",
-    "hint    a quick look: what finishes a line now, which gifts are safe",
-    "undo    back to your last turn; the agent's answer is taken back with it",
+    "hint    what finishes a line now, and which gifts are safe (no search)",
+    "undo    go back to your last turn; the agent's answer is taken back too",
     "board   show the game again",
-    "resign  give the game away: it is logged as lost",
-    "quit    leave: a game that is not finished is not logged",
+    "resign  lose the game: it is logged as lost",
+    "quit    leave: an unfinished game is not logged",
 )
 
 

@@ -40,7 +40,7 @@ def _placement(game: Game) -> list[str]:
     return [
         *lines,
         f"Safe gifts: {_grouped(counts)}.",
-        f"A quick look suggests {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
+        f"Suggestion: {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
     ]
 
 

@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 
@@ -66,7 +67,7 @@ def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[P
         BarColumn(min(40, terminal.width // 5)),
         TaskProgressColumn(),
         _Count(unit),
-        _Time(compact=True),
+        _Time(compact=True, table_column=Column(no_wrap=True)),
     )
     with Progress(*columns, console=terminal, transient=True) as bar:
         yield ProgressBar(bar, description)
@@ -76,7 +77,7 @@ class _Count(ProgressColumn):
     """Units done, all units if that is known, and units a second."""
 
     def __init__(self, unit: str) -> None:
-        super().__init__()
+        super().__init__(Column(no_wrap=True))
         self._unit = unit
 
     def render(self, task: Task) -> Text:

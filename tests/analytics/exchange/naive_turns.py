@@ -1,4 +1,4 @@
-"""A game as somebody's decisions, in plain Python from the text of docs/exchange.md: the slow twin of every episode."""
+"""Episodes in plain Python from the text of docs/exchange.md: the slow twin of the kernels."""
 
 from __future__ import annotations
 

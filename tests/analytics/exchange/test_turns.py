@@ -38,13 +38,13 @@ def unpacked(found: Episodes) -> dict[int, Episode]:
     """The arrays as the twin has them, by game."""
     result, row, step = {}, 0, 0
     for game, steps, terminated in zip(*(column.tolist() for column in found[:3]), strict=True):
-        told = []
+        steps_found = []
         for i in range(steps + 1):
             action = int(found.actions[step + i]) if i < steps else None
             flag = bool(found.imposed[step + i]) if i < steps else False
             mask = set(np.flatnonzero(found.masks[row + i]).tolist())
-            told.append(Step(found.observations[row + i].tolist(), action, flag, mask))
-        result[game] = Episode(told, found.rewards[step : step + steps].astype(int).tolist(), terminated)
+            steps_found.append(Step(found.observations[row + i].tolist(), action, flag, mask))
+        result[game] = Episode(steps_found, found.rewards[step : step + steps].astype(int).tolist(), terminated)
         row, step = row + steps + 1, step + steps
     assert (row, step) == (len(found.observations), len(found.actions))
     return result

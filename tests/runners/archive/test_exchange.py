@@ -1,4 +1,4 @@
-"""`qarena archive export` and `import`: what is written, what is refused, and what nobody touches."""
+"""`qarena archive export` and `import`: output, errors, and files that stay untouched."""
 
 from __future__ import annotations
 

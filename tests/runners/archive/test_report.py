@@ -1,4 +1,4 @@
-"""`qarena report` and the charts of `qarena mistakes`, as they are typed."""
+"""`qarena report` and the charts of `qarena mistakes`, from the command line."""
 
 from __future__ import annotations
 

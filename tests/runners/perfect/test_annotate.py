@@ -1,4 +1,4 @@
-"""`qarena annotate` and `qarena mistakes`: every decision judged, once, and what is asked of that."""
+"""`qarena annotate` and `qarena mistakes`: every decision is judged once, and shown."""
 
 from __future__ import annotations
 
@@ -118,16 +118,16 @@ def test_two_writers_never_store_a_shard_twice(root: Path) -> None:
 
 
 def test_what_was_stored_before_an_interruption_stays_and_the_rest_is_judged_later(root: Path) -> None:
-    archive, told = Archive.open(root), 0
+    archive, seen = Archive.open(root), 0
 
-    def look(games: int) -> None:
-        nonlocal told
-        told += games
-        if told == 16:
+    def count(games: int) -> None:
+        nonlocal seen
+        seen += games
+        if seen == 16:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        annotate_runs(archive, archive.run_ids(), QUICK, look)
+        annotate_runs(archive, archive.run_ids(), QUICK, count)
     assert len(decision_files(archive)) == 1
     assert leftovers(archive) == []
     assert judged(root).shards == 2

@@ -1,4 +1,4 @@
-"""`qarena solve`: what is asked, what is printed, and that Ctrl-C ends a search at once."""
+"""`qarena solve`: questions, output, and Ctrl-C, which ends a search at once."""
 
 from __future__ import annotations
 
@@ -155,14 +155,14 @@ def test_a_file_that_is_not_there_is_a_wrong_request(qarena: Qarena) -> None:
 def test_an_interruption_ends_the_search_at_once() -> None:
     solvers, looks = Solvers(4.0, use_tablebase=False), 0
 
-    def look() -> None:
+    def interrupt() -> None:
         nonlocal looks
         looks += 1
         if looks == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prove(CLASSIC, solvers, look)  # half a minute if nobody stopped it
+        prove(CLASSIC, solvers, interrupt)  # half a minute if nobody stopped it
     assert 0 < solvers.nodes < 10**8
 
 

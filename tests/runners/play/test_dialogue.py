@@ -48,8 +48,8 @@ def test_a_wrong_line_is_explained_and_asked_again(wrong: str) -> None:
     playing, screen, _ = hold("a1 5", wrong, wrong, "d4 F")
     assert playing.game == right.game
     assert screen.requests[1:4] == ["place 1"] * 3
-    assert len(screen.said) == 2
-    assert all(text.endswith(".") for text in screen.said)
+    assert len(screen.written) == 2
+    assert all(text.endswith(".") for text in screen.written)
 
 
 def test_undo_takes_back_a_turn_and_its_answer() -> None:
@@ -62,7 +62,7 @@ def test_undo_takes_back_a_turn_and_its_answer() -> None:
     assert screen.news[-1] == "Taken back: 1 ply. It is your turn again."
     start, screen, _ = hold("undo")
     assert start.game == Game(CLASSIC, hand=0)
-    assert screen.said == ["There is nothing to undo: you have not played yet."]
+    assert screen.written == ["There is nothing to undo: you have not played yet."]
     gift, screen, _ = hold("7", "undo", seat=0)
     assert gift.game == Game(CLASSIC)
     assert screen.news[-1] == "Taken back: 1 ply. It is your turn again."
@@ -88,14 +88,14 @@ def test_quitting_leaves_the_game_unfinished() -> None:
 def test_help_hint_and_board_change_nothing(rules: Rules) -> None:
     playing, screen, _ = hold("help", "hint", "board", "?", rules=rules, seat=1)
     assert len(playing.game.plies) == 0
-    assert screen.said[1 : 1 + len(HELP)] == list(HELP)
-    assert screen.said[0].endswith(("such as a1 1.", "such as 0@a1."))
-    assert "finishes" in screen.said[1 + len(HELP)]
+    assert screen.written[1 : 1 + len(HELP)] == list(HELP)
+    assert screen.written[0].endswith(("such as a1 1.", "such as 0@a1."))
+    assert "finishes" in screen.written[1 + len(HELP)]
     assert screen.boards == 2
 
 
 class Slow(OneByOne):
-    """Thinks until it is told to stop."""
+    """An opponent that thinks until the test stops it."""
 
     def __init__(self) -> None:
         self.thinking = threading.Event()

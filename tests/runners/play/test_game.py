@@ -1,4 +1,4 @@
-"""A game as a value goes as the naive twin's, step by step, and refuses what the rules forbid."""
+"""A game as a value equals the naive twin's after each step, and refuses illegal steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_game_asks_the_seats_in_turn_and_ends_as_the_naive_twin_does(rules: Ru
 
 
 @pytest.mark.parametrize("rules", [PRESETS["classic"], PRESETS["own_piece"]], ids=lambda rules: rules.name)
-def test_whoever_is_to_act_loses_a_forfeit(rules: Rules) -> None:
+def test_the_seat_to_act_loses_a_forfeit(rules: Rules) -> None:
     game = Game(rules)
     steps = [game]
     for piece, cell in [(15, 1), (3, 5), (7, 14)]:

@@ -1,4 +1,4 @@
-"""What is typed is read as meant, or explained: which value is wrong, why, and what is legal."""
+"""Input is parsed, or an error names the wrong value, the reason and the legal values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures are drawn only where somebody can see them."""
+"""Pictures are drawn only on terminals that can show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session is the engine's game: same randomness, same forfeits; and a turn taken back is answered the same again."""
+"""A session plays like the engine (randomness, forfeits), and the same turn after undo gets the same answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed fits the terminal if it can, is complete if it is piped, and is never taken for markup."""
+"""Tables fit the terminal if possible, are complete in a pipe, and are never read as markup."""
 
 from __future__ import annotations
 
