@@ -1,1 +1,1 @@
-"""Players: each one file here, one yaml in ``conf/agent``, one test. ``base`` and ``lift`` are the seams they meet."""
+"""Players: each is one file here, one yaml in ``conf/agent``, one test. ``base`` and ``lift`` are their seams."""

@@ -1,4 +1,4 @@
-"""Study B's minimax: a line counts, nothing else."""
+"""Study B's minimax: only lines count."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def alpha_beta_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class AlphaBeta(KernelAgent):
     """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``): the first best turn, cells and gifts ascending.
 
-    ``depth`` counts placements, its own first. A position is worth 0 when undecided; a sooner win and a later loss are
-    preferred. A gift alone is judged by as many placements, the opponent's first. Raises ``ValueError`` for a depth
-    that is not from 1 to 16.
+    ``depth`` counts placements, its own first. An undecided position is worth 0; a sooner win and a later loss are
+    better. A gift alone is judged by the same number of placements, the opponent's first. Raises ``ValueError`` for a
+    depth that is not from 1 to 16.
     """
 
     kernel = alpha_beta_turn

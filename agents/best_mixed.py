@@ -1,4 +1,4 @@
-"""Study A's submitted player, S309413: its mixed strategy with a shallower search, or a deeper one by its code."""
+"""Study A's submitted player, S309413: the mixed strategy with a shallower search (by its code: a deeper one)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BY_CODE = (8, 5)
 class BestMixed(KernelAgent):
     """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed``, searching three deep from five unused pieces on.
 
-    With ``faithful``, as in the study's code, it searches with fewer than eight pieces off the board, the one in hand
-    counted, and five placements ahead, as ``minimax`` does with ``faithful``; the turn found is taken with its gift. A
-    taken mirror cell is then replaced by the first empty one. ``few_unused`` and ``depth`` replace either pair of
-    numbers. Raises ``ValueError`` for one that is not from 0 or 1 to 16.
+    With ``faithful``, as in the study's code, it searches when fewer than eight pieces are off the board (the one in
+    hand counts), five placements ahead, as ``minimax`` does with ``faithful``, and takes the gift of the turn that it
+    found. If the mirror cell is taken, it then uses the first empty one. ``few_unused`` and ``depth`` replace either
+    pair of numbers. Raises ``ValueError`` for one that is not from 0 or 1 to 16.
     """
 
     kernel = mixed_turn

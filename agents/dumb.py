@@ -17,7 +17,7 @@ def dumb_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 class Dumb(KernelAgent):
-    """First empty cell, first unused piece; never looks for a win (study A, ``lorenzobellino/quarto-player``)."""
+    """First empty cell, first unused piece; it never looks for a win (study A, ``lorenzobellino/quarto-player``)."""
 
     kernel = dumb_turn
     choosers = ("opponent", "mover")

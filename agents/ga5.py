@@ -1,4 +1,4 @@
-"""Study A's genetic player: five genes weigh sums and logical folds of the pieces and cells that are left."""
+"""Study A's genetic player: five genes weigh sums and logical folds over the remaining pieces and cells."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def columns_met(cells: int) -> int:
 def weighed_cell(empty: int, genes: Any) -> int:
     """The empty cell with the least |gamma * G + delta * D + epsilon * E|, first on ties.
 
-    Following the study's code, every second empty cell is passed over: it changes the list that it walks along.
+    Every second empty cell is skipped, as in the study's code, which changes the list while it iterates over it.
     """
     if empty & (empty - 1) == 0:
         return int64(lowest_bit(empty))
@@ -108,7 +108,7 @@ def ga5_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 class Ga5(KernelAgent):
-    """Study A's genetic player (``lorenzobellino/quarto-player``): deterministic, blind to the hand and to wins.
+    """Study A's genetic player (``lorenzobellino/quarto-player``): deterministic, without a look at hand or wins.
 
     Gift: the unused piece with the least ``|alpha * A + beta * B|``; A is the sum of the other unused pieces, B the
     left fold of NOT (a AND b) over the used pieces and it, ascending. Cell: the empty one with the least ``|gamma * G +

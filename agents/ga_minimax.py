@@ -1,4 +1,4 @@
-"""Study B's strongest player: ga2, with a search where a line lacks one cell."""
+"""Study B's strongest player: ga2, with a search when a line lacks only one cell."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ RANDOM_COMBINATION = 4  # index of the word that chooses among combinations; 0 t
 
 @inlined
 def threatened_cells(occupied: int, rules: Any) -> int:
-    """The empty cells (16 bits) that some line lacks and nothing else."""
+    """The empty cells (16 bits) that are the only empty cell of some line."""
     return int64(rules.completes[occupied]) & ~occupied
 
 
 @inlined
 def combinations_giving(piece: int, places: int, size: int) -> int:
-    """In how many ways four of the first ``size`` values sum up to ``piece``.
+    """The number of ways in which four of the first ``size`` values sum up to ``piece``.
 
-    ``places`` says where each value with a bit stands; the other places are taken by values worth 0.
+    ``places`` gives the place of each value that has a bit; values worth 0 take the other places.
     """
     wanted, blanks = ATTRIBUTES - int64(popcount(piece)), size
     for i in range(ATTRIBUTES):
@@ -71,7 +71,7 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 
 @kernel(PHANTOM_SIGNATURE)
 def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
-    """The value, to who began, of a board without a line as study B's code searches it: see ``GaMinimax``.
+    """The value for the side that began of a board without a line, as study B's code searches it: see ``GaMinimax``.
 
     Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already, and ``available`` are all
     pieces off the board, the hand among them if it is. Infinity is ``UNBOUNDED``.
@@ -117,7 +117,7 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
 
 @inlined
 def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, own: Any) -> int:
-    """The cell that the search settles on: any by the study's code, one that surely wins by its text, or NONE."""
+    """The result of the search: by the study's code any cell, by its text one that surely wins, or NONE."""
     if faithful:
         return phantom_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -149,15 +149,16 @@ def ga_minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class GaMinimax(KernelAgent):
     """Study B's ``ga2`` plus search (``quarto_ci_2022_2023``).
 
-    Cell: if some line lacks one cell only, a search over turns, ``depth`` placements deep with fewer than eight empty
-    cells and one deep before, says whether a cell surely wins; if none does, as ``ga2``. Gift: as ``ga2``, but the
+    Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins: ``depth`` placements
+    deep with fewer than eight empty cells, one deep before. If there is none, as ``ga2``. Gift: as ``ga2``, but the
     combinations of values are tried in random order (which combination comes first is word 4), and if some line lacks
-    one cell only, safe pieces alone are given as long as there are any.
+    only one cell, it gives safe pieces only, as long as there are any.
 
     With ``faithful`` the search is that of the study's code. There the reply to a cell places the same piece once more,
-    since no other was selected yet; the root's own line counts 1 + ``depth``, a later one by its side the placements
-    left + 1, the other side's -infinity; a full board counts infinity if the other side were to go on, -infinity if its
-    own; and the first best cell is always taken, so that ``ga2``'s rules for nearly full lines are never reached.
+    because no other one is selected yet; the root's own line counts 1 + ``depth``, a later one by its side the
+    placements left + 1, the other side's -infinity; a full board counts infinity if the other side were to go on,
+    -infinity if its own; and the first best cell is always taken, so that ``ga2``'s rules for nearly full lines are
+    never reached.
 
     Raises ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
     """

@@ -1,4 +1,4 @@
-"""Study E's genetic minimax: a population of whole games, judged by the tree that they make together."""
+"""Study E's genetic minimax: a population of whole games, judged by the tree that they form together."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def finish_game(genes: Any, individual: Any, position: Position, kept: int, seed
 
 @inlined
 def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
-    """Make a node without children; its value is worse than any for who moves there."""
+    """Make a node without children; its value is worse than any for the player who moves there."""
     node = nodes[number]
     node.parent, node.youngest, node.older, node.move, node.depth = parent, NOBODY, NOBODY, move, depth
     node.value = ABOVE_ALL if depth & 1 else BELOW_ALL
@@ -115,7 +115,7 @@ def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> Non
 
 @inlined
 def grow_tree(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> int:
-    """Lay the games of the first ``size`` individuals over each other; returns the number of nodes."""
+    """Merge the games of the first ``size`` individuals into one tree; returns the number of nodes."""
     add_node(nodes, 0, NOBODY, 0, 0)
     count = int64(1)
     for i in range(size):
@@ -155,7 +155,7 @@ def judge(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> No
 
 @inlined
 def enter_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
-    """Faithful: list the games at ``depth`` that make ``move`` one move before, go on after it and have no fitness."""
+    """Faithful: list the games at ``depth`` that come by ``move``, go on after it and have no fitness yet."""
     count = 0
     for i in range(frames[depth - 1, 0]):
         row = passing[depth - 1, i]
@@ -174,7 +174,7 @@ def enter_value(frames: Any, depth: int, value: int) -> None:
 
 @inlined
 def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
-    """Faithful: at a leaf the code takes all games that pass through the node above for copies of the first of them."""
+    """Faithful: at a leaf, the code treats all games through the node above as copies of the first of them."""
     individuals[passing[depth, 0]].judged = value
     for i in range(1, frames[depth, 0]):
         individual = individuals[passing[depth, i]]
@@ -184,7 +184,7 @@ def enter_leaf(individuals: Any, passing: Any, frames: Any, depth: int, value: i
 
 @inlined
 def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
-    """Faithful: whether no game listed before makes the same move."""
+    """Faithful: whether no earlier game in the list makes the same move."""
     k = 0
     while genes[passing[depth, k], depth] != genes[passing[depth, i], depth]:
         k += 1
@@ -273,7 +273,7 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 
 @inlined
 def point_of_mutation(length: int, word: int, faithful: bool) -> int:
-    """How many moves of a game are kept: fewer than all; faithful: at least half of them."""
+    """The number of moves of a game that are kept: fewer than all; faithful: at least half of them."""
     least = length // 2 if faithful else int64(0)
     return least + below(word, length - least)
 
@@ -318,16 +318,16 @@ class GeneticMinimax(KernelAgent):
     """Study E's ``genetic_minimax``, after Hong, Huang and Lin, "A genetic minimax game-playing strategy" (1998).
 
     An individual is a whole game from the present position to its end, worth 1, 0 or -1 to the player to move. All
-    individuals laid over each other are the reservation tree: values go up it by maximum and minimum, and an individual
-    is the fitter the farther up its own value survives. Each generation adds ``offspring`` games to ``population``
-    ones: the winner of a ``tournament``, kept up to a uniform point of mutation and random from there on; then the
-    fittest stay, earlier ones on ties. The first move of the fittest game is played.
+    individuals together form the reservation tree: values go up it by maximum and minimum, and the farther up the value
+    of an individual survives, the fitter it is. Each generation adds ``offspring`` games to ``population`` ones: the
+    winner of a ``tournament``, kept up to a uniform point of mutation and random from there on; then the fittest stay,
+    earlier ones on ties. The first move of the fittest game is played.
 
-    ``faithful`` follows the study's code. Nobody is ever dropped; points of mutation lie in the second half of a game;
-    a tournament has 20 entrants unless ``tournament`` says otherwise. At a leaf all games that pass through the node
-    above are taken for copies of the first, which gets the leaf's value; copies are least fit and often missing from
-    the rest of the tree. Fitness is counted from the highest node, not the lowest, whose value is not the game's.
-    Played is the fittest game judged won, else the fittest drawn, else the least fit lost one.
+    ``faithful`` follows the study's code. No individual is ever dropped; points of mutation lie in the second half of a
+    game; a tournament has 20 entrants unless ``tournament`` says otherwise. At a leaf, all games through the node above
+    are treated as copies of the first one, which gets the leaf's value; copies are least fit and often missing from the
+    rest of the tree. Fitness counts from the highest node whose value is not the game's, instead of the lowest. The
+    move comes from the fittest game judged won, else the fittest drawn one, else the least fit lost one.
 
     Randomness: words are drawn in order from index 0. First one for each move of each game of the first population;
     then for each offspring one for each entrant, one for the point of mutation, one for each random move.

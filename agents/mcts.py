@@ -35,7 +35,7 @@ MOST_TURNS = 9  # of one player in a game: the first gift and eight placements
 
 @inlined
 def reward(result: int, draw_reward: float) -> float:
-    """What a result (1, 0, -1) is worth to the player whose it is."""
+    """The reward of a result (1, 0, -1) for the player who has it."""
     return 1.0 if result > 0 else (0.0 if result < 0 else draw_reward)
 
 
@@ -54,7 +54,7 @@ def prove(nodes: Any, parent: int, child: int) -> None:
 
 @inlined
 def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
-    """Enter a result, seen by the player who moved into the last node of the path, into all nodes of it."""
+    """Add a result, as the player sees it who moved into the last node of the path, to all nodes of the path."""
     nodes, path = grown.nodes, grown.path
     for step in range(depth, -1, -1):
         number = int64(path[step])
@@ -75,7 +75,7 @@ def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, 
 
 @inlined
 def count_visit(grown: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
-    """Faithful: one visit of a node of the path, and the bound that it leaves."""
+    """Faithful: add one visit to a node of the path, and compute its bound."""
     number = int64(grown.path[step])
     node = grown.nodes[number]
     node.visits += 1
@@ -86,10 +86,10 @@ def count_visit(grown: Tree, step: int, value: float, c: float, root_of_log: flo
 
 @inlined
 def back_up_faithfully(grown: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
-    """Enter a value for the root's player as the study's code does.
+    """Add a value for the root's player to the path, as the study's code does.
 
-    The node where selection ended counts twice: for itself, and as a child of the one before. If it got its first
-    child, that child counts once. The root counts only while it is the end itself.
+    The node where selection ended counts twice: for itself, and as a child of the node before. A first child that it
+    got counts once. The root counts only while selection ends there.
     """
     nodes, path = grown.nodes, grown.path
     end = depth - 1 if expanded else depth
@@ -109,7 +109,7 @@ def back_up_faithfully(grown: Tree, depth: int, value: float, expanded: bool, c:
 def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
     """The root's child to play: most visits, then best value, then first; or best value, then first.
 
-    What is proven to win comes before everything, what is proven to lose after.
+    A child proven won comes before all others, a child proven lost after them.
     """
     nodes = grown.nodes
     if nodes[0].unmade != NO_MOVE:
@@ -132,9 +132,9 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 @inlined
 def start_tree(own: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
-    """The tree that the search begins with, of which the size is returned: what was kept, or the root alone.
+    """Set up the first tree of a search, the kept one or the root alone; returns its size.
 
-    A root that is proven and has lost its children could not say which of them to play: it is made anew.
+    A proven root that has lost its children could not choose among them, so it is made again.
     """
     if reuse:
         reply = kept_reply(own, position, rules)
@@ -191,11 +191,11 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class Mcts(KernelAgent):
     """Study E's ``mcts``: UCT with ``iterations`` iterations for each turn, a cell and a gift at once.
 
-    An iteration goes down from the position asked about by the highest UCB1, W/n + c sqrt(ln N / n), as the player to
-    move sees it (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006); unvisited children come first,
-    in the order of cells, then gifts. Where it ends, a node that was visited before gets its children and the first of
-    them is entered. One random playout follows, and its reward is entered in all nodes passed: 1 to the winner, 0 to
-    the loser, ``draw_reward`` to both. The position itself is the first such node: its first iteration is a playout.
+    An iteration goes down from the present position by the highest UCB1, W/n + c sqrt(ln N / n), as the player to move
+    sees it (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006); unvisited children come first, in
+    the order of cells, then gifts. If the last node was visited before, it gets its children and the first of them is
+    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
+    ``draw_reward`` for both. The position itself is the first such node: its first iteration is a playout.
 
     ``final``: the child of the root with the most visits is played, ties by value, or the one with the best value.
 

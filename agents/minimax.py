@@ -33,14 +33,14 @@ def minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class Minimax(KernelAgent):
     """Study A's minimax (``lorenzobellino/quarto-player``): the first best turn, cells and gifts ascending.
 
-    ``depth`` counts placements, its own first. A line is worth 100 to who makes it and 0 to the other. At the depth
-    limit, with s the percentage of safe pieces among those neither on the board nor in hand, a position is worth s if
-    it is its own turn and 100 - s if it is the opponent's, 50 if no piece is left; so is a full board without a line.
-    (100 can be reached without a line: it does not always take a win.) The opening gift is random: lower half of word
-    0. Visited positions are remembered.
+    ``depth`` counts placements, its own first. A line is worth 100 to the player who makes it and 0 to the other. At
+    the depth limit, with s the percentage of safe pieces among those neither on the board nor in hand, a position is
+    worth s if it is its own turn and 100 - s if it is the opponent's, 50 if no piece is left; the same holds for a full
+    board without a line. (A position can be worth 100 without a line, so this player does not always take a win.) The
+    opening gift is random: lower half of word 0. Visited positions are remembered.
 
-    With ``faithful`` it follows the study's code (``agents/search/leaf_turns.py`` says in what), which also gives a
-    random piece instead of the one it found; when it finds no turn, it takes the first empty cell.
+    With ``faithful`` it follows the study's code (``agents/search/leaf_turns.py`` has the differences), which also
+    gives a random piece instead of the one it found. If it finds no turn, it takes the first empty cell.
 
     Raises ``ValueError`` for a depth that is not from 1 to 16.
     """

@@ -1,4 +1,4 @@
-"""Study A's mixed strategy: win, late in the game search, otherwise mirror the opponent."""
+"""Study A's mixed strategy: take a win; search late in the game; otherwise mirror the opponent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAITHFUL = 3  # index of the parameter, after the three that say when a searched
 
 @inlined
 def accepted_turn(position: Position, when: Any, faithful: bool, rules: Any, own: Any) -> int:
-    """The search's turn if there are few unused pieces and it is worth enough, else NO_TURN.
+    """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
     ``when`` is three numbers: it searches with fewer unused pieces than the first, as many placements deep as the
     second, and accepts a turn whose value is above the third, in percent.

@@ -1,4 +1,4 @@
-"""Study A's mixed strategy with learning: win, late in the game search, otherwise what was learned."""
+"""Study A's mixed strategy with learning: take a win; search late in the game; otherwise play what was learned."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class MixedRl(KernelAgent):
     has learned one for this board; else ``rule_based``'s mirror cell. Gift otherwise: ``rl_tabular``'s if it has
     learned one, else the mirror piece, or at the opening a random one.
 
-    ``policy`` is that of ``rl_tabular``. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
-    Raises ``ValueError`` for such a policy as ``rl_tabular`` refuses, a number of pieces or a depth that is not from 0
-    or 1 to 16, or a percentage that is not a whole number from 0 to 100.
+    ``policy`` is one of ``rl_tabular``. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
+    Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, a number of pieces that is not from 0 to 16, a depth
+    that is not from 1 to 16, or a percentage that is not a whole number from 0 to 100.
     """
 
     kernel = mixed_rl_turn

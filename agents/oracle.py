@@ -57,19 +57,19 @@ def search_of(own: Any) -> Any:
 
 @inlined
 def drawn_cell(cells: int, seed: int) -> int:
-    """One of the cells left, by the turn's draw for this number of them."""
+    """A random one of the remaining cells, by the turn's word for this number of cells."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
 @inlined
 def drawn_piece(pieces: int, seed: int) -> int:
-    """One of the pieces left, likewise."""
+    """A random one of the remaining pieces, likewise."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
 @inlined
 def can_answer(lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any) -> int:
-    """Whether who is given ``gift``, which leaves ``rest``, can win or at least draw."""
+    """Whether the receiver of ``gift``, which leaves ``rest``, can win or at least draw."""
     if winning_cells(lanes, occupied, gift, rules) != 0:
         return int64(1)
     return can_place(lanes, occupied, rest, gift, question, rules, search)
@@ -88,7 +88,7 @@ def keeps(board: Position, gift: int, value: int, distance: int, rules: Any, sea
 
 @inlined
 def saving_replies(board: Position, gift: int, value: int, rules: Any, search: Any) -> int:
-    """How many of the opponent's turns keep what they have when giving ``gift`` keeps ``value``, 0 or -1, for us."""
+    """The number of the opponent's turns that keep their value, if giving ``gift`` keeps ``value`` (0 or -1) for us."""
     rest, count, empty = board.available & ~(int64(1) << gift), int64(0), ~board.occupied & ALL_CELLS
     wins = winning_cells(board.lanes, board.occupied, gift, rules)
     question = DRAW if value < 0 else WIN  # what the reply must deny us
@@ -112,7 +112,7 @@ def saving_replies(board: Position, gift: int, value: int, rules: Any, search: A
 def best_gift(
     board: Position, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> tuple[int, int]:
-    """A gift that keeps ``value`` and has the asked ``distance`` or, with ``trap``, the fewest saving replies.
+    """A gift that keeps ``value`` and has the requested ``distance`` or, with ``trap``, the fewest saving replies.
 
     Returns (gift, its saving replies, 0 if they were not counted); NONE if no gift does.
     """
@@ -145,7 +145,7 @@ def worth_looking_at(board: Position, value: int, search: Any) -> bool:
 
 @inlined
 def placing_turn(position: Position, seed: int, trap: bool, rules: Any, search: Any) -> int:
-    """Where the opponent chooses and a piece is in hand, with which no line can be finished at once."""
+    """The turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = value_of(*state, rules, search), int64(0)
     pieces = int64(popcount(position.occupied))
@@ -172,7 +172,7 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, search: 
 
 @inlined
 def giving_turn(position: Position, seed: int, trap: bool, rules: Any, search: Any) -> int:
-    """Where the opponent chooses and nothing is in hand."""
+    """The turn if the opponent chooses and no piece is in hand."""
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
         return encode_turn(NONE, drawn_piece(position.available, seed))
@@ -186,7 +186,7 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, search: A
 
 @inlined
 def moving_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
-    """Where the mover chooses the piece as well."""
+    """The turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = value_of(*state, rules, search), int64(0)
     if value != 0 and popcount(position.occupied) >= DISTANCE_PIECES:
@@ -227,29 +227,29 @@ def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 @functools.lru_cache(maxsize=4)
 def _tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """What is proven under these rules, kept for all players of this process: proofs depend on nothing else."""
+    """The proofs under these rules, shared by all players of this process: they depend on nothing else."""
     return {"table": words(MEGABYTES), "distances": words(MEGABYTES / 4)}
 
 
 @dataclass(frozen=True)
 class SearchKnowledge(Knowledge):
-    """``keys`` holds a ``SEARCH`` record, and what its addresses lead to is kept alive here."""
+    """``keys`` holds a ``SEARCH`` record; this object keeps alive the arrays at its addresses."""
 
     kept: tuple[Any, ...] = ()
 
 
 class Oracle(KernelAgent):
-    """Plays every position for its exact value: wins what is won, and never loses what is not lost.
+    """Plays every position for its exact value: it wins every won position and never loses one that is not lost.
 
     ``ties``: of the turns that keep the value, ``distance`` takes those that win soonest or lose latest (from 5 pieces
-    on the board on; draws all last to the end). ``trap`` takes, from 8 pieces on and unless the position
-    is won, those that leave the opponent the fewest replies which keep what they have. What is still tied is drawn.
+    on the board on; draws all last to the end). ``trap`` takes, from 8 pieces on and unless the position is won, those
+    that leave the opponent the fewest replies that keep the opponent's value. Among equal turns it chooses at random.
 
     ``horizon``: with fewer pieces on the board than this ``below`` plays, by default ``semi_random``. None: 0, always
     exact, under the rules classic and torus_square, and else 4, or 5 where the mover chooses: without a tablebase,
     earlier positions take seconds.
 
-    Randomness: word n (gifts: 64 + n) draws among the last n cells (pieces) that have not been looked at.
+    Randomness: word n (gifts: 64 + n) chooses among the n cells (pieces) that are still to be examined.
     """
 
     kernel = oracle_turn
@@ -264,7 +264,7 @@ class Oracle(KernelAgent):
         self._base_of: Callable[[Rules], Base | None] | None = None
 
     def equip(self, base_of: Callable[[Rules], Base | None]) -> None:
-        """Tell where the tablebase of some rules can be had; it makes early turns quick and changes none."""
+        """Give the source of tablebases by rules. A tablebase makes early turns quick and changes none."""
         self._base_of = base_of
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:

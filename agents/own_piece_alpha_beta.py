@@ -1,4 +1,4 @@
-"""Study D's minimax for rules under which the mover chooses the piece as well as the cell."""
+"""Study D's minimax, for rules under which the mover chooses the piece as well as the cell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_piece(position: Position, piece: int, cell: int) -> Position:
 
 @inlined
 def full_board_value(made: int, faithful: bool) -> int:
-    """What the last of ``made`` placements is worth to who made it, if it fills the board without a line."""
+    """The value of the last of ``made`` placements for its player, if it fills the board without a line."""
     return LINE - made if faithful else 0
 
 
@@ -42,9 +42,9 @@ VALUE_SIGNATURE = types.int64(
 
 @kernel(VALUE_SIGNATURE)
 def value(position: Position, made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any) -> int:
-    """The value, to who is to place, of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
+    """The value for the mover of a board without a line; a bound beyond ``alpha`` or ``beta`` (fail-soft).
 
-    ``made`` of ``depth`` placements were made; pieces are left.
+    ``made`` of ``depth`` placements are made already; some pieces are left.
     """
     if made == depth:
         return int64(0)
@@ -97,10 +97,10 @@ def own_piece_alpha_beta_turn(position: Position, seed: int, rules: Any, own: An
 class OwnPieceAlphaBeta(KernelAgent):
     """Study D's minimax with alpha-beta (Hernández Jiménez), on every ply of a game whose mover chooses the piece.
 
-    ``depth`` counts placements, its own first. A line is worth 10 - n to who makes it as the n-th placement, and that
-    with the sign changed to the other; anything else 0. The first best turn, cells column by column, pieces ascending.
-    With ``faithful``, as in the study's code, a full board without a line counts as a line of who filled it. Raises
-    ``ValueError`` for a depth that is not from 1 to 9.
+    ``depth`` counts placements, its own first. A line by the n-th placement is worth 10 - n to the player who makes it
+    and n - 10 to the other; anything else is worth 0. The first best turn, cells column by column, pieces ascending.
+    With ``faithful``, as in the study's code, a full board without a line counts as a line of the player who filled it.
+    Raises ``ValueError`` for a depth that is not from 1 to 9.
     """
 
     kernel = own_piece_alpha_beta_turn

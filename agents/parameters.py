@@ -1,4 +1,4 @@
-"""What a player's parameters may be: each check returns the value or says in one sentence what is wrong with it."""
+"""Checks of a player's parameters: each returns the value, or raises an error that says what is wrong in one line."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np
 
 @inlined
 def value_at(values: Any, index: int) -> float:
-    """A value of the table; one that was never learned is 0."""
+    """A value of the table; 0 if it was never learned."""
     value = values[index]
     return 0.0 if np.isnan(value) else value
 
@@ -85,7 +85,7 @@ def best_cell_of_any_piece(position: Position, words: Any, values: Any) -> int:
 
 @inlined
 def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> int:
-    """The best cell by what is known of a position with a piece in hand, or NONE if nothing is."""
+    """The best known cell of a position with a piece in hand, or NONE if none is known."""
     if settings[FAITHFUL] != 0.0:
         if settings[PLAYS] != 0.0:
             return best_cell_of_any_piece(position, words, values)
@@ -115,10 +115,10 @@ def q_placement_turn(position: Position, seed: int, rules: Any, own: Any) -> int
 
 @inlined
 def row_as_met(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
-    """Where the row of a position begins that the learner has come to.
+    """The start of the row of a position that the learner meets.
 
-    By the study's code it is forgotten if the board was met with another piece as well: the row of the board without
-    a hand has the piece that it was met with, or SEVERAL.
+    By the study's code it is forgotten if the board was met with another piece as well: the row of the board without a
+    hand holds the one piece it was met with, or SEVERAL.
     """
     width = width_of(occupied)
     first = add_row((lanes, occupied, hand), width, words, values)
@@ -162,9 +162,9 @@ def learn_placements(game: LoggedGame, rules: Any, own: Any) -> bool:
 class QPlacement(KernelAgent):
     """Study B's learned player (``quarto_ci_2022_2023``): the cell by Q-values, the gift as ``ga2``.
 
-    Cell: of a position (board and hand) that was met in training, the one of the greatest value, a cell never tried
-    there being worth 0, first on ties; of any other position a random one. A win is not looked for. Gift: ``ga2``'s,
-    with probability 1 - ``alpha`` made of the values that are rarest on the board (its other gene is for cells).
+    Cell: in a position (board and hand) that was met in training, the cell of the greatest value, first on ties; a cell
+    never tried there is worth 0. In any other position a random cell. It does not look for a win. Gift: ``ga2``'s, with
+    probability 1 - ``alpha`` made of the values that are rarest on the board (its other gene is for cells).
 
     With ``faithful`` it plays like the study's code: a board that was met is known with any piece in hand, and the
     greatest value is taken over all pieces it was met with, ties by piece, then by cell.
@@ -191,15 +191,15 @@ class QPlacementLearner(Learner):
     """Learns what ``QPlacement`` plays by, as study B did in seat 1 against ``ga2``; it plays in either seat.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, a cell is
-    uniform among the empty ones; else it is the best of its position, first on ties, where what is not known is 0.
+    uniform among the empty ones; else it is the best of its position, first on ties, where an unknown cell is worth 0.
     Values are those of (position, cell). The value of a placement moves by ``learning_rate`` of the difference towards
     ``discount`` times the greatest value of the learner's next position, with the piece then in hand; the last one's
     towards ``reward`` for a win, -``reward`` for a loss, 0 for a draw.
 
-    With ``faithful`` it learns like the study's code. There the greatest value is that of the board which the placement
-    makes, where the opponent is to move: it was never stored. So values decay by ``learning_rate`` when they are met
-    again, and to the last one that share of the reward is added. And a board that was met with more than one piece in
-    hand forgets the values of the piece in hand whenever it is met again.
+    With ``faithful`` it learns like the study's code. There the greatest value is taken over the board after the
+    placement, where the opponent is to move: it was never stored. So values decay by ``learning_rate`` whenever they
+    are met again, and only the last one gets that share of the reward. And a board that was met with more than one
+    piece in hand forgets the values of the piece in hand each time.
 
     Words of a turn: 0, the gift; 4, whether the cell is random; 5, a random cell (upper half). Raises ``ValueError``
     for a probability outside 0 to 1 or a reward that is not finite.
@@ -254,7 +254,7 @@ class QPlacementLearner(Learner):
 
 
 def _knowledge_of(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
-    """What a player needs to know of a policy. Raises ``ValueError`` for what no learner can have learned."""
+    """The tables that a player reads from a policy. Raises ``ValueError`` for a table that no learner can have made."""
     lanes, occupied, hand, cell, value = checked_columns(policy, Q_PLACEMENT, "q_placement", COLUMNS)
     pieces = check_boards(lanes, occupied)
     check_within("hand", hand, 0, PIECES - 1)

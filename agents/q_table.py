@@ -1,4 +1,4 @@
-"""Q-learning of whole turns: what a position and turn are worth is the value of the afterstate that they lead to."""
+"""Q-learning of whole turns: the value of a turn is the value of the afterstate that it leads to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def q_table_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 @inlined
 def worth_to_holder(position: Position, result: float, ends: bool, rules: Any, own: Any) -> float:
-    """What a position is worth to who has the piece in hand.
+    """The value of a position for the player with the piece in hand.
 
     1 where that finishes a line; else, where the game ends here, its ``result``; else the best of the turns known.
     """
@@ -74,11 +74,12 @@ def learn_turns(game: LoggedGame, rules: Any, own: Any) -> bool:
 class QTableLearner(Learner):
     """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
 
-    The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for who made it, 0 at
-    first. After a game each of its turns, by whomever, the last first (L. Lin, Self-Improving Reactive Agents, 1992),
-    moves by ``learning_rate`` of the difference towards minus ``discount`` times what the opponent's position is worth.
-    That is 1 if the piece in hand finishes a line there; else, if the game ended with the opponent's placement, how;
-    else the greatest value of the opponent's turns that were tried: what was never tried says nothing.
+    The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for the player who made
+    it, 0 at first. After a game the values of its turns by both players, the last turn first (L. Lin, Self-Improving
+    Reactive Agents, 1992), move by ``learning_rate`` of the difference towards minus ``discount`` times the value of
+    the opponent's position. That is 1 if the piece in hand finishes a line there; else the result, if the game ended
+    with the opponent's placement; else the greatest value of the opponent's turns that were tried. Turns that were
+    never tried do not count.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, its own turn is
     random, else as ``Afterstates`` with this ``fallback`` plays. Words of a turn: 0, the fallback's; 1, whether it is

@@ -1,4 +1,4 @@
-"""Study C's player: a board is worth what its code in eight digits has learned to be."""
+"""Study C's player: the value of a board is the learned value of its code in eight digits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WIN, LOSS, DRAW, ELSE = range(4)  # the rewards, beginning at REWARDS
 
 @functools.cache
 def longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
-    """How many cells of a 16-bit mask lie on one line at most, for all masks: [4096] uint64, four bits a mask."""
+    """The most cells of a mask that lie on one line, for all 16-bit masks: [4096] uint64, four bits a mask."""
     masks = np.arange(1 << CELLS, dtype=np.uint64)
     longest = np.zeros(1 << CELLS, np.uint64)
     for line in lines:
@@ -47,7 +47,7 @@ def longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
 
 @kernel()
 def first_values(seed: int) -> NDArray[np.float64]:
-    """What each code is worth before anything is learned, uniform in [0.1, 1): [CODES] float64."""
+    """The value of each code before anything is learned, uniform in [0.1, 1): [CODES] float64."""
     values, words = np.empty(CODES), mix(uint64(seed) + GAMMA)
     for code in range(CODES):
         values[code] = LEAST_VALUE + (MOST_VALUE - LEAST_VALUE) * unit(draw(words, code))
@@ -81,7 +81,7 @@ def best_cell(position: Position, own: Any) -> int:
 
 @inlined
 def worth_of_gift(lanes: int, occupied: int, piece: int, own: Any) -> float:
-    """What the boards that ``piece`` can make are worth, all cells together: their mean, or the greatest."""
+    """The value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
     values, longest, spread_piece = table(own), keys(own), spread(piece)
     total, count, most = 0.0, 0, -np.inf
     for cell in range(CELLS):
@@ -148,7 +148,7 @@ def learn_values(game: LoggedGame, rules: Any, own: Any) -> bool:
 
 
 class RlEncoded(KernelAgent):
-    """Study C's player, which learned the values of boards.
+    """Study C's player, which learns the values of boards.
 
     A board's code has eight digits: for each attribute value, the most pieces with it that stand on one line of the
     rules. Cell: the first that wins, else the one whose board has the greatest value. Gift: among the safe ones, or
@@ -177,11 +177,11 @@ class EncodedLearner(Learner):
     """Learns what ``RlEncoded`` plays by, as study C did against ``semi_random``.
 
     With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
-    among the empty ones, and so, by a coin of its own, is a gift among the pieces left; a win is then not looked for.
-    After a game, from the last board that the learner made to the first, with a target that begins at 0: the target
-    grows by the board's reward, its value moves towards the target by ``learning_rate`` of the difference, and the
-    target is multiplied by ``discount``. ``rewards`` are those of the last such board when the game was won, lost or
-    drawn, and that of all others.
+    among the empty ones, without a look for a win; a gift is uniform among the pieces left with the same probability,
+    drawn separately. After a game, from the last board that the learner made to the first, with a target that begins at
+    0: the target grows by the board's reward, its value moves towards the target by ``learning_rate`` of the
+    difference, and the target is multiplied by ``discount``. ``rewards`` has four numbers: for the last such board of a
+    game that was won, lost or drawn, and for all other boards.
 
     Words of a turn: 0, a random cell (upper half) and gift (lower half); 1, whether the cell is random; 2, whether the
     gift is. Raises ``ValueError`` for a probability outside 0 to 1, a number that is not finite, or not four rewards.

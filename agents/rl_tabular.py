@@ -37,7 +37,7 @@ CELL_COIN, GIFT_COIN = 1, 2  # indices of the words that say whether to explore;
 
 @inlined
 def explores(seed: int, coin: int, settings: Any) -> bool:
-    """Whether a random action is taken by a turn with this seed; it is then counted."""
+    """Whether a turn with this seed takes a random action, which is then counted."""
     explored: bool = unit(draw(seed, coin)) < settings[EXPLORATION]
     return explored
 
@@ -84,14 +84,13 @@ def count_explored(game: LoggedGame, rules: Any, own: Any) -> bool:
 
 
 class RlTabular(KernelAgent):
-    """Study A's learned player (``lorenzobellino/quarto-player``): what came out best when it was tried.
+    """Study A's learned player (``lorenzobellino/quarto-player``): it repeats the actions with the best results.
 
-    Cell and gift: those with the highest counter among the ones that have one on this board, which the piece in hand
-    is no part of, first on ties; random if there is none. Boards are known by their canonical form
-    (``agents/learning/counters.py``).
+    Cell and gift: those with the highest counter on this board (without the piece in hand), first on ties; random if
+    the board has no counter. Boards are known by their canonical form (``agents/learning/counters.py``).
 
-    With ``faithful`` it plays as the study's published agent: its keys were hashes of texts, which are different in
-    each process, so it knew no board again and played at random.
+    With ``faithful`` it plays as the study's published agent: its keys were hashes of texts, which differ from process
+    to process, so it recognised no board and played at random.
 
     ``policy`` is of kind 'counters', a row for each cell or gift that was counted on a board: ``lanes`` int64,
     ``occupied`` int32, ``cell`` int8, ``gift`` int8 (one of the two is -1), ``count`` int64, ascending. Word 0 of a
@@ -113,9 +112,9 @@ class TabularLearner(Learner):
     """Learns what ``RlTabular`` plays by, as study A did against ``rule_based``.
 
     With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
-    among the empty ones, and so, by a coin of its own, is a gift among the pieces left. Only such actions are counted:
-    after the game, +1 for each if it was won, -1 if it was lost or drawn. (So with the study's numbers nothing more is
-    learned after 70 games.) Otherwise it plays as ``RlTabular`` does by what it knows so far.
+    among the empty ones; a gift is uniform among the pieces left with the same probability, drawn separately. Only such
+    actions are counted: after the game, +1 for each if it was won, -1 if it was lost or drawn. (So with the study's
+    numbers nothing more is learned after 70 games.) Otherwise it plays as ``RlTabular`` does by its counters so far.
 
     Words of a turn: 0, a random cell (upper half) and gift (lower half); 1, whether the cell is explored; 2, whether
     the gift is. Raises ``ValueError`` for a number outside 0 to 1.

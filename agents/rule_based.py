@@ -33,7 +33,7 @@ def farthest_cell(empty: int, origin: int) -> int:
 
 @inlined
 def mirror_cell(empty: int, last_cell: int, faithful: bool) -> int:
-    """The point reflection of the opponent's last cell, or what replaces it when it is taken."""
+    """The point reflection of the opponent's last cell or, if that is taken, its replacement."""
     mirror = CELLS - 1 - last_cell
     if (empty >> mirror) & 1:
         return mirror

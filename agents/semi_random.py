@@ -26,7 +26,7 @@ def winning_piece(position: Position, rules: Any) -> int:
 
 @inlined
 def gift_turn(position: Position, word: int, rules: Any) -> int:
-    """Where the opponent chooses: place what is in hand, then give a safe piece if any is left."""
+    """The turn if the opponent chooses: place the piece in hand, then give a safe piece if any is left."""
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
     if position.hand != NONE:
         wins = winning_cells(lanes, occupied, position.hand, rules)
@@ -39,7 +39,7 @@ def gift_turn(position: Position, word: int, rules: Any) -> int:
 
 @inlined
 def mover_turn(position: Position, word: int, rules: Any) -> int:
-    """Where the mover chooses: a piece and cell that win, else any."""
+    """The turn if the mover chooses: a piece and cell that win, else any."""
     piece = winning_piece(position, rules)
     if piece == NONE:
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))

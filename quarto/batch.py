@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """One turn for each of ``B`` positions; what is out of range is illegal."""
+    """One turn for each of ``B`` positions. A cell or gift that is out of range is illegal."""
 
     cells: NDArray[np.int8]  # [B]
     gifts: NDArray[np.int8]  # [B]
@@ -74,7 +74,7 @@ class Turns(NamedTuple):
 
 
 class Lockstep(NamedTuple):
-    """The games still running, compacted to the front. Which seat acts follows from the ply, the same for all."""
+    """The games still running, compacted to the front. All are at the same ply, which says which seat acts."""
 
     batch: Batch  # [B] positions
     slot: NDArray[np.uint32]  # [B] the game's column in Games
@@ -122,11 +122,11 @@ GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
 
 
 class Block(NamedTuple):
-    """Consecutive pairs of one pairing, played.
+    """The games of consecutive pairs of one pairing.
 
     Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``: in game 0 of a pair the pairing's first
-    agent holds seat 0, in game 1 its second agent does. Where the seats are not swapped, a pair has its game 0 alone:
-    game ``i`` of ``games`` is that of pair ``first_pair + i``.
+    agent holds seat 0, in game 1 its second agent does. Where the seats are not swapped, a pair has game 0 only: game
+    ``i`` of ``games`` belongs to pair ``first_pair + i``.
     """
 
     pairing: int  # index of the pairing in its run

@@ -25,7 +25,7 @@ PIECE_SYMMETRIES = 384
 
 
 class Transform(NamedTuple):
-    """One symmetry of cells and pieces: what took a position to its canonical form. All int64 in kernels."""
+    """One symmetry of cells and pieces, which takes a position to its canonical form. All int64 in kernels."""
 
     permutation: int  # index into ``Symmetries.cells``
     xor: int  # piece XORed into all pieces, before:
@@ -60,7 +60,7 @@ def highest_cell(occupied: int) -> int:
 
 @inlined
 def least_lanes(lanes: int, occupied: int, cell: int) -> int:
-    """Each lane replaced by the lesser of itself and its complement within ``occupied``: its highest ``cell`` tells."""
+    """Each lane or its complement within ``occupied``, whichever is less: the bit of the highest ``cell`` decides."""
     return lanes ^ (((lanes >> cell) & LANE_ONES) * uint64(occupied))
 
 
@@ -68,9 +68,9 @@ def least_lanes(lanes: int, occupied: int, cell: int) -> int:
 def canonical(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
     """The canonical form of a position (``hand`` 0-15, which becomes 0) or of a board (``hand`` NONE).
 
-    Returns (lanes uint64, occupied int64): among all images under the symmetries of cells and pieces those with the
-    least ``occupied`` and, with a hand, those whose hand is 0; of these the least ``lanes``. Forms of positions and
-    of boards are different things: do not compare one with the other. About 15 ns.
+    Returns (lanes uint64, occupied int64): the least ``lanes`` among all images with the least ``occupied`` and, if
+    there is a hand, with hand 0. The form of a position and the form of a board cannot be compared with each other.
+    About 15 ns.
     """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
@@ -126,13 +126,13 @@ def map_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
 
 @inlined
 def unmap_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
-    """The cell of the position that lies on this cell of the canonical one."""
+    """The cell of the position that this cell of the canonical one is the image of."""
     return int64(tables.cells_back[transform.permutation, cell])
 
 
 @inlined
 def map_piece(piece: int, transform: Transform) -> int:
-    """What a piece of the position is in the canonical one."""
+    """The image of a piece of the position in the canonical one."""
     mapped = int64(0)
     for attribute in range(ATTRIBUTES):
         mapped |= (((piece ^ transform.xor) >> ((transform.order >> (2 * attribute)) & 3)) & 1) << attribute
@@ -141,7 +141,7 @@ def map_piece(piece: int, transform: Transform) -> int:
 
 @inlined
 def unmap_piece(piece: int, transform: Transform) -> int:
-    """The piece of the position that is this piece in the canonical one."""
+    """The piece of the position that this piece of the canonical one is the image of."""
     mapped = int64(0)
     for attribute in range(ATTRIBUTES):
         mapped |= ((piece >> attribute) & 1) << ((transform.order >> (2 * attribute)) & 3)
@@ -150,9 +150,9 @@ def unmap_piece(piece: int, transform: Transform) -> int:
 
 @inlined
 def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """How many positions (``hand`` 0-15) or boards (``hand`` NONE) have the canonical form of this one, which counts.
+    """The number of positions (``hand`` 0-15) or boards (``hand`` NONE) with this canonical form, this one included.
 
-    The order of the group over the number of its symmetries that change nothing here.
+    It is the order of the group divided by the number of symmetries that leave this position as it is.
     """
     least, minimal = canonical(lanes, occupied, hand, tables)
     if hand >= 0:

@@ -1,4 +1,4 @@
-"""What can go wrong for a user, in one line each; the command line turns these into exit codes."""
+"""Errors that a user can meet: one line of text each. The command line turns them into exit codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class ArenaError(Exception):
-    """Anything that a user is told in one line: the value, the likely cause, what to do."""
+    """An error with one line for the user: the value, the likely cause, the remedy."""
 
     exit_code = 1
 
@@ -19,7 +19,7 @@ class RequestError(ArenaError):
 
 
 class FailureError(ArenaError):
-    """The request was right and something failed (exit 1): what was committed before is kept."""
+    """The request was right, but something failed (exit 1). Everything committed before is kept."""
 
     exit_code = 1
 

@@ -1,8 +1,8 @@
 """Exact keys: the lanes of a canonical form squeezed into one machine word.
 
 Only the occupied cells of a lane say anything. Squeezed to them, the four lanes of ``n`` pieces take 4 n bits, lane 0
-lowest. What is put beside them makes a key: the number of the canonical mask (``board_key``), or the hand where the
-mask is a column of its own (``board_word``). Never a hash: two forms that differ have keys that differ.
+lowest. A key has one more part beside them: the number of the canonical mask (``board_key``), or the hand if the mask
+has a column of its own (``board_word``). A key is never a hash: forms that differ have keys that differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def squeeze(lanes: int, occupied: int, tables: Symmetries) -> int:
 
 @inlined
 def expand(word: int, occupied: int) -> int:
-    """The lanes (uint64) that ``squeeze`` made this word of; what lies above the lowest 4 n bits is not read."""
+    """The lanes (uint64) from which ``squeeze`` made this word. Bits above the lowest 4 n are not read."""
     lanes = uint64(0)
     for attribute in range(ATTRIBUTES):
         rest = occupied
@@ -49,7 +49,7 @@ def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
     """One uint64 for a canonical form of up to ``LARGEST_KEY_BOARD`` pieces: exact, no two forms share one.
 
     The lowest 14 bits number the canonical mask; above them come the squeezed lanes: ``14 + 4 n`` bits for ``n``
-    pieces. A position that is not canonical must be made so first.
+    pieces. The form must be canonical already.
     """
     return squeeze(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
 

@@ -1,8 +1,8 @@
-"""The text forms of pieces, cells, positions and games: parse and print, and what is printed parses to the same.
+"""Text forms of pieces, cells, positions and games. Parsing a printed text gives the same value again.
 
 Piece: one hex digit ``0``-``F``. Cell: ``a1``-``d4``, letter = column, digit = row. Position: four rows of pieces or
 dots from row 1 down, the hand or ``-``, the rules if not classic: ``...F/.3../..../.... 7``. Game: ``F@b1 3@b2 7@c4``.
-Whatever cannot be parsed raises ``RequestError`` in one line that names the value and where it stands.
+A text that cannot be parsed raises ``RequestError``: one line with the value and its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def parse_piece(text: str) -> int:
 
 
 def format_piece(piece: int) -> str:
-    """One hex digit; raises ``ValueError`` for what is no piece."""
+    """One hex digit. Raises ``ValueError`` for a number that is not a piece."""
     if not 0 <= piece < PIECES:
         raise ValueError(f"piece {piece} is not in 0..15")
     return PIECE_DIGITS[piece]
@@ -41,7 +41,7 @@ def parse_cell(text: str) -> int:
 
 
 def format_cell(cell: int) -> str:
-    """Column letter and row digit; raises ``ValueError`` for what is no cell."""
+    """Column letter and row digit. Raises ``ValueError`` for a number that is not a cell."""
     if not 0 <= cell < CELLS:
         raise ValueError(f"cell {cell} is not in 0..15")
     return COLUMN_LETTERS[cell % SIDE] + ROW_DIGITS[cell // SIDE]
@@ -83,9 +83,9 @@ def format_position(position: Position, rules_name: str = CLASSIC_NAME) -> str:
 
 
 def parse_game(text: str) -> list[tuple[int, int]]:
-    """The plies of a game as (piece, cell); the empty text is a game without plies. Plies count from 0, as everywhere.
+    """The plies of a game as (piece, cell). The empty text is a game without plies. Plies count from 0.
 
-    Whether a line was finished before the last ply depends on the rules and is not looked at.
+    Whether an earlier ply finished a line depends on the rules and is not checked.
     """
     plies: list[tuple[int, int]] = []
     for ply, word in enumerate(text.split()):

@@ -1,9 +1,9 @@
-"""How many games there are: exact counts of live prefixes and finished games, ply by ply.
+"""Exact counts of games: live prefixes and finished games, ply by ply.
 
 Method: forward expansion of canonical live boards, each with the number of game prefixes that lead to its orbit. The
-mask of a child is known from its parent's mask and the cell alone, so the children are made one canonical mask at a
-time: each mask has a small exact table of its own and nothing is ever merged twice. (Move generation proven by node
-counts is the habit of chess programs, where it is called perft.)
+mask of a child follows from its parent's mask and the cell alone, so the children are made one canonical mask at a
+time: each mask has a small exact table of its own, and no child is merged twice. (Chess programs prove their move
+generation by node counts and call the test perft.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPREADER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth
 
 
 class Layer(NamedTuple):
-    """What there is after ``ply`` plies; Python integers."""
+    """The counts after ``ply`` plies, as Python integers."""
 
     ply: int
     live_prefixes: int  # games of that many plies without a line
@@ -99,7 +99,7 @@ def next_layer(rules: Rules, parents: CanonicalBoards, ply: int, last: bool) -> 
 
 
 def _sources(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
-    """For each canonical mask of a child where it comes from: rows of (first parent, end, parent mask, cell)."""
+    """The parents of each canonical mask of a child: rows of (first parent, end, parent mask, cell)."""
     found: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():
         for cell in range(CELLS):
@@ -112,7 +112,7 @@ def _sources(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[
 def _children(
     lanes: NDArray[np.uint64], ways: NDArray[np.uint64], sources: NDArray[np.int64], rules: Any, tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int, int]:
-    """All children that ``sources`` tells of, merged: lanes and ways of the live ones, number and ways of the won."""
+    """All children of ``sources``, merged: lanes and ways of the live ones, number and ways of the won ones."""
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     live_count = won_count = 0
@@ -154,7 +154,7 @@ def _add(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways:
 def _roomy(
     table: tuple[NDArray[np.uint64], NDArray[np.uint64]], count: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The table, or one twice as large with the same entries if ``count`` of them fill more than half of it."""
+    """The table, or one of twice the size with the same entries if ``count`` entries fill more than half of it."""
     size = table[0].shape[0]
     if 2 * count <= size:
         return table

@@ -36,7 +36,7 @@ EMPTY = Position(0, 0, ALL_PIECES, NONE, NONE)
 
 @inlined
 def piece_at(lanes: int, cell: int) -> int:
-    """The piece on an occupied ``cell`` (an empty one answers 0)."""
+    """The piece on an occupied ``cell``; 0 for an empty one."""
     column = int64(lanes >> uint64(cell))  # bit 16 a: attribute a of the piece
     return (column & 1) | ((column >> 15) & 2) | ((column >> 30) & 4) | ((column >> 45) & 8)
 

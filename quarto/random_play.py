@@ -1,9 +1,9 @@
-"""Uniformly random play, exactly: how likely it is that nobody has won after so many plies.
+"""Exact probabilities of uniformly random play: that nobody has won after a number of plies.
 
-Both the piece and the cell of every ply are drawn uniformly from what is left, whoever chooses them, so that all
-sequences of plies are equally likely, and a share of games is a share of sequences: ``perft`` counts those. The counts
-for the ten lines of the classic rules are from inclusion and exclusion over sets of lines; tests recount the plies that
-``quarto.perft`` can reach and check the rest against each other.
+The piece and the cell of every ply are uniform over those that are left, whichever player chooses them. So all
+sequences of plies are equally likely, and a share of games is a share of sequences, which ``perft`` counts. The counts
+for the ten lines of the classic rules come from inclusion and exclusion over sets of lines. Tests count the plies that
+``quarto.perft`` can reach again and check the others against each other.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CLASSIC_LIVE_PREFIXES = (
 
 
 def undecided(rules: Rules) -> tuple[Fraction, ...] | None:
-    """[17] the chance that nobody has won after 0 to 16 plies; None for rules with other lines than the classic ones.
+    """[17] the probability that nobody has won after 0 to 16 plies; None for rules with other lines than classic.
 
-    The last one is the chance of a draw.
+    The last one is the probability of a draw.
     """
     if set(rules.lines) != set(CLASSIC.lines):
         return None
@@ -50,7 +50,7 @@ def undecided(rules: Rules) -> tuple[Fraction, ...] | None:
 
 
 def lengths(rules: Rules) -> tuple[Fraction, ...] | None:
-    """[17] the chance that a game ends after 0 to 16 plies, won or, after the last one, drawn; None as above."""
+    """[17] the probability that a game ends after 0 to 16 plies: won or, after the last one, drawn; None as above."""
     live = undecided(rules)
     if live is None:
         return None

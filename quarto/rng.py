@@ -1,9 +1,9 @@
 """Randomness: one counter-based stream per (run seed, pair, game), of which each seat has every other turn.
 
 A stream is a 64-bit word. The words of a turn are SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
-number generators", OOPSLA 2014) evaluated at counters that only the turn and the draw's index choose. Turn ``t`` is
-seat ``t mod 2``'s, so no seat touches the other's words, and a game depends on nothing but its own stream: not on block
-size, thread, shard or machine, nor on what the other seat consumed.
+number generators", OOPSLA 2014) evaluated at counters that only the turn and the draw's index choose. Turn ``t``
+belongs to seat ``t mod 2``, so no seat uses the other's words. A game depends on its own stream alone: not on block
+size, thread, shard or machine, and no seat depends on the words that the other one used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def stream(seed: int, pair: int, game: int) -> int:
 
 @inlined
 def turn_offset(turn: int) -> int:
-    """What is added to a stream for the seed of a turn: 0 the first gift, ``k + 1`` the turn that places ply ``k``."""
+    """The offset from a stream to the seed of a turn: turn 0 gives the first piece, turn ``k + 1`` places ply ``k``."""
     return (uint64(turn) << TURN_SHIFT) * GAMMA
 
 
@@ -50,7 +50,7 @@ def turn_offset_of(turn: int) -> np.uint64:
 
 @inlined
 def draw(seed: int, index: int) -> int:
-    """The ``index``-th word (uint64) of a turn: any order, any number of times, always the same."""
+    """The ``index``-th word (uint64) of a turn: always the same, in whatever order words are drawn."""
     return mix(seed + uint64(index) * GAMMA)
 
 
@@ -97,5 +97,5 @@ class Streams(NamedTuple):
         )
 
     def generator(self, game: int) -> np.random.Generator:
-        """A NumPy generator of the ``game``-th game's own, for agents that want distributions (2 us to make)."""
+        """A NumPy generator for the ``game``-th game alone, for agents that need distributions (2 us to make)."""
         return np.random.Generator(np.random.Philox(key=int(self.seeds[game])))

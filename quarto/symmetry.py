@@ -1,7 +1,7 @@
 """The symmetries of the cells: the permutations that map the set of lines onto itself, as tables for kernels.
 
-There are 32 under classic rules (the 8 of the square, and exchanges of the inner with the outer cells). They are found
-here from the lines of whatever rules are in force.
+There are 32 under classic rules (the 8 of the square, and exchanges of the inner with the outer cells). They are
+computed from the lines of the rules in force.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SYMMETRIES_TYPE = types.NamedTuple(
 def cell_symmetries(rules: Rules) -> NDArray[np.int8]:
     """All permutations of the cells that map the set of lines onto itself: ``[S, 16]`` int8, the image of each cell.
 
-    Where there are more than ``LARGEST_GROUP``, those among the 128 symmetries of the 4 x 4 torus.
+    If there are more than ``LARGEST_GROUP``, only those among the 128 symmetries of the 4 x 4 torus.
     """
     return symmetries(rules).cells
 
@@ -94,7 +94,7 @@ def _line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """Those of the shifts, turns and reflections of the 4 x 4 torus that map lines to lines."""
+    """The shifts, turns and reflections of the 4 x 4 torus that map lines to lines."""
     known = set(lines)
     for turn in range(8):
         row_sign, column_sign, exchange = 1 - 2 * (turn & 1), 1 - (turn & 2), turn & 4

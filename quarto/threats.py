@@ -1,4 +1,4 @@
-"""Winning cells and safe pieces of a board, by four table look-ups instead of a search."""
+"""Winning cells and safe pieces: four table look-ups instead of a search."""
 
 from __future__ import annotations
 

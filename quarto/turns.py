@@ -1,9 +1,8 @@
-"""When two turns are the same: a position and what was decided there, in one form for all their symmetric images.
+"""The canonical form of a turn: one form for a position and a decision in it, and for all their symmetric images.
 
-Here the board comes first. It is made canonical as boards without a hand are (``quarto/canonical.py``); among all the
-symmetries that do so, the one counts that makes the hand, then the cell, then the piece chosen with it the least. So
-the positions that follow one board by different gifts stay side by side, and turns that a symmetry of the position
-itself exchanges are one.
+The board comes first. It is made canonical as boards without a hand are (``quarto/canonical.py``). Of all symmetries
+that do so, the one is taken that makes the hand, then the cell, then the chosen piece the least. So the positions that
+follow one board by different gifts are neighbours, and turns that a symmetry of the position exchanges are one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from quarto.symmetry import Symmetries, move_lanes
 
 
 class Turn(NamedTuple):
-    """A position and what was decided there. In kernels ``board`` is uint64 and everything else int64."""
+    """A position and the decision made in it. In kernels ``board`` is uint64 and everything else int64."""
 
     occupied: int  # 16 bits: cells that hold a piece
     board: int  # the pieces on them and the hand, see ``board_word``

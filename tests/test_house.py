@@ -74,6 +74,25 @@ def test_nothing_unpickles_or_evaluates() -> None:
         assert not {call.id for call in calls if isinstance(call, ast.Name)} & {"eval", "exec"}, path
 
 
+def test_every_path_that_contributing_names_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = {
+        found for found in re.findall(r"`([\w./-]+)`", text) if found.split("/")[0] in {*PACKAGES, "data", "tests"}
+    }
+    assert len(named) > 40
+    assert [path for path in sorted(named) if "NAME" not in path and not (ROOT / path).exists()] == []
+    rooms = dict(re.findall(r"^(runners|analytics)/ +(.*)$", text, re.MULTILINE))
+    for package, line in rooms.items():
+        folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert set(line.replace("|", " ").split()) == folders
+
+
+def test_no_room_holds_more_than_about_fifteen_files() -> None:
+    for package in ("analytics", "runners"):
+        for room in (ROOT / package).rglob("__init__.py"):
+            assert len([*room.parent.glob("*.py")]) <= 17, room.parent  # with its __init__.py
+
+
 def test_ci_runs_what_the_makefile_calls_test() -> None:
     assert (ROOT / ".ci/run").read_text().split()[-2:] == ["make", "test"]
     assert (ROOT / ".ci/run").stat().st_mode & 0o111

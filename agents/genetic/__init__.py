@@ -1,1 +1,1 @@
-"""What players steered by genes share."""
+"""Genes, populations and evolutions that several players share."""

@@ -1,4 +1,4 @@
-"""How the genetic players of the studies are bred: their genes to begin with, and their ways to make offspring."""
+"""Breeders of the studies' genetic players: the first genes, and the operators that make offspring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST_TOURNAMENT, SECOND_TOURNAMENT = 1 << 20, 2 << 20
 
 
 class Offspring(NamedTuple):
-    """``n`` individuals that were made of a population."""
+    """``n`` individuals made from a population."""
 
     operator: NDArray[np.int8]  # [n] index into OPERATORS
     parents: NDArray[np.int64]  # [n, 2] indices into the population, NONE where there is no second parent
@@ -25,7 +25,7 @@ class Offspring(NamedTuple):
 
 
 class Breeder(Protocol):
-    """A study's way. ``words`` hold a stream for each individual that is to be made."""
+    """The operators of a study. ``words`` holds a stream for each individual that is to be made."""
 
     @property
     def genes(self) -> tuple[str, ...]:
@@ -38,17 +38,17 @@ class Breeder(Protocol):
         ...
 
     def initial(self, words: Streams) -> NDArray[np.float64]:
-        """Genes to begin with: [n, G]."""
+        """The first genes: [n, G]."""
         ...
 
     def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
-        """What a population sorted by fitness brings forth in a ``generation``; the first one is 1."""
+        """The offspring of a population sorted by fitness in a ``generation``; the first one is 1."""
         ...
 
 
 @dataclass(frozen=True)
 class FiveGenes:
-    """Study A's way (``lorenzobellino/quarto-player``): every gene of a tournament's winner is mutated.
+    """Study A's operator (``lorenzobellino/quarto-player``): every gene of a tournament's winner is mutated.
 
     Words of an individual: 0 to 4, one for each gene. Faithful to the study's code, which mutates the parent itself and
     not a copy, ``writes_into_parents`` makes an individual share its genes with all of its line.
@@ -93,13 +93,13 @@ def _one_after_the_other(
 
 @dataclass(frozen=True)
 class TwoGenes:
-    """Study B's way (``quarto_ci_2022_2023``): mutation of one gene, crossover, and crossover with a shift of both.
+    """Study B's operators (``quarto_ci_2022_2023``): mutation, crossover, crossover with a shift of both genes.
 
-    Which of the three is made is drawn with probabilities that depend on how far the evolution is: ``early`` in its
-    first half, then ``stuck`` while the best is less than ``margin`` fitter than the mean of the best five, else
-    ``late``. Genes stay between 0 and 1. Words of an individual: 0 which operator, or its first gene to begin with; 1
-    which gene is mutated, or its second gene to begin with; 2 whether genes go up or down. Faithful to the study's
-    code, which decides that by the draw that chose the operator, ``only_shifts_up``.
+    The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half,
+    then ``stuck`` while the best is less than ``margin`` fitter than the mean of the best five, else ``late``. Genes
+    stay between 0 and 1. Words of an individual: 0 which operator, or its first gene to begin with; 1 which gene is
+    mutated, or its second gene to begin with; 2 whether genes go up or down. Faithful to the study's code, which
+    decides that by the draw that chose the operator, ``only_shifts_up``.
     """
 
     generations: int = 100

@@ -1,4 +1,4 @@
-"""An evolution, generation by generation: who is to be judged is asked for, how they fared is told."""
+"""An evolution, generation by generation: it hands out the individuals to judge and takes their fitness."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def seed_of_games(seed: int, generation: int, games: int) -> int:
 
 
 class Evolution:
-    """A pure function of its parameters and of the fitnesses that ``judge`` is told.
+    """A pure function of its parameters and of the fitnesses given to ``judge``.
 
     ``size`` individuals go on from each generation, after ``offspring`` were added to them: plus-selection, the fittest
-    of both. With ``again`` those that go on are judged anew in every generation, not only when they are made. ``start``
-    [n, G] are the genes to begin with, filled up with new ones if they are fewer than ``size``.
+    of both. With ``again`` the individuals that go on are judged again in every generation, not only when they are
+    made. ``start`` [n, G] are the genes to begin with, filled up with new ones if they are fewer than ``size``.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Evolution:
         self._fitnesses: dict[tuple[float, ...], list[NDArray[np.float64]]] = {}
 
     def breed(self) -> Population:
-        """Begin the next generation (the first is 0): those who are to be judged, with the genes they are judged by."""
+        """Begin the next generation (the first is 0): the individuals to judge, with their genes."""
         self.generation += 1
         if self.generation:
             self._made = self._bred()
@@ -66,7 +66,7 @@ class Evolution:
         return self.population.joined(made) if self._again else made
 
     def judge(self, fitness: NDArray[np.float64]) -> Population:
-        """Everybody of this generation, best first: the first ``size`` go on.
+        """All individuals of this generation, best first: the first ``size`` go on.
 
         ``fitness`` [n, F] is that of the individuals which ``breed`` returned, in their order.
         """
@@ -80,7 +80,7 @@ class Evolution:
         return everybody
 
     def answer(self, which: str) -> tuple[float, ...]:
-        """The genome that was found, after at least one generation.
+        """The genome found so far, after at least one generation.
 
         ``best``: the fittest that goes on from the last one. ``mean``: the one of the best mean fitness, over all
         individuals with these genes and over all generations from which each went on; the first on ties.
@@ -94,7 +94,7 @@ class Evolution:
         return max(means, key=lambda genes: means[genes])
 
     def _write_into_parents(self) -> None:
-        """Each individual that was made changes the genes of all of its line, whatever they were judged by."""
+        """Each new individual changes the genes of all of its line, whatever genes they were judged by."""
         everybody, parents = self.population.joined(self._made), self.population.size
         for ancestor, genes in zip(self._made.ancestor, self._made.genes, strict=True):
             everybody.genes[everybody.ancestor == ancestor] = genes

@@ -1,7 +1,7 @@
-"""Populations of genomes: what is known of an individual, and how some are chosen for being fitter than others.
+"""Populations of genomes: the record of each individual, and selection by fitness.
 
-Everything here is a pure function of words of randomness that are passed in, so an evolution can be gone through again
-from a seed and the fitnesses that were found.
+Everything here is a pure function of words of randomness that are passed in, so an evolution can be repeated from a
+seed and the recorded fitnesses.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def by_fitness(population: Population) -> Population:
 
 
 def places(population: Population) -> NDArray[np.int64]:
-    """[N] how many different fitnesses are better than each one's, in a population sorted by fitness."""
+    """[N] the number of different fitnesses above each individual's, in a population sorted by fitness."""
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
 
@@ -97,7 +97,7 @@ def places(population: Population) -> NDArray[np.int64]:
 def tournament(population: Population, size: int, words: Streams, first: int) -> NDArray[np.int64]:
     """[n] one index into a sorted population for each stream: the best of ``size`` picked with replacement.
 
-    The first picked of those that are equally good. Reads the words from ``first`` to before ``first + size``.
+    Of equally good ones, the first that was picked. Reads the words from ``first`` to before ``first + size``.
     """
     picks = np.stack([words.below(first + i, population.size) for i in range(size)], axis=1)
     best = places(population)[picks].argmin(axis=1)

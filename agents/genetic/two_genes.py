@@ -93,7 +93,7 @@ def gift_by_frequency(lanes: int, occupied: int, available: int, alpha: float, s
 
 @inlined
 def lines_with(empty: int, lines: Any, fewest: int, most: int) -> int:
-    """Which of ``lines`` (bits) have from ``fewest`` to ``most`` empty cells."""
+    """Those of ``lines`` (bits) that have from ``fewest`` to ``most`` empty cells."""
     found = int64(0)
     for i in range(len(lines)):
         count = popcount(empty & lines[i])

@@ -1,1 +1,1 @@
-"""What several searching players share."""
+"""Search that several players share."""

@@ -1,7 +1,7 @@
-"""Alpha-beta over turns (cell, gift), with an exact memory: what the searching players of studies A and B share.
+"""Alpha-beta over turns (cell, gift) with an exact memory, shared by the searching players of studies A and B.
 
-Depth counts placements. Values are whole numbers in the view of who is to place, a draw is 0, and a loss is a win with
-the sign changed. Two evaluations:
+Depth counts placements. Values are whole numbers as the mover sees them: a draw is 0, and a loss is a win with the sign
+changed. Two evaluations:
 
 ``SHARES`` (study A)  a line is worth ``WHOLE``; at the depth limit, the value for who is to place is the share of safe
                       pieces among those left, from -``WHOLE`` (0 percent) to ``WHOLE`` (100 percent); where no piece is
@@ -9,8 +9,8 @@ the sign changed. Two evaluations:
 ``SOONER`` (study B)  a line is worth 1 + the placements that the search could still have made, so that sooner wins are
                       preferred; 0 at the depth limit
 
-The memory is a table of two words an entry in a thread's scratch. Its key is the whole state, so what it says is exact
-and turns do not depend on what it happens to hold.
+The memory is a table in a thread's scratch with two words an entry. Its key is the whole state, so its entries are
+exact, and turns do not depend on which entries it holds.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ TURN_BITS = 16
 
 @inlined
 def win_value(evaluation: int, depth: int) -> int:
-    """What a line is worth to who places it with ``depth`` placements to go, that one included."""
+    """The value of a line for its player, with ``depth`` placements to go, that one included."""
     return WHOLE if evaluation == SHARES else depth
 
 
 @inlined
 def limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
-    """The value for who is to place at the depth limit, ``safe_left`` of ``pieces_left`` pieces being safe."""
+    """The value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
     if evaluation == SOONER or pieces_left == 0:
         return int64(0)
     return 2 * WHOLE * safe_left // pieces_left - WHOLE
@@ -70,13 +70,13 @@ def after_giving(position: Position, piece: int) -> Position:
 
 @inlined
 def memory_key(position: Position, depth: int) -> int:
-    """All of a position with a hand but its lanes, and the depth, in 25 bits; never 0 once a piece is on the board."""
+    """A position with a hand, except its lanes, and the depth, in 25 bits; never 0 once a piece is on the board."""
     return position.occupied | (position.hand << 16) | (depth << 20)
 
 
 @inlined
 def memory_place(lanes: int, key: int) -> int:
-    """Where in the memory the state belongs."""
+    """The place of the state in the memory."""
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
 

@@ -1,9 +1,9 @@
-"""What a Monte Carlo search remembers of a game: the part of its tree below the turn that it played.
+"""The memory of a Monte Carlo search within a game: the part of its tree below the turn that it played.
 
 The opponent's reply is not known yet, so the whole part is kept; when the next turn is asked for, the node that the
-reply leads to becomes the root. Memory holds as many nodes as a turn has iterations. What is larger is cut from below:
-the walk is breadth first, and a node whose children no longer fit keeps its own statistics but none of them, as if it
-had not been looked into yet.
+reply leads to becomes the root. Memory holds as many nodes as a turn has iterations. A larger tree is cut from below:
+the walk is breadth first, and a node whose children no longer fit keeps its own statistics and loses its children, as
+if it had never been expanded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def kept_nodes(own: Any) -> Any:
 
 @inlined
 def keep_tree(own: Any, grown: Tree, chosen: int, after: Position) -> None:
-    """Remember the part of the tree below ``chosen``, which leads to the position ``after``."""
+    """Store the part of the tree below ``chosen``, which leads to the position ``after``."""
     words, kept, nodes = memory(own), kept_nodes(own), grown.nodes
     kept[0] = nodes[chosen]
     count, parent = int64(1), int64(0)
@@ -64,7 +64,7 @@ def keep_tree(own: Any, grown: Tree, chosen: int, after: Position) -> None:
 
 @inlined
 def kept_reply(own: Any, position: Position, rules: Any) -> int:
-    """The kept node of this position, or NOBODY: of another game, or a reply that was not looked at."""
+    """The kept node of this position, or NOBODY: the tree is of another game, or the reply was not expanded."""
     words, kept = memory(own), kept_nodes(own)
     last = position.last_cell
     if words[COUNT] == 0 or last == NONE:

@@ -1,10 +1,11 @@
-"""Study A's minimax as its code runs it, quirks included: shared by the players that follow that code.
+"""Study A's minimax as its code runs it, quirks included, shared by the players that follow that code.
 
-Of ``lorenzobellino/quarto-player``. What differs from its text: a line at the depth limit or before a placement of the
-side that began counts ``WHOLE`` whoever made it, and is not seen at all before a placement of the other side; shares at
-the depth limit are taken over all pieces off the board, the one in hand among them; a side that has no turn, since the
-last piece is in its hand, is worth infinity against it; and the turn that comes back is the last one before the depth
-limit, not the first. The memory of the code is keyed by the object it looks at, and so never hits.
+Of ``lorenzobellino/quarto-player``. It differs from its text in four points: a line at the depth limit or before a
+placement of the side that began counts ``WHOLE``, whichever side made it, and before a placement of the other side it
+is not seen at all; shares at the depth limit are taken over all pieces off the board, the one in hand among them; a
+side that has no turn, since the last piece is in its hand, is worth infinity against it; and the turn that comes back
+is the last one before the depth limit, not the first. The code keys its memory by the identity of an object, so it
+never hits.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
 
 @inlined
 def line_value(given: Position, depth: int, maximising: bool, turn: int) -> int:
-    """What a placement that finished a line comes to, with its turn, when ``maximising`` made it by ``turn``."""
+    """The value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
     if not maximising or depth == 0:
         return with_turn(WHOLE, turn)
     if given.available == 0:

@@ -1,8 +1,8 @@
 """Moves inside a search, and random play to the end of a game.
 
-A move is what a player decides at once, (cell, gift) as one integer above 0; see ``encode_move``. The cell is NONE when
-only a gift is asked for, the gift is NONE when no piece is left to give. Where the mover chooses, the gift is the piece
-that is placed. Every move passes the turn to the other player.
+A move is one decision of a player, (cell, gift) as one integer above 0; see ``encode_move``. The cell is NONE when only
+a gift is asked for, the gift is NONE when no piece is left to give. Where the mover chooses, the gift is the piece that
+is placed. Every move passes the turn to the other player.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def move_gift(move: int) -> int:
 
 @inlined
 def play_move(position: Position, move: int, rules: Any) -> tuple[Position, int]:
-    """The position after a legal move, and what it came to: GOES_ON, LINE or FULL_BOARD."""
+    """The position after a legal move, and its state: GOES_ON, LINE or FULL_BOARD."""
     cell, gift = move_cell(move), move_gift(move)
     available = position.available & ~(int64(1) << gift) if gift != NONE else position.available
     if cell == NONE:

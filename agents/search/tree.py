@@ -1,9 +1,9 @@
-"""The tree of a Monte Carlo search in flat arrays, laid out for the one thing done most: finding the highest bound.
+"""The tree of a Monte Carlo search in flat arrays, laid out for its most frequent step: finding the highest bound.
 
-Children are made one by one, in the order in which they would be visited first, so that there is one node an iteration
-and no more; an unmade child is one that has not been visited. While some are unmade, a node's children form a list,
-last first. Nobody compares their bounds before the last one is made: then the family moves into a row, side by side,
-where a look at all of them reads two numbers each from neighbouring places.
+Children are made one by one, in the order of their first visits, so an iteration makes one node at most; a child that
+was not made was not visited. While some are missing, a node's children form a list, last first. Their bounds are not
+compared before the last one is made. Then the children move into a row, side by side, where a comparison reads two
+neighbouring numbers for each.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEAST = -(1 << 63)
 
 
 class Tree(NamedTuple):
-    """Everything a search writes to. The root is node 0.
+    """The arrays that a search writes to. The root is node 0.
 
     The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N are its parent's visits: only the visited node's own
     two numbers change with a visit, and no root is drawn for the others.
@@ -55,7 +55,7 @@ class Tree(NamedTuple):
 
 
 def words_of_tree(nodes: int) -> int:
-    """Words of scratch that a tree of so many nodes needs: each has a place in a list and later one in a row."""
+    """Words of scratch for a tree of this many nodes: each node has a place in a list, and later one in a row."""
     return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
 
 
@@ -73,7 +73,7 @@ def tree(own: Any) -> Tree:
 
 @inlined
 def add_node(nodes: Any, number: int, move: int, came_to: int) -> None:
-    """Make a node, unvisited and without a family."""
+    """Make a node without visits or children."""
     node = nodes[number]
     node.total, node.visits = 0.0, 0
     node.child, node.older, node.made = NOBODY, NOBODY, 0
@@ -101,7 +101,7 @@ def make_child(grown: Tree, parent: int, size: int, position: Position, safe_gif
 
 @inlined
 def line_up(grown: Tree, parent: int, size: int) -> int:
-    """Move a listed family into a row, in the order in which it was made; returns the new size of the tree."""
+    """Move the children from a list into a row, in the order of their making; returns the new size of the tree."""
     nodes, values, spreads = grown.nodes, grown.values, grown.spreads
     made = int64(nodes[parent].made)
     child = int64(nodes[parent].child)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.query.selection import ChosenGames, Selection, read_shard
+from analytics.query.selection import Selection, read_chosen
 from analytics.store.records import Commit, RunRecord
 from analytics.store.schema import first_game_id
+from analytics.store.shard_arrays import ShardGames
 from quarto.errors import RequestError
 from quarto.rng import GAMMA, stream
 
@@ -40,7 +41,7 @@ class GameChunk(NamedTuple):
 
     heading: Heading
     record: RunRecord
-    chosen: ChosenGames
+    chosen: ShardGames
 
 
 class _Seating(NamedTuple):
@@ -62,9 +63,9 @@ def games_in_order(selection: Selection, sample: int | None = None, seed: int = 
     wanted = [_wanted(selection, run, commits[run]) if drawn is None else drawn[run] for run in range(len(commits))]
 
     @lru_cache(maxsize=KEPT_SHARDS)
-    def shard(run: int, number: int) -> ChosenGames:
+    def shard(run: int, number: int) -> ShardGames:
         record, archive = selection.runs[run], selection.opened.archive
-        return read_shard(archive, record.run_id, commits[run][number], wanted[run])
+        return read_chosen(archive, record.run_id, commits[run][number], wanted[run])
 
     slices = sorted(part for run, record in enumerate(selection.runs) for part in _slices(run, record, commits[run]))
     for seating, first, end, number in slices:
@@ -120,7 +121,7 @@ def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tupl
                 yield _Seating(heading, run, part.pairing, game), part.first_pair, part.end_pair, number
 
 
-def _chunks(seating: _Seating, record: RunRecord, chosen: ChosenGames, low: int, high: int) -> Iterator[GameChunk]:
+def _chunks(seating: _Seating, record: RunRecord, chosen: ShardGames, low: int, high: int) -> Iterator[GameChunk]:
     """The games of a seating whose ids are in [low, high)."""
     rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
     rows = rows[chosen.game_id[rows] & 1 == seating.game]

@@ -1,118 +1,101 @@
-"""Judging the games of runs on all cores, shard by shard."""
+"""Annotates runs: evaluates the decisions of their games on all cores, shard by shard, and stores them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analytics.perfect.tablebase import base_for
-from analytics.store.archive import Archive, readable
-from analytics.store.decisions import annotate, first_pieces, frame_of, missing, no_less, record_of
-from analytics.store.exact_values import Judged, Record, Task, judge
-from quarto.errors import FailureError
+from analytics.store.archive import Archive
+from analytics.store.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies, store_annotation
+from analytics.store.exact_values import ExactValues, Task, evaluate
+from analytics.store.jobs import run_jobs
+from analytics.store.shard_arrays import read_shard
+from quarto.batch import Games
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 
-TASK_GAMES = 64  # a tenth of a second of work: how long a stop may take, but for the hardest of positions
-POLL_SECONDS = 0.1
+TASK_GAMES = 64  # a tenth of a second of work, so a stop takes no longer, except in the hardest positions
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is to be judged, and with what."""
+class AnnotationSettings:
+    """The decisions to evaluate, and the means."""
 
-    choices: bool = False
-    from_pieces: int | None = None  # None: 0, or 5 where the mover chooses the piece
+    choices: bool = False  # count the choices that keep the value too
+    from_pieces: int | None = None  # leave out boards with fewer pieces; None: 0, or 5 where the mover chooses
     threads: int = 1
-    megabytes: float = 128.0
-    base_pieces: int | None = None  # boards of up to so many are looked up; None: all that the tablebase has
+    megabytes: float = 128.0  # of the table of solved boards
+    base_pieces: int | None = None  # look up boards of at most so many pieces; None: all that the tablebase has
 
 
-class Judge:
-    """Judges games under some rules on several threads; what they prove they share, and keep."""
+class Evaluator:
+    """Evaluates games by one set of rules on several threads, which share and keep what they solve."""
 
-    def __init__(self, rules: Rules, settings: Settings) -> None:
-        self.rules = rules
+    def __init__(self, rules: Rules, settings: AnnotationSettings) -> None:
         self._settings = settings
         self._shared = Solver(rules, settings.megabytes, base_for(rules, settings.base_pieces))
         self._local = threading.local()
 
-    def stop(self) -> None:
-        """End all searches."""
-        self._shared.stop()
+    def values(
+        self, games: Games, first: NDArray[np.int8], choices: bool, progress: Callable[[int], None]
+    ) -> ExactValues:
+        """The values of all decisions from ply ``first`` [G] on, with ``choices`` how many choices keep them too.
 
-    def judged(self, record: Record, choices: bool, look: Callable[[int], None]) -> Judged:
-        """The values of all decisions of a record, with ``choices`` how many save them too.
-
-        ``look`` is told of every few games. Stops when it raises.
+        ``progress`` is called with the number of games of each task that is done. All searches end when it raises.
         """
-        judged = Judged.empty(len(record.plies))
-        starts = range(0, len(record.plies), TASK_GAMES)
-        with ThreadPoolExecutor(self._settings.threads, thread_name_prefix="judge") as pool:
-            tasks = [Task(start, min(start + TASK_GAMES, len(record.plies)), int(choices)) for start in starts]
-            pending = [pool.submit(self._judge, task, record, judged) for task in tasks]
-            try:
-                for task, future in zip(tasks, pending, strict=True):
-                    _await(future)
-                    look(task.end - task.start)
-            except BaseException:
-                self.stop()
-                for future in pending:
-                    future.cancel()
-                raise
-        return judged
+        values, size = ExactValues.empty(len(games.plies)), len(games.plies)
+        tasks = (Task(start, min(start + TASK_GAMES, size), int(choices)) for start in range(0, size, TASK_GAMES))
+        jobs = (partial(self._evaluate, task, games, first, values) for task in tasks)
+        run_jobs(jobs, self._settings.threads, progress, self._shared.stop)
+        return values
 
-    def _judge(self, task: Task, record: Record, judged: Judged) -> None:
+    def _evaluate(self, task: Task, games: Games, first: NDArray[np.int8], values: ExactValues) -> int:
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
-        judge(task, record, judged, *self._local.solver.state)
+        evaluate(task, games, first, values, *self._local.solver.state)
+        return task.end - task.start
 
 
-def _await(future: Future[None]) -> None:
-    """Wait in short steps, between which Ctrl-C is noticed."""
-    while True:
-        try:
-            return future.result(POLL_SECONDS)
-        except NotYet:
-            continue
+class AnnotationSummary(NamedTuple):
+    """Totals of the shards that were annotated."""
 
-
-class Done(NamedTuple):
-    """What annotating came to."""
-
-    shards: int
-    games: int
-    decisions: int
+    shards: int = 0
+    games: int = 0
+    decisions: int = 0
 
 
 def annotate_runs(
-    archive: Archive, runs: Sequence[str], settings: Settings, look: Callable[[int], None] = lambda _games: None
-) -> Done:
-    """Judge and store every decision of some runs that is not stored yet, shard by shard.
+    archive: Archive,
+    runs: Sequence[str],
+    settings: AnnotationSettings,
+    progress: Callable[[int], None] = lambda _games: None,
+) -> AnnotationSummary:
+    """Evaluate and store every decision of some runs that is not stored yet, shard by shard.
 
-    May be stopped at any time, by an exception in ``look`` such as Ctrl-C: shards that are stored stay. Raises
+    It may be stopped at any time by an exception in ``progress`` or by Ctrl-C: shards that are stored stay. Raises
     ``FailureError`` for a run without a record or a file that cannot be read or written.
     """
-    judges: dict[Rules, Judge] = {}
-    shards = games = decisions = 0
-    for run_id in runs:
-        known = archive.run(run_id)
-        if known is None:
-            raise FailureError(f"run {run_id} has games and no record, so its rules are not known: restore its record")
-        rules = readable(known).rules
-        from_pieces = first_pieces(rules) if settings.from_pieces is None else settings.from_pieces
-        for commit in missing(archive, run_id, settings.choices, from_pieces):
-            if rules not in judges:
-                judges[rules] = Judge(rules, settings)
-            depth = no_less(archive, run_id, commit, (settings.choices, from_pieces))
-            game_id, record = record_of(archive, run_id, commit, depth[1])
-            frame = frame_of(game_id, record, judges[rules].judged(record, depth[0], look), rules)
-            if annotate(archive, run_id, commit, frame, depth):
-                shards, games, decisions = shards + 1, games + len(np.atleast_1d(game_id)), decisions + len(frame)
-    return Done(shards, games, decisions)
+    evaluators: dict[Rules, Evaluator] = {}
+    total = AnnotationSummary()
+    for job in annotation_jobs(archive, runs, settings.choices, settings.from_pieces):
+        shard = ANNOTATIONS.renewed(archive, job.shard)
+        if not ANNOTATIONS.lacks(archive, shard, job.extent.is_in):
+            continue  # another writer has annotated it meanwhile
+        rules, extent = shard.record.rules, job.extent.joined(shard.manifest)  # nothing that is stored is given up
+        if rules not in evaluators:
+            evaluators[rules] = Evaluator(rules, settings)
+        stored_games = read_shard(archive, shard.record.run_id, shard.commit)
+        first = first_plies(stored_games, extent)
+        values = evaluators[rules].values(stored_games.games, first, extent.choices, progress)
+        frame = decisions_of(stored_games, first, values, rules)
+        if store_annotation(archive, shard, frame, extent):
+            games, decisions = total.games + len(first), total.decisions + len(frame)
+            total = AnnotationSummary(total.shards + 1, games, decisions)
+    return total

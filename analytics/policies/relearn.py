@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 
 from agents.base import Knowledge
 from agents.learning.game_updates import Lessons, learn_all
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
 from analytics.store.archive import Archive, readable
-from analytics.store.blocks import read_table
-from analytics.store.records import Commit, RunRecord, Slice
-from analytics.store.schema import TABLES, first_game_id
+from analytics.store.records import Commit, RunRecord
+from analytics.store.schema import first_game_id
+from analytics.store.shard_arrays import read_shard
 from quarto.batch import Games
-from quarto.errors import FailureError, RequestError
+from quarto.errors import RequestError
 from quarto.jit import uint64
 from quarto.rules import Rules
 
@@ -125,27 +124,12 @@ def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Ite
     for part, commit in sorted(slices, key=lambda each: each[0].first_pair):
         first, end = max(part.first_pair, first_pair), min(part.end_pair, end_pair)
         if first < end:
-            yield first, _games(archive, run_id, commit, part, (first, end))
+            yield first, _games(archive, run_id, commit, part.pairing, (first, end))
 
 
-def _games(archive: Archive, run_id: str, commit: Commit, part: Slice, pairs: tuple[int, int]) -> Games:
-    """Some of the games of a slice."""
-    first, end = (first_game_id(part.pairing, pair) for pair in pairs)
-    wanted = pl.col("game_id").is_between(first, end, closed="left")
-    games, plies = (_read(archive, run_id, commit, table).filter(wanted) for table in ("games", "plies"))
-    found = Games.zeros(len(games))
-    found.plies[:], found.winner[:] = games["plies"].to_numpy(), games["winner"].to_numpy()
-    column = np.searchsorted(games["game_id"].to_numpy(), plies["game_id"].to_numpy())
-    row = plies["ply"].to_numpy().astype(np.int64) * len(games) + column
-    found.pieces.reshape(-1)[row] = plies["piece"].to_numpy()
-    found.cells.reshape(-1)[row] = plies["cell"].to_numpy()
-    return found
-
-
-def _read(archive: Archive, run_id: str, commit: Commit, table: str) -> pl.DataFrame:
-    stored = getattr(commit, table)
-    path = archive.file(table, run_id, stored)
-    try:
-        return read_table(path, stored, TABLES[table])
-    except ValueError as error:
-        raise FailureError(f"{path} {error}: see 'qarena archive verify'") from error
+def _games(archive: Archive, run_id: str, commit: Commit, pairing: int, pairs: tuple[int, int]) -> Games:
+    """The games of some consecutive pairs of a shard."""
+    shard = read_shard(archive, run_id, commit)
+    ids = [first_game_id(pairing, pair) for pair in pairs]
+    first, end = np.searchsorted(shard.game_id, ids)
+    return Games(*(np.ascontiguousarray(field[..., first:end]) for field in shard.games))

@@ -20,8 +20,9 @@ from analytics.query import views
 from analytics.query.answers import ask, explained
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.decisions import annotations_of
-from analytics.store.position_index import NotIndexedError, Shard, position_file, shards_of, stale
+from analytics.store.decisions import ANNOTATIONS
+from analytics.store.derived_tables import Shard
+from analytics.store.position_index import INDEXES, Index, NotIndexedError, index_jobs
 from analytics.store.records import StoredFile
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError, nearest
@@ -71,9 +72,9 @@ def _committed(archive: Archive) -> dict[str, list[_File]]:
                 stored: StoredFile = getattr(commit, table)
                 files[table].append(_File(run_id, archive.file(table, run_id, stored).absolute(), stored))
     files["decisions"] = [
-        _File(run_id, archive.file("decisions", run_id, annotation.decisions).absolute(), annotation.decisions)
+        _File(run_id, ANNOTATIONS.file(archive, run_id, annotation).absolute(), annotation.decisions)
         for run_id in archive.run_ids()
-        for annotation in annotations_of(archive, run_id).values()
+        for annotation in ANNOTATIONS.counting(archive, run_id, archive.commits(run_id)).values()
     ]
     return files
 
@@ -157,7 +158,7 @@ class OpenArchive:
     ) -> None:
         self.close()
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[Shard[Index]]:
         """All shards with the indexes of their positions, by run and number.
 
         Raises ``FailureError`` for a damaged index and for a run without a record.
@@ -166,23 +167,24 @@ class OpenArchive:
             raise self._shards
         return self._shards
 
-    def _find_shards(self) -> list[Shard] | FailureError:
+    def _find_shards(self) -> list[Shard[Index]] | FailureError:
         """The shards, or the error that hides them, which must not prevent answers about other views."""
         self._files["positions"] = []
         try:
-            shards = shards_of(self.archive, self.archive.run_ids())
+            shards = INDEXES.shards(self.archive, self.archive.run_ids())
         except FailureError as error:
             return error
         for shard in shards:
-            if shard.index is not None:
-                path = position_file(self.archive, shard).absolute()
-                self._files["positions"].append(_File(shard.record.run_id, path, shard.index.positions))
+            if shard.manifest is not None:
+                run_id, index = shard.record.run_id, shard.manifest
+                path = INDEXES.file(self.archive, run_id, index).absolute()
+                self._files["positions"].append(_File(run_id, path, index.positions))
         return shards
 
     def _require_indexed(self) -> None:
         """Raise ``NotIndexedError`` unless all shards are indexed, since a part would be a wrong answer."""
         shards = self.shards()
-        missing = len(stale(self.archive, shards))
+        missing = len(index_jobs(self.archive, shards))
         if missing:
             what = f"{missing} of {len(shards)} shards are not indexed"
             raise NotIndexedError(f"{what}: run 'qarena archive index' first")

@@ -15,7 +15,8 @@ from analytics.query.game_texts import game_texts
 from analytics.query.views import RUN_OF_FILE, quoted
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive, readable
-from analytics.store.position_index import Shard, is_there, position_file, table_of
+from analytics.store.derived_tables import Shard
+from analytics.store.position_index import INDEXES, Index, count_positions
 from analytics.store.positions import turns_in
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
@@ -200,15 +201,15 @@ def _decided(
     where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {least} AND {most}"
     run_ids = {record.run_id for record in records}
     shards = [shard for shard in opened.shards() if shard.record.run_id in run_ids]
-    indexed = [shard for shard in shards if shard.end_ply > ply and is_there(opened.archive, shard)]
-    rest = [shard for shard in shards if shard not in indexed]
+    rest = [shard for shard in shards if INDEXES.lacks(opened.archive, shard, lambda index: index.end_ply > ply)]
+    indexed = [shard for shard in shards if shard not in rest]
     parts = [_from_index(opened, indexed, where)] if indexed else []
     return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
 
 
-def _from_index(opened: OpenArchive, shards: Iterable[Shard], where: str) -> pl.DataFrame:
-    paths = (position_file(opened.archive, shard).absolute() for shard in shards)
-    listed = ", ".join(quoted(str(path)) for path in paths)
+def _from_index(opened: OpenArchive, shards: Iterable[Shard[Index]], where: str) -> pl.DataFrame:
+    files = (INDEXES.file(opened.archive, each.record.run_id, each.manifest) for each in shards if each.manifest)
+    listed = ", ".join(quoted(str(file.absolute())) for file in files)
     columns = ", ".join(list(_DECIDED)[1:])
     found = opened.sql(
         f"SELECT {RUN_OF_FILE} AS run_id, {columns} "  # noqa: S608  (names of our own)
@@ -217,11 +218,11 @@ def _from_index(opened: OpenArchive, shards: Iterable[Shard], where: str) -> pl.
     return found.cast(_DECIDED)
 
 
-def _from_games(archive: Archive, shards: Sequence[Shard], ply: int, where: str) -> list[pl.DataFrame]:
+def _from_games(archive: Archive, shards: Sequence[Shard[Index]], ply: int, where: str) -> list[pl.DataFrame]:
     """The same rows of shards that are not indexed as deep, made on the way."""
 
-    def rows(shard: Shard) -> pl.DataFrame:
-        found = table_of(archive, shard, range(ply, ply + 1)).filter(pl.sql_expr(where))
+    def rows(shard: Shard[Index]) -> pl.DataFrame:
+        found = count_positions(archive, shard, range(ply, ply + 1)).filter(pl.sql_expr(where))
         return found.with_columns(run_id=pl.lit(shard.record.run_id)).select(*_DECIDED).cast(_DECIDED)
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:

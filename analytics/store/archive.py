@@ -1,8 +1,8 @@
-"""The append-only store of runs: where things lie, what counts, and how a shard comes to count.
+"""The append-only store of runs: folders and files, and the protocol by which a shard of games is committed.
 
-A table file counts once a commit names it. Commits of a run are numbered 0, 1, 2, ...; each is created whole and only
-if its number is free, after its writer has read all the ones before. So with any number of writers, on one machine or
-many, no pair of games is ever in the archive twice, and what a crash leaves behind is never read.
+A table file counts if and only if a commit names it. Commits of a run are numbered 0, 1, 2, ...; each is created whole
+and only if its number is free, after its writer has read all earlier ones. So with any number of writers, on one
+machine or many, no pair of games is ever in the archive twice, and no reader opens the files that a crash left.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Record = TypeVar("Record")
 
 
 def now() -> str:
-    """The present moment as the archive writes it: ISO 8601, UTC, whole seconds."""
+    """The current time as the archive stores it: ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -69,13 +69,13 @@ def readable(record: RunRecord) -> RunRecord:
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
             f"run {record.run_id} has schema version {record.schema_version}, this program reads {SCHEMA_VERSION}: use "
-            "the program that wrote it, or leave the run out of the choice"
+            "the program that wrote it, or leave the run out"
         )
     return record
 
 
 class _Ledger:
-    """What is known of the commits of one run: their numbers and the pairs they hold."""
+    """The commits of one run that were read so far: their numbers, and the pairs that they hold."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ class _Ledger:
         return max(self.numbers, default=-1) + 1
 
     def refresh(self) -> None:
-        """Read the commits that were not there the last time: a commit never changes."""
+        """Read the commits that are new since the last call: a commit never changes."""
         for path in commit_files(self.folder):
             if int(path.stem) not in self.numbers:
                 self.learn(load(path, Commit.of_mapping), int(path.stem))
@@ -104,14 +104,14 @@ class _Ledger:
 
 
 def commit_files(folder: Path) -> list[Path]:
-    """The files in a run's folder of commits that are named like commits, by number."""
+    """The files in a folder that are named like commits, by number. Raises ``FailureError`` if it cannot be listed."""
     with explained("list", folder):
         paths = list(folder.iterdir()) if folder.is_dir() else []
     return sorted((path for path in paths if COMMIT.fullmatch(path.name)), key=lambda path: int(path.stem))
 
 
 class Archive:
-    """An opened archive. Nothing is kept open: any number of processes may hold one at the same time."""
+    """An archive. It holds no open files: any number of processes may use one at the same time."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -137,16 +137,16 @@ class Archive:
             raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root")
         return Archive(root)
 
-    # Where things lie.
+    # Paths.
 
     def folder(self, table: str, run_id: str) -> Path:
-        """The folder of a run's ``games``, ``plies`` or ``commits``. Raises ``ValueError`` if that is not a run id."""
+        """The folder of a run's files in ``games``, ``plies``, ``commits`` ... Raises ``ValueError`` for no run id."""
         if not RUN_ID.fullmatch(run_id):
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
     def file(self, table: str, run_id: str, stored: StoredFile) -> Path:
-        """The path of a committed file of ``games`` or ``plies``."""
+        """The path of a stored file of a table."""
         return self.folder(table, run_id) / stored.file
 
     # Runs.
@@ -197,7 +197,7 @@ class Archive:
         return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
 
     def tallies(self, run_id: str) -> dict[int, Tally]:
-        """What the games of a run amount to, by pairing, from the commits alone."""
+        """The tallies of a run's games by pairing, from the commits alone."""
         totals: dict[int, Tally] = {}
         for commit in self.commits(run_id):
             for part in commit.slices:
@@ -267,7 +267,7 @@ class Archive:
 
 
 def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
-    """The runs to work on: those wanted, or all. Raises ``RequestError`` for one that is not in the archive."""
+    """The runs in ``wanted``, or all if it is empty. Raises ``RequestError`` for one that is not in the archive."""
     known = archive.run_ids()
     for run_id in wanted:
         if run_id not in known:
@@ -319,12 +319,12 @@ def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plie
 
 
 def _may_be_committed(ledger: _Ledger, name: str) -> bool:
-    """Whether a commit that was not known before a failure names a file: a link can succeed and yet report an error."""
+    """Whether a commit that was unknown before a failure names a file: a link can succeed and yet report an error."""
     try:
         unknown = (path for path in commit_files(ledger.folder) if int(path.stem) not in ledger.numbers)
         return any(name.encode() in path.read_bytes() for path in unknown)
     except (OSError, FailureError):
-        return True  # at worst a leftover
+        return True  # at worst the files stay and never count
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Blocks of games become the two stored tables, and a table becomes a file. Every ply of every game passes here."""
+"""Makes the tables ``games`` and ``plies`` of blocks of games, and writes and reads table files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from quarto.batch import ENDINGS, Block, Games
 from quarto.jit import kernel
 from quarto.rules import PIECES
 
-# Small enough that the statistics of a row group tell plies apart, large enough that its headers cost nothing.
+# Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
+# that its headers cost nothing.
 ROW_GROUP_ROWS = 65536
 COMPRESSION_LEVEL = 1  # zstd
 
@@ -45,7 +46,7 @@ class PlyColumns(NamedTuple):
 
 @kernel()
 def _rows_by_ply(plies: NDArray[np.int8]) -> NDArray[np.int64]:
-    """[16] how many games have each ply."""
+    """[16] the number of games that have each ply."""
     ended = np.zeros(PIECES + 1, np.int64)
     for game in range(plies.shape[0]):
         ended[plies[game]] += 1
@@ -61,9 +62,9 @@ def _rows_by_ply(plies: NDArray[np.int8]) -> NDArray[np.int64]:
 def _fill(
     games: Games, game_id: int, step: int, pairing: int, first_row: NDArray[np.int64], columns: PlyColumns
 ) -> None:
-    """Writes the plies of one block; those of ply ``k`` begin at ``first_row[k]``, which moves past them.
+    """Write the plies of one block; those of ply ``k`` begin at ``first_row[k]``, which is moved past them.
 
-    Its games have ids from ``game_id`` on, ``step`` apart.
+    The ids of its games begin with ``game_id`` and are ``step`` apart.
     """
     rows = _rows_by_ply(games.plies)
     for ply in range(PIECES):
@@ -148,7 +149,7 @@ def _games(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> pl.D
 
 
 class Written(NamedTuple):
-    """A file as it was written."""
+    """The size and checksum of a file that was written."""
 
     rows: int
     bytes: int
@@ -158,8 +159,8 @@ class Written(NamedTuple):
 def write_table(frame: pl.DataFrame, path: Path) -> Written:
     """Write a new Parquet file and wait until it is on the disk. Raises ``OSError``, also when ``path`` exists.
 
-    Encoded in memory first (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that the
-    checksum is one of what was meant, not of what a disk returned.
+    The table is encoded in memory first (a few megabytes), so that a full disk is an ``OSError`` like any other, and so
+    that the checksum is that of the intended bytes, not of those that a disk returned.
     """
     content = _encoded(frame)
     with path.open("xb") as file:
@@ -180,7 +181,7 @@ def _encoded(frame: pl.DataFrame) -> memoryview:
 
 
 def read_table(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
-    """The table in a file, checked against what its commit says. Raises ``ValueError`` saying what is wrong."""
+    """The table in a file, checked against its commit. Raises ``ValueError`` with the reason if they differ."""
     try:
         content = path.read_bytes()
     except OSError as error:

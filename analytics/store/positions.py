@@ -1,8 +1,8 @@
-"""The explorer table: what was decided in each position, up to symmetry, how often, and how those games ended.
+"""Counts the turns of a shard's games by position up to symmetry: the table ``positions``.
 
-One row a position, turn and player: games that transpose into a position meet in it. A shard of games becomes a table
-of its own, sorted by position, in one pass a ply: replay, canonical form (``quarto/turns.py``), radix sort, count. The
-same games give the same bytes.
+A row is a position, a turn and a player, with the number of games and their results; games that transpose into a
+position share its rows. The table is sorted by position and made in one pass a ply: replay, canonical form
+(``quarto/turns.py``), radix sort, count. The same games give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
 from quarto.turns import Turn, canonical_turn, first_turn
 
-CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: nothing of the turn, all but its gift, all of it
+CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: none of the turn is, all but its gift, all of it
 
-# Where things are in a word of ``Keys.choice``. The sort takes digits of 11 bits; the mask begins a digit of its own.
+# The lowest bits of the fields in a word of ``Keys.choice``. The sort uses digits of 11 bits; the mask begins a digit.
 CELL_AT, SECOND_AT, PAIRING_AT, MASK_AT = 5, 9, 10, 44
 DIGIT = 11
 BUCKETS = 1 << DIGIT
@@ -33,12 +33,12 @@ DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
 
 
 class Plies(NamedTuple):
-    """The rows of one ply, ``R`` of them, ascending by game."""
+    """The ``R`` rows of one ply, ascending by game."""
 
     game_id: NDArray[np.int64]  # [R]
     piece: NDArray[np.int8]  # [R]
     cell: NDArray[np.int8]  # [R]
-    outcome: NDArray[np.int8]  # [R] of the game, for who placed: 1, 0, -1
+    outcome: NDArray[np.int8]  # [R] of the game, for the mover: 1, 0, -1
 
     def part(self, start: int, end: int) -> Plies:
         """The rows from ``start`` to before ``end``, as views."""
@@ -46,7 +46,7 @@ class Plies(NamedTuple):
         return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
 
 
-class Boards(NamedTuple):
+class BoardColumns(NamedTuple):
     """The boards before a ply, in the order of its rows."""
 
     lanes: NDArray[np.uint64]  # [R]
@@ -54,19 +54,19 @@ class Boards(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """What the turns of a ply are sorted by: the mask, the board, then all else."""
+    """The sort keys of the turns of a ply: first the mask, then the board, then the rest."""
 
     board: NDArray[np.uint64]  # [R] ``Turn.board``
     choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
-    row: NDArray[np.int32]  # [R] which row of the ply it is
+    row: NDArray[np.int32]  # [R] index of the row in the ply
 
     @staticmethod
     def empty(rows: int) -> Keys:
-        """Room for so many."""
+        """Uninitialised keys."""
         return Keys(np.empty(rows, np.uint64), np.empty(rows, np.uint64), np.empty(rows, np.int32))
 
     def head(self, rows: int) -> Keys:
-        """The first so many, as views."""
+        """The first ``rows`` keys, as views."""
         return Keys(self.board[:rows], self.choice[:rows], self.row[:rows])
 
 
@@ -86,16 +86,16 @@ class Counts(NamedTuple):
 
     @staticmethod
     def empty(rows: int) -> Counts:
-        """Room for so many."""
+        """Uninitialised columns."""
         small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
         return Counts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
 
 
 @kernel()
-def _advance(rows: Plies, after: Plies, boards: Boards) -> int:
-    """Turn ``boards`` before a ply into those before the next, whose rows are ``after``.
+def _advance(rows: Plies, after: Plies, boards: BoardColumns) -> int:
+    """Change the boards before a ply, whose rows are ``rows``, into those before the next, whose rows are ``after``.
 
-    Returns how many of the rows after were found among these: all of them, if the shard is sound.
+    Returns how many rows of ``after`` belong to a game of ``rows``: all of them, if the shard is sound.
     """
     found = int64(0)
     for row in range(rows.game_id.shape[0]):
@@ -108,8 +108,10 @@ def _advance(rows: Plies, after: Plies, boards: Boards) -> int:
 
 
 @kernel()
-def _turns(ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: Keys, tables: Symmetries) -> None:
-    """Fill ``keys`` with the turns of a ply; ``after`` are the rows of the next one, which hold the gifts."""
+def _turns(
+    ply: int, mover: bool, rows: Plies, after: Plies, boards: BoardColumns, keys: Keys, tables: Symmetries
+) -> None:
+    """Fill ``keys`` with the turns of a ply; the gifts are in ``after``, the rows of the next one."""
     found = int64(0)
     for row in range(rows.game_id.shape[0]):
         game_id, given, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
@@ -131,7 +133,7 @@ def _turns(ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, key
 
 @inlined
 def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Keys) -> bool:
-    """One pass of the sort, by the digit at ``shift`` of the words; false, and nothing done, if all have the same."""
+    """One pass of the sort, by the digit at ``shift`` of the words; if all are equal it does nothing, returns false."""
     counts = np.zeros(BUCKETS, np.int64)
     mask = uint64(BUCKETS - 1)
     for row in range(words.shape[0]):
@@ -154,9 +156,9 @@ def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Key
 
 @kernel()
 def _sort(keys: Keys, spare: Keys) -> bool:
-    """Sort by mask, board, then all else; rows of equal keys stay in order. Whether the result is in ``spare``.
+    """Sort by mask, board, then the rest; rows of equal keys stay in order. Returns whether the result is in ``spare``.
 
-    A radix sort from the lowest digit up, in which digits that do not differ cost a look: most do not.
+    A radix sort from the lowest digit up. Most digits are equal in all keys and cost one pass of reading only.
     """
     moved = False
     if keys.row.shape[0] == 0:
@@ -175,7 +177,7 @@ def _sort(keys: Keys, spare: Keys) -> bool:
 
 @kernel()
 def _count(keys: Keys, plies: Plies, counts: Counts, first: int, tables: Symmetries) -> int:
-    """Write a row for each run of equal keys into ``counts`` from row ``first`` on; the row after the last one."""
+    """Write a row for each group of equal keys into ``counts``, from row ``first`` on; returns the row after them."""
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]
@@ -196,15 +198,15 @@ def _count(keys: Keys, plies: Plies, counts: Counts, first: int, tables: Symmetr
 
 
 def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
-    """The explorer table of one shard: the turns of consecutive plies, by the schema ``POSITIONS``.
+    """The turns of consecutive plies of one shard, counted by position: a table by the schema ``POSITIONS``.
 
-    ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` for rows that are not
+    ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` if its rows are not
     games in order.
     """
     tables = symmetries(rules)
     starts = np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8)).tolist()
     every = _plies(plies, starts[of_plies.stop + 1])
-    boards = Boards(np.zeros(starts[1], np.uint64), np.zeros(starts[1], np.uint16))
+    boards = BoardColumns(np.zeros(starts[1], np.uint64), np.zeros(starts[1], np.uint16))
     keys, spare = Keys.empty(starts[1]), Keys.empty(starts[1])
     counts, ends = Counts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
     for ply in range(of_plies.stop):
@@ -219,16 +221,16 @@ def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: rang
 
 
 def _plies(frame: pl.DataFrame, rows: int) -> Plies:
-    """The first rows of a stored table, in arrays of their own. Raises ``ValueError`` for a piece or cell beyond 15."""
+    """Copies of the first rows of a stored table. Raises ``ValueError`` for a piece or cell that is not 0 to 15."""
     game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):
         if rows and not 0 <= column.min() <= column.max() < PIECES:
-            raise ValueError(f"holds a {name} that is not one of 16")
+            raise ValueError(f"holds a {name} that is not 0 to 15")
     return Plies(game_id, piece, cell, outcome)
 
 
 def _frame(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
-    """The counts as a table; ``sizes`` says how many rows each ply has."""
+    """The counts as a table; ``sizes`` are the numbers of rows of each ply."""
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
     imposed = np.where(ply + 1 < opening, IMPOSED, np.where(ply < opening, GIFT_CHOSEN, CHOSEN)).astype(np.int8)
     known = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
@@ -238,7 +240,7 @@ def _frame(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening: i
 
 @kernel()
 def _canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symmetries) -> NDArray[np.int64]:
-    """The canonical form of turns [T, 3] (hand, cell, piece) on one board: [T, 4], the fields of ``Turn``."""
+    """[T, 4] the fields of ``Turn``: the canonical forms of turns [T, 3] (hand, cell, piece) on one board."""
     found = np.empty((turns.shape[0], 4), np.int64)
     for i in range(turns.shape[0]):
         choice = turns[i, 1], turns[i, 2]
@@ -251,7 +253,7 @@ def _canonical_turns(position: Position, turns: NDArray[np.int64], tables: Symme
 
 
 def turns_in(position: Position, rules: Rules) -> pl.DataFrame:
-    """Every turn there is in a position or, on a board without a hand, after every gift, and its canonical form.
+    """Every turn in a position or, on a board without a hand, after every gift, with its canonical form.
 
     Columns ``own_hand``, ``own_cell``, ``own_piece`` (NONE: no gift), ascending, and the fields of ``Turn``.
     """

@@ -1,4 +1,4 @@
-"""What can be wrong with a stored file, and reading one so that nothing wrong goes unnoticed."""
+"""Problems that verification finds, and reading a stored file with its problem as the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analytics.store.records import StoredFile
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong, and where."""
+    """Something that is wrong with a file."""
 
     file: Path
     what: str
@@ -25,7 +25,7 @@ class Problem:
 
 
 def read_checked(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame | Problem:
-    """The frame in a file, or what is wrong with the file."""
+    """The table in a file, or the problem if it cannot be read or is not what was stored."""
     try:
         return read_table(path, stored, schema)
     except ValueError as error:

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from analytics.statistics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes, strength
 from analytics.store.archive import Archive, load, now
 from analytics.store.atomic import explained, make_folder, replace
-from analytics.store.blocks import read_table
 from analytics.store.problems import Problem
 from analytics.store.records import RunRecord, to_json
-from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION, TABLES
+from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
+from analytics.store.shard_arrays import read_shard_table
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError
 
@@ -167,11 +167,7 @@ def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
     for commit in archive.commits(run_id):
         if not any(part.pairing == 0 and part.first_pair < end for part in commit.slices):
             continue
-        path = archive.file("games", run_id, commit.games)
-        try:
-            frame = read_table(path, commit.games, TABLES["games"])
-        except ValueError as error:
-            raise FailureError(f"{path} {error}: see 'qarena archive verify'") from error
+        frame = read_shard_table(archive, run_id, commit, "games")
         frame = frame.filter(frame["pairing"] == 0)
         pair = (frame["game_id"].to_numpy()[::2] & ((1 << GAME_BITS) - 1)) >> 1
         here = pair < end

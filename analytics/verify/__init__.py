@@ -1,1 +1,1 @@
-"""Is everything what it claims to be; what crashes left behind."""
+"""Verification of an archive, and removal of files that do not belong to it."""

@@ -1,6 +1,6 @@
-"""Is everything in the archive what it claims to be? Checksums, types, order, numbering, and every game played again.
+"""Verifies an archive: checksums, types, order, numbering, and every game replayed by the rules.
 
-A file that no commit names is not in the archive and not looked at here: see ``analytics.verify.garbage``.
+A file that no commit names is not part of the archive and is not read here: see ``analytics.verify.garbage``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from quarto.batch import GAME_BITS, Block, Games
 from quarto.errors import FailureError
 from quarto.rules import CELLS, PIECES
 
-NAMED_GAMES = 10  # wrong games of one file that are named one by one
+NAMED_GAMES = 10  # of one file, wrong games that are reported one by one
 
 
 @dataclass
 class Verification:
-    """What was looked at and what was found wrong."""
+    """How much was checked, and what is wrong."""
 
     runs: int = 0
     shards: int = 0
@@ -70,9 +70,9 @@ class _Shard:
 
 
 def verify(archive: Archive) -> Verification:
-    """Check all records and all that commits name; in memory, one shard at a time.
+    """Check all records, and all files that commits name, one shard at a time.
 
-    Nothing wrong is raised, all of it is returned.
+    Problems are returned, never raised.
     """
     found = Verification()
     for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
@@ -117,7 +117,9 @@ def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | N
         found.problems.append(Problem(path, str(error)))
         return None
     if record is None:
-        found.problems.append(Problem(path, "missing, so the games of this run cannot be checked against its rules"))
+        found.problems.append(
+            Problem(path, "missing: without it the games of this run cannot be checked; restore it from a copy")
+        )
     elif record.schema_version != SCHEMA_VERSION:
         what = f"its schema version is {record.schema_version}, which this program does not read"
         found.problems.append(Problem(path, what))
@@ -187,7 +189,7 @@ def _rows(shard: _Shard, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[P
     if other.size:
         what = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
         yield Problem(path, what, int(game_id[other[0]]))
-    elif not faulty:  # of sound games the imposed plies come first, all of them
+    elif not faulty:  # sound games have all their imposed plies, and these come first
         yield from _openings(shard, game_id, plies)
 
 
@@ -198,7 +200,7 @@ def _games(games: pl.DataFrame) -> Games:
 
 
 def _labels(shard: _Shard, games: pl.DataFrame) -> Iterator[Problem]:
-    """Columns of ``games`` that follow from the game id and the run."""
+    """Check the columns of ``games`` that follow from the game id and the run."""
     path = shard.file("games")
     labels = shard.record.pairings
     derived = games.select(
@@ -230,7 +232,7 @@ def _replay(
     columns = PlyColumns(*(plies[name].to_numpy() for name in PlyColumns._fields))
     fault = faults(game_id, opening, played, columns, shard.record.rules.tables)
     wrong = np.flatnonzero(fault != FINE)
-    if (fault == MISPLACED).any():  # whatever is said of other games could follow from the row that is out of place
+    if (fault == MISPLACED).any():  # the faults of other games may follow from the row that is out of place
         wrong = np.flatnonzero(fault == MISPLACED)
     for game in wrong[:NAMED_GAMES]:
         yield Problem(path, FAULTS[fault[game]], int(game_id[game]))
@@ -239,7 +241,7 @@ def _replay(
 
 
 def _openings(shard: _Shard, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
-    """Imposed plies must be the same in both games of a pair, and in all pairings that have a pair of its number."""
+    """Check that both games of a pair, and the pairs of one number in all pairings, have the same imposed plies."""
     path, imposed = shard.file("plies"), int(shard.record.spec["opening_plies"])
     size = (imposed, len(game_id))
     piece, cell = (plies[name][: imposed * len(game_id)].to_numpy().reshape(size) for name in ("piece", "cell"))

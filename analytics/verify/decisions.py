@@ -1,7 +1,7 @@
-"""Are the decisions in the archive what they claim to be? Everything but the values, which only solving again can tell.
+"""Verifies annotations: everything but the values themselves, which only solving again can tell.
 
-Of the values it is checked that they fit together: what a gift leaves its giver is what the opponent does not have, and
-what a placement leaves is what its player has at the next gift.
+The values of a game must fit together: a gift leaves its giver the negative of what the mover has with it, and a
+placement leaves its mover what the same player has at the next gift.
 """
 
 from __future__ import annotations
@@ -13,59 +13,37 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive, load
-from analytics.store.decisions import Annotation, annotation_files, frame_of, record_of
-from analytics.store.exact_values import Judged
-from analytics.store.problems import Problem, read_checked
-from analytics.store.records import Commit, RunRecord
-from analytics.store.schema import DECISIONS, GIFT, NOT_COUNTED, PLACEMENT
-from quarto.errors import FailureError
+from analytics.store.archive import Archive
+from analytics.store.decisions import ANNOTATIONS, Annotation, AnnotationExtent, decisions_of, first_plies
+from analytics.store.exact_values import ExactValues
+from analytics.store.problems import Problem
+from analytics.store.records import RunRecord
+from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
+from analytics.store.shard_arrays import read_shard
+from analytics.verify.derived_tables import StoredTable, verify_derived
 from quarto.rules import PIECES
 
 GIVEN = ("game_id", "ply", "kind", "seat", "legal")  # columns that follow from the games
 
 
 def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """How many decisions of a run are stored, and what is wrong with them or with the files that name them."""
-    try:
-        commits = {commit.shard: commit for commit in archive.commits(record.run_id)}
-    except FailureError:  # reported with the games
-        return 0, []
-    count, problems = 0, []
-    for path in annotation_files(archive, record.run_id):
-        try:
-            annotation = load(path, Annotation.of_mapping)
-        except FailureError as error:
-            problems.append(Problem(path, str(error)))
-            continue
-        commit = commits.get(annotation.shard)
-        if annotation.shard != int(path.stem):
-            problems.append(Problem(path, f"it says shard {annotation.shard}"))
-        elif commit is None or commit.plies.sha256 != annotation.plies:
-            problems.append(Problem(path, "it judges games that are not in the archive: remove it"))
-        else:
-            count += annotation.decisions.rows
-            problems += _shard(archive, record, commit, annotation)
-    return count, problems
+    """The number of decisions that a run has, and what is wrong with them or with the files that name them."""
+    return verify_derived(ANNOTATIONS, archive, record, _check)
 
 
-def _shard(archive: Archive, record: RunRecord, commit: Commit, annotation: Annotation) -> Iterator[Problem]:
-    path = archive.file("decisions", record.run_id, annotation.decisions)
-    frame = read_checked(path, annotation.decisions, DECISIONS)
-    if isinstance(frame, Problem):
-        yield frame
+def _check(table: StoredTable[Annotation]) -> Iterator[Problem]:
+    record, annotation = table.shard.record, table.manifest
+    shard = read_shard(table.archive, record.run_id, table.shard.commit)
+    first = first_plies(shard, AnnotationExtent(annotation.choices, annotation.from_pieces))
+    expected = decisions_of(shard, first, ExactValues.empty(len(first)), record.rules)
+    if not table.frame.select(GIVEN).equals(expected.select(GIVEN)):
+        yield Problem(
+            table.path, f"its rows are not, in order, the decisions of the shard's games: {ANNOTATIONS.remedy}"
+        )
         return
-    try:
-        game_id, games = record_of(archive, record.run_id, commit, annotation.from_pieces)
-    except (FailureError, pl.exceptions.PolarsError):  # reported with the games
-        return
-    expected = frame_of(game_id, games, Judged.empty(len(game_id)), record.rules)
-    if not frame.select(GIVEN).equals(expected.select(GIVEN)):
-        yield Problem(path, "its rows are not, in order, the decisions of the shard's games")
-        return
-    yield from _values(path, frame, annotation.choices)
+    yield from _values(table.path, table.frame, annotation.choices)
     if not record.rules.mover_chooses:
-        yield from _chain(path, frame, game_id, games.plies)
+        yield from _chain(table.path, table.frame, shard.game_id, shard.games.plies)
 
 
 def _values(path: Path, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:

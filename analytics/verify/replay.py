@@ -1,4 +1,4 @@
-"""Plays stored games again by the rules. What a game claims (who won, when, how) must be what its plies make of it."""
+"""Replays stored games by the rules, and compares the stored winner, length and ending of each with its plies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAULTS = (
     "the column outcome contradicts the winner",
     "a piece is out of range or was placed before",
     "a cell is out of range or is not empty",
-    "it goes on after a finished line",
+    "it has plies after a finished line",
     "it ends by 'line' and its last ply finishes none",
     "it has a finished line and another ending",
     "its winner is not the seat that finished the line",
@@ -54,8 +54,8 @@ def faults(
     """[G] the first fault of each game (an index into ``FAULTS``).
 
     ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read: the plies are
-    ``columns`` [R], expected by ply, then game. Once a row is not the expected one, its game is ``MISPLACED`` and
-    nothing more is said of that game or any after it.
+    ``columns`` [R], in the order (ply, game). The first row that is out of this order makes its game ``MISPLACED``, and
+    nothing after it is checked.
     """
     count = game_id.shape[0]
     fault = np.zeros(count, np.int8)

@@ -1,4 +1,4 @@
-"""A table of the values of all boards of up to so many pieces, read only, that searches look boards up in."""
+"""A read-only table with the values of all boards up to a number of pieces, for searches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Base(NamedTuple):
 def base_of(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> Base:
     """The base of ``N`` canonical boards before a gift, at most ``pieces`` on each: their ``board_key`` and value.
 
-    It takes 10 to 20 bytes a board. What is not among them although it has no more pieces is searched when it is met,
-    again and again: leave nothing out. Raises ``FailureError`` when there is not so much memory.
+    It takes 10 to 20 bytes a board. The boards must be complete: a missing one is searched each time it is met. Raises
+    ``FailureError`` when there is not enough memory.
     """
     table = words(base_bytes(len(keys)) / (1 << 20))
     _fill(table, keys, values, PROOFS)
@@ -33,7 +33,7 @@ def base_of(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> 
 
 
 def base_bytes(boards: int) -> int:
-    """The size of a base of so many boards."""
+    """The bytes of a base of this many boards."""
     return 8 << max(10, int(boards / FULLEST).bit_length())
 
 

@@ -1,4 +1,4 @@
-"""Every canonical live board of up to so many pieces, in order, by its exact key."""
+"""All canonical live boards up to a number of pieces, in the order of their exact keys."""
 
 from __future__ import annotations
 

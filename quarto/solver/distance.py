@@ -1,8 +1,8 @@
-"""How soon a decided game can be forced to its end: by asking for one placement more until the answer is yes.
+"""The distance to the forced end of a decided game: one more placement is allowed until the answer is yes.
 
-The unit is again a board before a gift. Within an even number of placements its giver can force a win, within an odd
-number its giver is lost whatever they give: who receives places next. Where the mover chooses the piece it is the other
-way round: the mover wins within an odd number and is lost within an even one.
+The unit is again a board before a gift. The receiver places next, so the giver forces a win within an even number of
+placements and is lost within an odd one. Where the mover chooses the piece it is the other way round: the mover wins
+within an odd number and is lost within an even one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WITHIN = types.int64(types.uint64, types.int64, types.int64, types.int64, RULES_
 
 @inlined
 def recall_within(key: int, placements: int, search: Any) -> int:
-    """Whether it is known that so many placements do, 1, or do not, 0; else -1."""
+    """1 if this many placements are known to be enough, 0 if they are known not to be, else -1."""
     bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
     for i in range(BUCKET):
         bounds = bucket[i] ^ key
@@ -45,7 +45,10 @@ def recall_within(key: int, placements: int, search: Any) -> int:
 
 @inlined
 def remember_within(key: int, placements: int, answer: int, search: Any) -> None:
-    """Note that so many placements do, or do not. Questions come with more and more placements, so the last counts."""
+    """Store that this many placements are enough, or are not.
+
+    Placements grow from question to question, so the last answer counts.
+    """
     bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
     at = uint64(8 * (placements & 1) + 4 * (1 - answer))
     place = int64((key >> uint64(BOUND_BITS)) & uint64(BUCKET - 1))
@@ -63,7 +66,9 @@ def remember_within(key: int, placements: int, answer: int, search: Any) -> None
 
 @kernel(WITHIN)
 def forced(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
-    """Even ``placements``: whether who gives next can force a win within them. Odd: whether they are lost within them.
+    """Even ``placements``: whether the next giver can force a win within them.
+
+    Odd: whether the giver is lost within them.
 
     Means nothing once ``search.stopped`` is 1.
     """

@@ -1,4 +1,4 @@
-"""The end of the game, at most six empty cells, without boards: only what the empty cells still lack is carried along.
+"""The end of the game, at most six empty cells, without boards: only what the empty cells still need is kept.
 
 Number the empty cells. A line that is not finished has some cells filled, whose pieces share some attribute values
 (one byte, see ``threats``), and a set of empty ones. For each such set keep the OR of those bytes over all its lines.
@@ -7,7 +7,7 @@ the byte of each other set becomes its own OR (that of the set with ``i`` added 
 and an OR on a few words, whatever the rules. The last cell takes the number of the one that was filled.
 
 Of ``k`` cells there are 2^k sets: byte ``s & 7`` of word ``s >> 3`` is that of the set with mask ``s``. Three cells
-take one word, four take two (without and with cell 3), five take four and six take eight.
+take one word, four take two (without and with cell 3), five take four, and six take eight.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _without(word: int, cell: int, byte: int) -> int:
 
 @inlined
 def _to_five(sets: Eight, cell: int, byte: int) -> Four:
-    """What is left of six cells."""
+    """The words after one of six cells was filled."""
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
         return a | (e & byte), b | (f & byte), c | (g & byte), d | (h & byte)
@@ -75,7 +75,7 @@ def _to_five(sets: Eight, cell: int, byte: int) -> Four:
 
 @inlined
 def _to_four(sets: Four, cell: int, byte: int) -> Two:
-    """What is left of five cells."""
+    """The words after one of five cells was filled."""
     none, three, four, both = sets
     if cell == 4:
         return none | (four & byte), three | (both & byte)
@@ -88,7 +88,7 @@ def _to_four(sets: Four, cell: int, byte: int) -> Two:
 
 @inlined
 def _to_three(sets: Two, cell: int, byte: int) -> int:
-    """What is left of four cells."""
+    """The word after one of four cells was filled."""
     none, three = sets
     if cell == 3:
         return none | (three & byte)
@@ -97,7 +97,7 @@ def _to_three(sets: Two, cell: int, byte: int) -> int:
 
 @inlined
 def _to_two(word: int, cell: int, byte: int) -> int:
-    """What is left of three cells: four bytes."""
+    """The four bytes after one of three cells was filled."""
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
     left = _without(word, cell, byte)
@@ -134,7 +134,7 @@ def _safe_of_five(sets: Four, available: int) -> int:
 
 @inlined
 def _wins_with_two(word: int, available: int) -> int:
-    """Whether who gives one of the two pieces left wins: the last piece wins on whichever cell is left."""
+    """Whether the giver of one of the last two pieces wins: the last piece then wins on either cell."""
     safe = _safe_of_two(word, available)
     while safe:
         gift = lowest_bit(safe)
@@ -148,7 +148,7 @@ def _wins_with_two(word: int, available: int) -> int:
 
 @inlined
 def _place_three(word: int, available: int, hand: int, question: int) -> int:
-    """Whether who places on one of three cells can win or at least draw."""
+    """Whether the player who places on one of three cells can win, or can at least draw."""
     byte = _byte_of(hand)
     for cell in range(3):
         left = _to_two(word, cell, byte)
@@ -278,7 +278,7 @@ LATE_QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64,
 
 @kernel(LATE_QUESTION)
 def can_place_late(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any) -> int:
-    """Whether who holds ``hand``, which wins nowhere, can win or at least draw: 1 or 0; at most six empty cells."""
+    """Whether the mover with ``hand``, which wins nowhere, can win or at least draw (1 or 0): six cells at most."""
     sets = _sets_of(lanes, occupied, rules)
     cells = CELLS - int64(popcount(occupied))
     if cells == 6:
@@ -300,7 +300,7 @@ def can_place_late(lanes: int, occupied: int, available: int, hand: int, questio
 
 @kernel(LATE_QUESTION)
 def can_give_late(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any) -> int:
-    """The same with six empty cells for who gives next, one of the ``safe`` pieces."""
+    """The same with six empty cells for the giver of one of the ``safe`` pieces."""
     sets = _sets_of(lanes, occupied, rules)
     while safe:
         gift = lowest_bit(safe)

@@ -32,7 +32,7 @@ def wins_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
 
 @kernel(QUESTION)
 def can_move(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Whether who moves next can win or at least draw: 1 or 0. Means nothing once ``search.stopped`` is 1."""
+    """Whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
     if available == 0:
         return int64(question == DRAW)
     if wins_at_once(lanes, occupied, available, rules):

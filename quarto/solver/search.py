@@ -1,11 +1,11 @@
-"""Two questions, yes or no, that together give a value: can the player to act win, and can they at least draw.
+"""Two yes-or-no questions that together give a value: can the player to act win or at least draw.
 
 The search runs over boards before a gift. The giver succeeds if some safe gift (one with which the opponent cannot
 finish a line at once) leaves the opponent, wherever they place it, boards from which they cannot do the opposite: to
 win, the opponent must not even draw.
 
-What helps, measured in a C++ prototype before this was written: to look all children up before any is searched; to
-take gifts and cells that leave the fewest replies first; and late in the game neither to sort nor to look anything up.
+Three things help, measured in a C++ prototype: all children are looked up before any is searched; gifts and cells that
+leave the fewest replies come first; and late in the game nothing is sorted or looked up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, type
 
 @inlined
 def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
-    """By gift how many (cell, safe gift) answers there are that do not win at once: a byte each, gifts 0-7 and 8-15.
+    """The number of (cell, safe gift) answers to each gift that do not win at once: a byte each, gifts 0-7 and 8-15.
 
     On every cell each attribute value is looked up once, not once for each gift: what a piece can finish after another
     was placed depends on that piece by its values only.
@@ -144,7 +144,7 @@ def next_child(found: Any, i: int, count: int) -> None:
 
 @kernel(QUESTION)
 def can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
-    """Whether who holds ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
+    """Whether the mover with ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
 
     Means nothing once ``search.stopped`` is 1.
     """
@@ -183,7 +183,7 @@ def can_place(lanes: int, occupied: int, available: int, hand: int, question: in
 
 @kernel(QUESTION)
 def can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
-    """Whether who gives next, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
+    """Whether the giver, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1

@@ -1,4 +1,4 @@
-"""Exact values and distances of positions, for Python: one solver a thread, all of them over one table."""
+"""Exact values and distances of positions, for Python: one solver a thread, and one table for all of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, s
 
 @kernel(types.int64(types.int64, *STATE))
 def distance_of(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
-    """Placements until the game is over if who wins hurries and who loses delays; ``value`` is that of the position."""
+    """Placements to the end if the winner hurries and the loser delays; ``value`` is that of the position."""
     left = CELLS - int64(popcount(occupied))
     if value == 0:
         return left
@@ -96,9 +96,9 @@ def _judge(turn: Any, cell: int, gift: int, after: Position, with_distance: bool
 def turns_of(
     with_distance: bool, turns: Any, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any
 ) -> int:
-    """Every turn into ``turns`` [256, 4] int8 (cell, gift, value for who takes it, distance); returns their number.
+    """Write every turn into ``turns`` [256, 4] int8: cell, gift, value for the player who takes it, distance.
 
-    A placement that ends the game has no gift, and a gift alone no cell: NONE.
+    A placement that ends the game has no gift, and a gift alone no cell: NONE. Returns the number of turns.
     """
     count, mover_chooses = int64(0), rules.mover_chooses != 0
     pieces = available if hand < 0 else int64(1) << hand
@@ -161,9 +161,9 @@ class Solution(NamedTuple):
 
 
 class Solver:
-    """Solves positions of one variant. Each thread needs one of its own (``fork``); what they prove they share.
+    """Solves positions of one variant. Each thread needs one of its own (``fork``); all share what they prove.
 
-    With a ``base`` of these rules, boards of up to so many pieces are looked up in it instead of searched.
+    With a ``base`` of these rules, boards up to its number of pieces are looked up in it instead of searched.
     """
 
     def __init__(self, rules: Rules, megabytes: float = MEGABYTES, base: Base | None = None) -> None:
@@ -177,7 +177,7 @@ class Solver:
         self._own()
 
     def _own(self) -> None:
-        """What a thread does not share."""
+        """The arrays that a thread does not share."""
         self._arrays["children"] = np.zeros((CELLS + 1, CELLS, FIELDS), np.uint64)
         self._search = record(self.rules, self._arrays)
         if self.base:
@@ -192,7 +192,7 @@ class Solver:
         return other
 
     def touch(self) -> None:
-        """Have the memory of the empty tables given to this process now, and not page by page while it searches."""
+        """Have the system map the memory of the empty tables now, not page by page during the search."""
         for name in ("table", "distances"):
             self._arrays[name].fill(0)
 

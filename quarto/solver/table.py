@@ -1,9 +1,9 @@
-"""What is proven of boards, kept under their exact keys, and the record that kernels carry it in.
+"""The table of what is proven of boards, under their exact keys, and the record by which kernels reach it.
 
 A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
-gift, shifted by four bits, and in those bits what is proven of it for the player to act. Keys are compared whole, so a
-word never speaks for another board; and since a word is read and written at once, threads share a table without locks:
-at worst one of two answers that are noted in the same moment is lost.
+gift, shifted by four bits; those bits hold what is proven for the player to act. Whole keys are compared, so a word
+never answers for another board. A word is read and written at once, so threads share a table without locks: at worst
+one of two answers that are stored in the same moment is lost.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def bucket_of(key: int, table: int, shift: int) -> Any:
 
 @inlined
 def fetch(key: int, pieces: int, search: Any) -> None:
-    """Have what is known of a board of so many ``pieces`` brought near: it is going to be recalled."""
+    """Prefetch the bucket of a board of this many ``pieces``, which is going to be recalled."""
     if pieces <= search.base_pieces:
         prefetch(search.base + ((key * SPREADER) >> search.base_shift) * uint64(8 * BUCKET))
     else:
@@ -115,7 +115,10 @@ def proven(key: int, table: int, shift: int) -> int:
 
 @inlined
 def answer_of(proof: int, question: int) -> int:
-    """What proof bits say to a question: 1 yes, 0 no, -1 nothing. Who cannot draw cannot win, who can win can draw."""
+    """The answer of proof bits to a question: 1 yes, 0 no, -1 none.
+
+    A player who cannot draw cannot win; one who can win can draw.
+    """
     if question == WIN:
         if proof & 1:
             return (proof >> 1) & 1
@@ -127,7 +130,7 @@ def answer_of(proof: int, question: int) -> int:
 
 @inlined
 def proven_in_base(key: int, search: Any) -> int:
-    """The proof bits of a key in the base, 0 if it is not there: what found its bucket full is in a later one."""
+    """The proof bits of a key in the base, 0 if it is not there. A key whose bucket was full is in a later one."""
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * SPREADER) >> search.base_shift)
     while True:
@@ -143,7 +146,7 @@ def proven_in_base(key: int, search: Any) -> int:
 
 @inlined
 def recall(key: int, pieces: int, question: int, search: Any) -> int:
-    """What is known of a board of so many ``pieces``: 1 yes, 0 no, -1 nothing."""
+    """The stored answer for a board of this many ``pieces``: 1 yes, 0 no, -1 none."""
     if pieces <= search.base_pieces:
         return answer_of(proven_in_base(key, search), question)
     return answer_of(proven(key, search.table, search.shift), question)
@@ -151,7 +154,7 @@ def recall(key: int, pieces: int, question: int, search: Any) -> int:
 
 @inlined
 def remember(key: int, question: int, answer: int, search: Any) -> None:
-    """Note an answer, 0 or 1. Where all places are taken another board is forgotten."""
+    """Store an answer, 0 or 1. If all places are taken, another board is forgotten."""
     bucket = bucket_of(key, search.table, search.shift)
     note = uint64((1 + 2 * answer) << (2 * question))
     place = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET - 1))
@@ -166,9 +169,9 @@ def remember(key: int, question: int, answer: int, search: Any) -> None:
 
 
 def words(megabytes: float) -> NDArray[np.uint64]:
-    """An empty table: the largest power of two of words that fit, at least 1,024; its buckets never span cache lines.
+    """An empty table: the largest power of two of words that fits, at least 1,024. Its buckets never span cache lines.
 
-    Raises ``FailureError`` when there is not so much memory.
+    Raises ``FailureError`` when there is not enough memory.
     """
     bits = max(10, int(megabytes * (1 << 20) / 8).bit_length() - 1)
     try:
@@ -180,7 +183,7 @@ def words(megabytes: float) -> NDArray[np.uint64]:
 
 
 def shift_of(table: NDArray[np.uint64]) -> int:
-    """What a hash is shifted by to number a table's buckets."""
+    """The shift from a hash to the number of a table's bucket."""
     return 64 - (len(table) // BUCKET).bit_length() + 1
 
 

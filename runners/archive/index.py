@@ -1,4 +1,4 @@
-"""`qarena archive index`, and indexing before commands that need the index."""
+"""Indexes positions: the command ``qarena archive index``, and the same for a command that needs the index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from analytics import open_archive
 from analytics.store.archive import Archive, chosen_runs
-from analytics.store.position_index import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
+from analytics.store.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
 from runners.arena.config import available_cores
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
@@ -21,40 +21,42 @@ INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
-    """Index new games and print their number. Raises ``RequestError`` for an unknown run."""
+    """Index the runs wanted, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
     try:
         done = bring_up_to_date(archive, runs, end_ply, threads)
     except KeyboardInterrupt:
-        console.print_note("interrupted; indexed shards are kept, and the same command continues")
+        console.print_note(
+            "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
+        )
         raise typer.Exit(INTERRUPTED) from None
     console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
 def bring_up_to_date(
     archive: Archive, runs: Sequence[str], end_ply: int | None = None, threads: int | None = None
-) -> Done:
-    """Index the games of some runs that are not indexed yet, with a progress bar."""
-    left = stale(archive, shards_of(archive, runs), end_ply)
-    with progress_bar("indexing", "plies", wanted=bool(left)) as bar:
-        bar.start(sum(plies_before(shard.commit, depth) for shard, depth in left))
-        return index_shards(archive, left, threads or available_cores(), bar.advance)
+) -> IndexSummary:
+    """Index the shards of some runs that are not indexed yet, with a progress bar on a terminal."""
+    jobs = index_jobs(archive, INDEXES.shards(archive, runs), end_ply)
+    with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
+        bar.start(sum(job.plies for job in jobs))
+        return index_shards(archive, jobs, threads or available_cores(), bar.advance)
 
 
-def _summary(done: Done, seconds: float, root: Path) -> str:
+def _summary(done: IndexSummary, seconds: float, root: Path) -> str:
     if not done.shards:
         return f"Nothing to index: all shards in {root} are indexed."
     shards = "shard" if done.shards == 1 else "shards"
     return (
         f"{done.plies:,} plies of {done.shards} {shards} in {seconds:.1f} s, {done.plies / seconds:,.0f} a second: "
-        f"{done.rows:,} rows, {done.bytes / 1e6:.1f} MB; see 'qarena openings', or the view positions in SQL"
+        f"{done.rows:,} rows, {done.bytes / 1e6:.1f} MB; use 'qarena openings', or the view positions in SQL"
     )
 
 
 def bring_all_up_to_date(root: Path) -> None:
-    """Index all games that are not indexed yet, unless the index is not writable."""
+    """Index all shards of an archive that are not indexed yet, if its index is writable."""
     archive = Archive.open(root)
     if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
@@ -74,7 +76,7 @@ def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
 
 
 def is_writable(root: Path) -> bool:
-    """Whether files can be added to the folders of the index."""
+    """Whether files can be added to the index of an archive."""
     kinds = [root / kind for kind in ("indexes", "positions")]
     folders = [root, *kinds, *(run for kind in kinds for run in kind.glob("run=*"))]
     return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders if folder.exists())

@@ -16,7 +16,7 @@ from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
-from analytics.store.position_index import Shard, index_shards, shards_of, stale
+from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from quarto.errors import FailureError
 from runners.arena.config import available_cores, load_agent, load_rules
 from runners.arena.spec import RunSpec
@@ -76,8 +76,8 @@ def _index(root: Path) -> Figures:
     }
 
 
-def _left(archive: Archive) -> list[tuple[Shard, int]]:
-    return stale(archive, shards_of(archive, archive.run_ids()))
+def _left(archive: Archive) -> list[IndexJob]:
+    return index_jobs(archive, INDEXES.shards(archive, archive.run_ids()))
 
 
 def _questions(root: Path) -> Figures:

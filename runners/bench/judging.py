@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from analytics.perfect.annotate import Settings, annotate_runs
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.perfect.tablebase import largest_for
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
@@ -53,16 +53,16 @@ def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str
     most = known.card.pieces if known else 0
     figures: dict[str, Any] = {"games": games * len(MEETINGS), "tablebase_pieces": most}
     for pieces in sorted({min(5, most), most}):
-        values = _speed(folder / f"values-{pieces}", games, Settings(threads=threads, base_pieces=pieces))
+        values = _speed(folder / f"values-{pieces}", games, AnnotationSettings(threads=threads, base_pieces=pieces))
         figures[f"values_from_{pieces}_pieces"] = {
             "decisions_per_second": values,
             **({"target_decisions_per_second": TARGET_DECISIONS[pieces]} if pieces in TARGET_DECISIONS else {}),
         }
-    choices = _speed(folder / "choices", games // 10, Settings(choices=True, threads=threads))
+    choices = _speed(folder / "choices", games // 10, AnnotationSettings(choices=True, threads=threads))
     return figures | {"choices": {"decisions_per_second": choices}}
 
 
-def _speed(root: Path, games: int, settings: Settings) -> float:
+def _speed(root: Path, games: int, settings: AnnotationSettings) -> float:
     """Decisions judged a second, the archive's files read and written included."""
     agents = tuple(load_agent(name) for name in AGENTS)
     play(RunSpec(load_rules("classic"), agents, MEETINGS, 1, 0), root, games, settings.threads)

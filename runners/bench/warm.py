@@ -17,7 +17,7 @@ from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
 from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.store.archive import Archive
-from analytics.store.position_index import index_shards, shards_of, stale
+from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.verify.archive import verify
 from runners.arena.config import Request, load_agent, load_rules, names
 from runners.arena.engine import Contestant
@@ -64,7 +64,7 @@ def exchange_once(root: Path) -> None:
 def look_at_openings(root: Path) -> None:
     """Index an archive and ask what was played first."""
     archive = Archive.open(root)
-    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids())), 1)
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 1)
     with open_archive(root) as opened:
         openings(opened, EMPTY_BOARD, filters=Filters(imposed=True))
 

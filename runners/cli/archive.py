@@ -62,15 +62,14 @@ def gc(
     from analytics.store.archive import Archive
     from analytics.verify import garbage
 
-    least_age = (
-        -math.inf if everything else garbage.GRACE_SECONDS
-    )  # clocks differ: a file may have a time in the future
-    found = garbage.leftovers(Archive.open(archive))
+    # Clocks differ: a file may have a time in the future.
+    least_age = -math.inf if everything else garbage.GRACE_SECONDS
+    found = garbage.unreferenced_files(Archive.open(archive))
     removed = garbage.remove(found, least_age) if remove else []
-    for leftover in found:
-        fate = "foreign" if not leftover.ours else "young" if leftover.age_seconds < least_age else "leftover"
-        typer.echo(f"{'removed' if leftover in removed else fate}  {leftover.bytes:,} bytes  {leftover.path}")
-    able = sum(leftover.ours and leftover.age_seconds >= least_age for leftover in found)
+    for file in found:
+        fate = "foreign" if not file.ours else "young" if file.age_seconds < least_age else "unreferenced"
+        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
+    able = sum(file.ours and file.age_seconds >= least_age for file in found)
     typer.echo(
         f"{len(removed)} of {len(found)} files removed"
         if remove

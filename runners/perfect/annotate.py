@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive
-from analytics.perfect.annotate import Done, Settings, annotate_runs
+from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.query.mistakes import Hard, Record, among, hardest, records
 from analytics.report import html, style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import Subject, subject
 from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
-from analytics.store.decisions import first_pieces, missing
+from analytics.store.decisions import annotation_jobs
 from quarto.errors import RequestError
 from runners.arena.config import available_cores
 from runners.arena.memory import check_tables
@@ -31,26 +31,16 @@ def annotate(
     check_tables(megabytes)
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
-    settings = Settings(choices, from_pieces, threads or available_cores(), megabytes)
+    settings = AnnotationSettings(choices, from_pieces, threads or available_cores(), megabytes)
     started = time.perf_counter()
-    left = _games_left(archive, runs, settings)
-    with progress_bar("judging", "games", wanted=left > 0) as bar:
-        bar.start(left)
+    jobs = annotation_jobs(archive, runs, choices, from_pieces)
+    with progress_bar("judging", "games", wanted=bool(jobs)) as bar:
+        bar.start(sum(job.shard.commit.games.rows for job in jobs))
         done = annotate_runs(archive, runs, settings, bar.advance)
     console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
-def _games_left(archive: Archive, runs: Sequence[str], settings: Settings) -> int:
-    games = 0
-    for run_id in runs:
-        record = archive.run(run_id)
-        if record is not None:
-            first = first_pieces(record.rules) if settings.from_pieces is None else settings.from_pieces
-            games += sum(commit.games.rows for commit in missing(archive, run_id, settings.choices, first))
-    return games
-
-
-def _summary(done: Done, seconds: float, root: Path) -> str:
+def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
     if not done.shards:
         return f"Nothing to judge: all decisions in {root} are judged."
     speed = done.decisions / seconds

@@ -13,7 +13,7 @@ import polars as pl
 from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
-from analytics.store.decisions import annotate
+from analytics.store.decisions import ANNOTATIONS, AnnotationExtent, store_annotation
 from analytics.store.records import RunRecord
 from analytics.store.schema import DECISIONS
 from quarto.batch import Block
@@ -124,16 +124,16 @@ def add_decisions(archive: Archive, seed: int = 5) -> list[Row]:
             regret = before - after
             rows.append({"stored": stored, "agent": agent, "kind": ("gift", "placement")[kind], "regret": regret} | ply)
     run_id = RUNS[0].record.run_id
-    for commit in archive.commits(run_id):
+    for shard in ANNOTATIONS.shards(archive, [run_id]):
         wanted = {
             first + each
-            for part in commit.slices
+            for part in shard.commit.slices
             for first in [(part.pairing << 32) + 2 * part.first_pair]
             for each in range(2 * part.pairs)
         }
         own = [row["stored"] for row in rows if row["stored"][0] in wanted]
         frame = pl.DataFrame(own, schema=DECISIONS, orient="row").sort("ply", "kind", "game_id")
-        assert annotate(archive, run_id, commit, frame, (False, 0))
+        assert store_annotation(archive, shard, frame, AnnotationExtent())
     return rows
 
 

@@ -118,7 +118,7 @@ def test_a_job_that_was_stopped_goes_on_with_what_it_had_solved(tmp_path: Path) 
 KILLED = """
 import os, signal, sys, threading
 from pathlib import Path
-from analytics import tablebase_build
+from analytics.perfect import tablebase_build
 from tests.analytics.perfect.test_tablebase import Watched, job
 tablebase_build.CHUNK_BOARDS = 16
 watched = Watched()

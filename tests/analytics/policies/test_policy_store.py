@@ -21,7 +21,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify.archive import verify
-from analytics.verify.garbage import leftovers, remove
+from analytics.verify.garbage import remove, unreferenced_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
@@ -53,7 +53,7 @@ def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, po
     assert {path.name for path in folder.iterdir()} == {"card.json", knowledge, "curve.parquet", "curve.svg"}
     assert PolicyCard.of_mapping(json.loads((folder / "card.json").read_text())) == saved
     assert verify(archive).problems == []
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
 
 
 def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes() -> None:
@@ -108,8 +108,8 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
         policy_store.find(archive, "mine")
     assert verify(archive).problems == []
-    found = leftovers(archive)
-    assert {leftover.path.name for leftover in found if leftover.ours} == {"table.parquet", "curve.parquet"}
+    found = unreferenced_files(archive)
+    assert {file.path.name for file in found if file.ours} == {"table.parquet", "curve.parquet"}
     assert remove(found) == []
     assert len(remove(found, older_than_seconds=-1)) == 2
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
@@ -231,7 +231,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     with pytest.raises(FailureError, match=f"{path} is damaged"):
         policy_store.cards(archive)
     with pytest.raises(FailureError, match=f"{path} is damaged"):
-        leftovers(archive)
+        unreferenced_files(archive)
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert_same(policy_store.read(archive, "sound")[1], GENES)

@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.perfect.annotate import Settings, annotate_runs
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.query.database import OpenArchive
 from analytics.query.views import VIEWS
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.position_index import index_shards, position_files, shards_of, stale
+from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
@@ -65,8 +65,8 @@ def swept(archive: Archive) -> Archive:
     trial = Trial(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
     sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(RUN_ID, trial, "qarena sprt"))
-    annotate_runs(archive, [RUN_ID], Settings(from_pieces=12, megabytes=0.1))
-    index_shards(archive, stale(archive, shards_of(archive, [RUN_ID])), 1)
+    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=0.1))
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
     return archive
 
 
@@ -74,7 +74,7 @@ def swept(archive: Archive) -> Archive:
 def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
     swept: Archive, damage: Callable[[Path], None]
 ) -> None:
-    damage(position_files(swept)[1])
+    damage(INDEXES.files(swept)[1])
     with OpenArchive(swept.root) as opened:
         assert_only("positions", opened, "1 of 2 shards are not indexed: run 'qarena archive index' first")
 

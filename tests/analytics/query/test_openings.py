@@ -13,7 +13,7 @@ from analytics import open_archive
 from analytics.query.openings import EMPTY_BOARD, Filters, explore, openings
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
-from analytics.store.position_index import index_shards, shards_of, stale
+from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
 from quarto.position import from_plies
@@ -46,7 +46,7 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Kept]:
 
 
 def indexed(archive: Archive, end_ply: int = 6) -> Archive:
-    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids()), end_ply), 1)
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids()), end_ply), 1)
     return archive
 
 
@@ -126,8 +126,8 @@ def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path)
     archive, kept = made(tmp_path / "archive", Rules())
     with open_archive(archive.root) as opened:
         before = [openings(opened, text) for text in positions_of_game(kept, Rules())]
-    shards = shards_of(archive, archive.run_ids())
-    index_shards(archive, [(shards[0], 3), (shards[2], 16)], 1)  # and one that is indexed in part
+    shards = INDEXES.shards(archive, archive.run_ids())
+    index_shards(archive, [IndexJob(shards[0], 3), IndexJob(shards[2], 16)], 1)  # and one that is indexed in part
     with open_archive(archive.root) as opened:
         between = [openings(opened, text) for text in positions_of_game(kept, Rules())]
     with open_archive(indexed(archive, 16).root) as opened:

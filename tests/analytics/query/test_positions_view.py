@@ -6,7 +6,7 @@ import pytest
 from analytics import open_archive
 from analytics.query.views import VIEWS
 from analytics.store.archive import Archive
-from analytics.store.position_index import index_shards, shards_of, stale
+from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from analytics.store.positions import turns_in
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
@@ -21,7 +21,7 @@ def indexed(archive: Archive) -> Archive:
         other = record(spec_of(PRESETS[name]))
         archive.save_run(other)
         archive.commit(other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])], PAIRINGS)
-    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids()), 16), 1)
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids()), 16), 1)
     return archive
 
 
@@ -62,8 +62,8 @@ def test_the_sample_is_a_game_that_was_there(indexed: Archive) -> None:
 
 
 def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
-    (first, _) = shards_of(archive, [RUN_ID])
-    index_shards(archive, [(first, 6)], 1)
+    (first, _) = INDEXES.shards(archive, [RUN_ID])
+    index_shards(archive, [IndexJob(first, 6)], 1)
     with open_archive(archive.root) as opened:
         with pytest.raises(FailureError, match="1 of 2 shards are not indexed: run 'qarena archive index' first"):
             opened.sql("SELECT count(*) FROM positions")

@@ -13,7 +13,7 @@ from analytics.store import atomic
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import SweepJob
 from analytics.verify.archive import verify
-from analytics.verify.garbage import leftovers
+from analytics.verify.garbage import unreferenced_files
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
@@ -146,7 +146,7 @@ def test_the_rows_stored_are_those_of_the_naive_builder(archive: Archive) -> Non
     assert archive.covered(RUN_ID) == {0: [(0, 12)], 1: [(0, 8)], 2: [(0, 8)]}
     assert [commit.shard for commit in archive.commits(RUN_ID)] == [0, 1]
     assert archive.commits("ffffffffffff") == []
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
 
 
 def test_gaps_in_what_is_covered_are_seen(archive: Archive) -> None:
@@ -187,7 +187,7 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
     monkeypatch.setattr("analytics.store.archive.create", overtake)
     assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
     assert archive.covered(RUN_ID)[0] == [(0, 20)]
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
 
 
 def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_missing_commit_takes_its_games_with_it(archive: Archive) -> None:
     (archive.root / "commits" / f"run={RUN_ID}" / "000000.json").unlink()
     assert archive.covered(RUN_ID) == {0: [(8, 12)], 2: [(0, 8)]}
     assert len(stored(archive, "games")) == 24
-    assert len(leftovers(archive)) == 2
+    assert len(unreferenced_files(archive)) == 2
     commit = Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
     assert commit is not None
     assert commit.shard == 2  # a number that was given once is not given again while later ones exist

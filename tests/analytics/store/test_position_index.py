@@ -7,9 +7,19 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.store import position_index
+from analytics.store import derived_tables
 from analytics.store.archive import Archive, store
-from analytics.store.position_index import END_PLY, Done, index_shards, shards_of, stale
+from analytics.store.derived_tables import Shard
+from analytics.store.position_index import (
+    END_PLY,
+    INDEXES,
+    Index,
+    IndexJob,
+    IndexSummary,
+    end_ply_of,
+    index_jobs,
+    index_shards,
+)
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
@@ -17,16 +27,21 @@ from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
 
 
-def index(archive: Archive, end_ply: int | None = None, threads: int = 2) -> Done:
-    return index_shards(archive, stale(archive, shards_of(archive, archive.run_ids()), end_ply), threads)
+def index(archive: Archive, end_ply: int | None = None, threads: int = 2) -> IndexSummary:
+    return index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids()), end_ply), threads)
+
+
+def file_of(archive: Archive, shard: Shard[Index]) -> Path:
+    assert shard.manifest is not None
+    return INDEXES.file(archive, shard.record.run_id, shard.manifest)
 
 
 def contents(archive: Archive) -> dict[int, bytes]:
     """By shard the bytes of what counts."""
     found = {}
-    for shard in shards_of(archive, archive.run_ids()):
-        if shard.index is not None:
-            found[shard.commit.shard] = position_index.position_file(archive, shard).read_bytes()
+    for shard in INDEXES.shards(archive, archive.run_ids()):
+        if shard.manifest is not None:
+            found[shard.commit.shard] = file_of(archive, shard).read_bytes()
     return found
 
 
@@ -35,20 +50,20 @@ def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(ar
         archive.commit(RUN_ID, [random_block(1, 2, 100 + 8 * seed)], PAIRINGS)
     whole = Archive.open(shutil.copytree(archive.root, tmp_path / "whole"))
     index(whole, threads=3)
-    shards = shards_of(archive, [RUN_ID])
+    shards = INDEXES.shards(archive, [RUN_ID])
     for shard in reversed(shards):  # one by one, the last first
-        assert index_shards(archive, [(shard, END_PLY)], 1).shards == 1
+        assert index_shards(archive, [IndexJob(shard, END_PLY)], 1).shards == 1
     assert contents(archive) == contents(whole)
     assert len(contents(whole)) == 7
 
 
 def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
     done = index(archive)
-    stored = sum(shard.commit.plies.rows for shard in shards_of(archive, [RUN_ID]))
+    stored = sum(shard.commit.plies.rows for shard in INDEXES.shards(archive, [RUN_ID]))
     assert done.shards == 2
     assert 0 < done.plies < stored
     before = snapshot(archive.root)
-    assert index(archive) == Done(0, 0, 0, 0)
+    assert index(archive) == IndexSummary(0, 0, 0, 0)
     assert snapshot(archive.root) == before
     archive.commit(RUN_ID, [random_block(1, 2, 100)], PAIRINGS)
     assert index(archive).shards == 1
@@ -61,24 +76,24 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
     assert index(archive, 3).shards == 0
     archive.commit(RUN_ID, [random_block(1, 2, 100)], PAIRINGS)
     index(archive)
-    assert {shard.end_ply for shard in shards_of(archive, [RUN_ID])} == {9}
+    assert {end_ply_of(shard) for shard in INDEXES.shards(archive, [RUN_ID])} == {9}
 
 
 @pytest.mark.parametrize("key", ["plies", "version"])
 def test_an_index_of_other_games_or_another_version_does_not_count(archive: Archive, key: str) -> None:
     index(archive)
-    path = position_index.index_files(archive, RUN_ID)[0]
+    path = INDEXES.manifest_files(archive, RUN_ID)[0]
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps(content | {key: {"plies": "0" * 64, "version": 0}[key]}))
-    assert [shard.index is None for shard in shards_of(archive, [RUN_ID])] == [True, False]
+    assert [shard.manifest is None for shard in INDEXES.shards(archive, [RUN_ID])] == [True, False]
     assert index(archive).shards == 1
-    assert all(shard.index for shard in shards_of(archive, [RUN_ID]))
+    assert all(shard.manifest for shard in INDEXES.shards(archive, [RUN_ID]))
 
 
 def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
     index(archive)
     before = contents(archive)
-    first, second = (position_index.position_file(archive, shard) for shard in shards_of(archive, [RUN_ID]))
+    first, second = (file_of(archive, shard) for shard in INDEXES.shards(archive, [RUN_ID]))
     first.unlink()
     second.write_bytes(second.read_bytes()[:-1])
     assert index(archive).shards == 2
@@ -90,10 +105,10 @@ def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
 )
 def test_a_damaged_index_is_named(archive: Archive, change: dict[str, object]) -> None:
     index(archive)
-    path = position_index.index_files(archive, RUN_ID)[0]
+    path = INDEXES.manifest_files(archive, RUN_ID)[0]
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
     with pytest.raises(FailureError, match=path.name):
-        shards_of(archive, [RUN_ID])
+        INDEXES.shards(archive, [RUN_ID])
     assert [problem.file for problem in verify(archive).problems] == [path]
 
 
@@ -115,12 +130,12 @@ def test_what_was_indexed_before_a_stop_is_kept(archive: Archive) -> None:
     def stop(_plies: int) -> None:
         raise KeyboardInterrupt
 
-    wanted = stale(archive, shards_of(archive, [RUN_ID]))
+    jobs = index_jobs(archive, INDEXES.shards(archive, [RUN_ID]))
     with pytest.raises(KeyboardInterrupt):
-        index_shards(archive, wanted, 1, stop)
+        index_shards(archive, jobs, 1, stop)
     assert 0 in contents(archive)
     index(archive)
-    assert [shard.end_ply for shard in shards_of(archive, [RUN_ID])] == [END_PLY, END_PLY]
+    assert [end_ply_of(shard) for shard in INDEXES.shards(archive, [RUN_ID])] == [END_PLY, END_PLY]
     assert verify(archive).problems == []
 
 
@@ -128,20 +143,37 @@ def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.Monkey
     def refuse(*_: object) -> bool:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(position_index, "create", refuse)
+    monkeypatch.setattr(derived_tables, "create", refuse)
     with pytest.raises(FailureError, match="the disk is full"):
         index(archive)
     assert not list(archive.root.glob("positions/*/*"))
 
 
 def test_two_who_index_the_same_shard_leave_one_that_counts(archive: Archive) -> None:
-    wanted = stale(archive, shards_of(archive, [RUN_ID]))
-    assert index_shards(archive, [*wanted, *wanted], 2).shards == 4
+    jobs = index_jobs(archive, INDEXES.shards(archive, [RUN_ID]))
+    assert index_shards(archive, [*jobs, *jobs], 2).shards == 2
     assert sorted(contents(archive)) == [0, 1]
     assert verify(archive).problems == []
-    left = garbage.leftovers(archive)
+    assert garbage.unreferenced_files(archive) == []
+
+
+def test_a_deeper_index_stays_unless_its_file_is_gone(archive: Archive) -> None:
+    (shard, _) = INDEXES.shards(archive, [RUN_ID])
+    index(archive, 9)
+    assert index_shards(archive, [IndexJob(shard, 6)], 1) == IndexSummary()  # a slower writer
+    before = contents(archive)
+    assert [end_ply_of(shard) for shard in INDEXES.shards(archive, [RUN_ID])] == [9, 9]
+    file_of(archive, INDEXES.shards(archive, [RUN_ID])[0]).unlink()
+    assert index_shards(archive, [IndexJob(shard, 9)], 1).shards == 1
+    assert contents(archive) == before
+
+
+def test_the_files_of_a_shallower_index_are_garbage(archive: Archive) -> None:
+    index(archive, 3)
+    index(archive)
+    left = garbage.unreferenced_files(archive)
     assert len(left) == 2
-    assert all(leftover.ours for leftover in left)
+    assert all(file.ours for file in left)
     assert len(garbage.remove(left, -1.0)) == 2
     assert sorted(contents(archive)) == [0, 1]
 
@@ -150,9 +182,11 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     index(archive)
     found = verify(archive)
     assert found.problems == []
-    assert found.positions == sum(shard.index.positions.rows for shard in shards_of(archive, [RUN_ID]) if shard.index)
-    shard = shards_of(archive, [RUN_ID])[0]
-    path, number = position_index.position_file(archive, shard), position_index.index_files(archive, RUN_ID)[0]
+    assert found.positions == sum(
+        shard.manifest.positions.rows for shard in INDEXES.shards(archive, [RUN_ID]) if shard.manifest
+    )
+    shard = INDEXES.shards(archive, [RUN_ID])[0]
+    path, number = file_of(archive, shard), INDEXES.manifest_files(archive, RUN_ID)[0]
     wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
     path.unlink()
     stored = store(path, wrong)

@@ -73,7 +73,7 @@ def test_a_few_plies_are_those_rows_of_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("opening", [0, 1, 3])
-def test_imposed_plies_are_told_apart(opening: int) -> None:
+def test_imposed_plies_are_marked(opening: int) -> None:
     _, plies = some_games(4, 10, Rules(), opening)
     imposed = dict(positions_of(plies, Rules(), opening).select("ply", "imposed").unique().rows())
     # The gift of the ply after the opening is chosen, though the placement that it came with was not.
@@ -111,7 +111,7 @@ def test_no_games_have_no_positions() -> None:
     ("column", "value", "complaint"),
     [("piece", 16, "holds a piece"), ("cell", -1, "holds a cell"), ("game_id", 2**40, "has a row of ply")],
 )
-def test_what_are_no_games_is_said_and_not_read(column: str, value: int, complaint: str) -> None:
+def test_rows_that_are_not_games_in_order_are_an_error(column: str, value: int, complaint: str) -> None:
     _, plies = some_games(7, 5, Rules())
     wrong = plies[column].to_numpy().copy()
     wrong[-1] = value

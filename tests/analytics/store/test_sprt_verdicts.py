@@ -16,7 +16,7 @@ from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
 from analytics.verify.archive import verify
-from analytics.verify.garbage import leftovers
+from analytics.verify.garbage import unreferenced_files
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
@@ -121,17 +121,17 @@ def test_verdicts_are_a_view(archive: Archive) -> None:
     assert row["normalised_elo_low"] < row["normalised_elo"] < row["normalised_elo_high"]
 
 
-def test_a_sound_verdict_is_sound_and_no_leftover(archive: Archive) -> None:
+def test_a_sound_verdict_is_sound_and_no_garbage(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     found = verify(archive)
     assert (found.verdicts, found.problems) == (1, [])
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
 
 
 def test_what_is_in_its_folder_and_is_no_verdict_is_foreign(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     (sprt_verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
-    assert [(each.path.name, each.ours) for each in leftovers(archive)] == [("notes.json", False)]
+    assert [(each.path.name, each.ours) for each in unreferenced_files(archive)] == [("notes.json", False)]
 
 
 def changed(path: Path, **values: Any) -> None:

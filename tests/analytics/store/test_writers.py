@@ -16,7 +16,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from analytics.verify.garbage import leftovers
+from analytics.verify.garbage import unreferenced_files
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
@@ -46,7 +46,7 @@ def test_writers_that_race_store_every_pair_once(archive: Archive, pool: str) ->
     assert archive.covered(OTHER.run_id) == {0: [(0, 80)], 1: [(0, 80)]}
     assert [commit.shard for commit in archive.commits(OTHER.run_id)] == list(range(40))
     assert not verify(archive).problems
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
 
 
 def test_threads_may_share_one_archive(archive: Archive) -> None:
@@ -103,7 +103,7 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
     monkeypatch.undo()
     assert stopped == (sync <= 6)
     assert not verify(archive).problems
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
     assert (snapshot(archive.root) == before) == (sync <= 5)
 
 
@@ -158,10 +158,11 @@ try:
         archive.commit(RUN_ID, [block._replace(first_pair=1000 * i)], PAIRINGS)
 except FailureError as error:
     print(error)
-from analytics.verify.garbage import leftovers
+from analytics.verify.garbage import unreferenced_files
 from analytics.verify.archive import verify
 found = verify(archive)
-print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, found.problems, leftovers(archive))
+garbage = unreferenced_files(archive)
+print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, found.problems, garbage)
 """
 
 
@@ -196,11 +197,11 @@ for i in range(10**6):
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         for _ in range(20):
-            told = int(writer.stdout.readline())
+            committed = int(writer.stdout.readline())
         writer.kill()
     archive.save_run(OTHER)
     shards = len(archive.commits(OTHER.run_id))
-    assert shards > told
+    assert shards > committed
     assert archive.covered(OTHER.run_id) == {0: [(0, 50 * shards)]}
     assert not verify(archive).problems
-    assert all(leftover.ours for leftover in leftovers(archive))
+    assert all(file.ours for file in unreferenced_files(archive))

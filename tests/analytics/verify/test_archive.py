@@ -313,7 +313,7 @@ def test_a_game_that_goes_on_after_a_line_is_named(archive: Archive) -> None:
     pieces, cells = zip(*WON["plies"], strict=True)
     more = (min(set(range(16)) - set(pieces)), min(set(range(16)) - set(cells)))
     archive.commit(RUN_ID, [cheat(0, plies=[*WON["plies"], more])._replace(first_pair=50)], PAIRINGS)
-    assert "game 101: it goes on after a finished line" in only_problem(archive)
+    assert "game 101: it has plies after a finished line" in only_problem(archive)
 
 
 # Openings.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.position_index import shards_of
+from analytics.store.position_index import INDEXES
 from tests.analytics.folders import snapshot
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
@@ -27,7 +27,7 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "13,000 games by turn" in found.out
     assert "@" in found.out, "a sample game"
     archive = Archive.open(sample)
-    assert all(shard.index for shard in shards_of(archive, archive.run_ids()))
+    assert all(shard.manifest for shard in INDEXES.shards(archive, archive.run_ids()))
     before = snapshot(sample)
     assert qarena("openings", "--archive", str(sample)).out == found.out
     assert snapshot(sample) == before
@@ -121,7 +121,11 @@ def test_an_interrupted_index_says_that_it_goes_on(
 
     monkeypatch.setattr("runners.archive.index.index_shards", interrupted)
     found = qarena("archive", "index", "--archive", str(sample))
-    assert found == (130, "", "interrupted; indexed shards are kept, and the same command continues\n")
+    assert found == (
+        130,
+        "",
+        "interrupted: the shards indexed so far are kept; run the same command again to index the rest\n",
+    )
 
 
 def test_a_damaged_index_and_unknown_rules_say_what_to_do(qarena: Qarena, sample: Path) -> None:

@@ -99,7 +99,7 @@ def test_ctrl_c_commits_what_is_in_flight_and_prints_the_command_that_resumes(
     with open_archive(folder / "games here") as archive:
         assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
     assert 40 <= int(kept[1]) < 400
-    assert garbage.leftovers(Archive.open(folder / "games here")) == []
+    assert garbage.unreferenced_files(Archive.open(folder / "games here")) == []
     assert verify(Archive.open(folder / "games here")).problems == []
 
     *_, resume = err.splitlines()
@@ -171,6 +171,6 @@ def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qare
     removed = qarena("archive", "gc", "--remove", "--all", "--archive", "games here")
     assert removed.code == 0
     assert removed.out.endswith("4 of 5 files removed\n")
-    assert [leftover.path.name for leftover in garbage.leftovers(archive)] == ["notes.txt"]
+    assert [file.path.name for file in garbage.unreferenced_files(archive)] == ["notes.txt"]
     assert_same_rows(rows(archive.root), before)
     assert verify(archive).problems == []

@@ -15,7 +15,7 @@ from analytics import open_archive
 from analytics.query.database import OpenArchive
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
-from analytics.store.position_index import index_shards, shards_of, stale
+from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from runners.arena.config import load_agent, load_rules
 from runners.arena.spec import RunSpec
 from runners.bench.warm import play
@@ -75,7 +75,7 @@ def made(root: Path, games: int) -> OpenArchive:
     spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 3, 0)
     play(spec, root, games, 2)
     archive = Archive.open(root)
-    index_shards(archive, stale(archive, shards_of(archive, archive.run_ids())), 2)
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 2)
     return open_archive(root)
 
 

@@ -10,12 +10,14 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.perfect.annotate import Done, Settings, annotate_runs
+from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.store.archive import Archive
-from analytics.store.decisions import annotate, annotation_files, decision_files, frame_of, record_of
-from analytics.store.exact_values import Judged
+from analytics.store.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies, store_annotation
+from analytics.store.exact_values import ExactValues
+from analytics.store.shard_arrays import read_shard
 from analytics.verify.archive import verify
-from analytics.verify.garbage import leftovers
+from analytics.verify.garbage import unreferenced_files
+from quarto.errors import FailureError
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
 from tests.naive import PRESETS
@@ -24,8 +26,8 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 OPENING = 11  # plies: positions after them take the slow twin milliseconds
-QUICK = Settings(megabytes=1.0, threads=2)
-COUNTED = Settings(choices=True, megabytes=1.0, threads=2)
+QUICK = AnnotationSettings(megabytes=1.0, threads=2)
+COUNTED = AnnotationSettings(choices=True, megabytes=1.0, threads=2)
 
 
 @pytest.fixture
@@ -38,12 +40,12 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def judged(root: Path, settings: Settings = QUICK) -> Done:
+def annotated(root: Path, settings: AnnotationSettings = QUICK) -> AnnotationSummary:
     archive = Archive.open(root)
     return annotate_runs(archive, archive.run_ids(), settings)
 
 
-def decisions_of(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[int, str, int, int, int, int]]:
+def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[int, str, int, int, int, int]]:
     """Every decision of a game after its opening as (ply, kind, before, after, choices, saving), by the slow twin."""
     found = []
     for ply in range(OPENING, len(plies)):
@@ -75,7 +77,7 @@ def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_g
 ) -> None:
     folder, rules = tmp_path / "archive", PRESETS[name]
     play(folder, "agents=[random,semi_random]", "games=12", f"opening_plies={OPENING}", f"rules={name}", "threads=1")
-    judged(folder, COUNTED)
+    annotated(folder, COUNTED)
     with open_archive(folder) as archive:
         rows = archive.sql("SELECT game_id, ply, piece, cell FROM plies ORDER BY game_id, ply").rows()
         found = archive.sql(
@@ -85,7 +87,7 @@ def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_g
     plies: dict[int, list[tuple[int, int]]] = {}
     for game, _, piece, cell in rows:
         plies.setdefault(game, []).append((piece, cell))
-    expected = {(game, *each) for game, of_game in plies.items() for each in decisions_of(of_game, rules)}
+    expected = {(game, *each) for game, of_game in plies.items() for each in naive_decisions(of_game, rules)}
     assert {row[:7] for row in found} == expected
     assert len(found) == len(expected) > 12
     for game, ply, kind, before, after, _, _, regret, seat, agent in found:
@@ -96,56 +98,57 @@ def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_g
 
 
 def test_a_shard_is_judged_once_and_again_only_to_count_choices(root: Path) -> None:
-    first = judged(root)
+    first = annotated(root)
     assert (first.shards, first.games) == (3, 24)
-    assert judged(root) == Done(0, 0, 0)
-    assert judged(root, COUNTED) == first
-    assert judged(root) == judged(root, COUNTED) == Done(0, 0, 0)
+    assert annotated(root) == AnnotationSummary(0, 0, 0)
+    assert annotated(root, COUNTED) == first
+    assert annotated(root) == annotated(root, COUNTED) == AnnotationSummary(0, 0, 0)
     with open_archive(root) as archive:
         assert archive.sql("SELECT count(*), count(saving) FROM decisions").row(0) == (first.decisions,) * 2
-    assert len(leftovers(Archive.open(root))) == 3  # the files without choices
+    assert len(unreferenced_files(Archive.open(root))) == 3  # the files without choices
 
 
 def test_two_writers_never_store_a_shard_twice(root: Path) -> None:
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    commit = archive.commits(run_id)[0]
-    game_id, record = record_of(archive, run_id, commit, 0)
-    frame = frame_of(game_id, record, Judged.empty(len(game_id)), PRESETS["classic"])
-    assert annotate(archive, run_id, commit, frame, (False, 0))
-    assert not annotate(archive, run_id, commit, frame, (False, 0))
-    assert len(list(archive.folder("decisions", run_id).iterdir())) == len(decision_files(archive)) == 1
+    shard, extent = ANNOTATIONS.shards(archive, [run_id])[0], AnnotationExtent()
+    games = read_shard(archive, run_id, shard.commit)
+    values = ExactValues.empty(len(games.game_id))
+    frame = decisions_of(games, first_plies(games, extent), values, PRESETS["classic"])
+    assert store_annotation(archive, shard, frame, extent)
+    assert not store_annotation(archive, shard, frame, extent)
+    assert len(list(archive.folder("decisions", run_id).iterdir())) == len(ANNOTATIONS.files(archive)) == 1
 
 
 def test_what_was_stored_before_an_interruption_stays_and_the_rest_is_judged_later(root: Path) -> None:
-    archive, seen = Archive.open(root), 0
+    archive, done = Archive.open(root), 0
 
-    def count(games: int) -> None:
-        nonlocal seen
-        seen += games
-        if seen == 16:
+    def progress(games: int) -> None:
+        nonlocal done
+        done += games
+        if done == 16:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        annotate_runs(archive, archive.run_ids(), QUICK, count)
-    assert len(decision_files(archive)) == 1
-    assert leftovers(archive) == []
-    assert judged(root).shards == 2
+        annotate_runs(archive, archive.run_ids(), QUICK, progress)
+    assert len(ANNOTATIONS.files(archive)) == 1
+    assert unreferenced_files(archive) == []
+    assert annotated(root).shards == 2
     assert verify(archive).problems == []
 
 
 def test_more_games_of_a_run_are_judged_when_they_come(root: Path) -> None:
-    judged(root)
+    annotated(root)
     agents = "agents=[random,semi_random]"
     play(root, agents, "games=32", f"opening_plies={OPENING}", "threads=1")
-    assert judged(root).games == 8
+    assert annotated(root).games == 8
 
 
 def test_decisions_on_boards_with_few_pieces_can_be_left_out(root: Path) -> None:
-    judged(root, Settings(megabytes=1.0, from_pieces=13))
+    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=13))
     with open_archive(root) as archive:
         assert archive.sql("SELECT min(ply) FROM decisions").item() == 13
-    judged(root)
+    annotated(root)
     with open_archive(root) as archive:
         assert archive.sql("SELECT min(ply) FROM decisions").item() == OPENING
 
@@ -156,20 +159,38 @@ def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
             row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
             return row
 
-    judged(root, Settings(megabytes=1.0, from_pieces=13))
-    judged(root, Settings(megabytes=1.0, from_pieces=14, choices=True))
+    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=13))
+    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=14, choices=True))
     first, counted = first_and_counted()
     assert first == 13
     assert counted > 0
-    judged(root)
+    annotated(root)
     assert first_and_counted()[0] == OPENING
     assert first_and_counted()[1] > counted
+
+
+def test_decisions_whose_file_is_gone_are_stored_again(root: Path) -> None:
+    annotated(root)
+    archive = Archive.open(root)
+    path = ANNOTATIONS.files(archive)[1]
+    before = path.read_bytes()
+    path.unlink()
+    assert annotated(root).shards == 1
+    assert ANNOTATIONS.files(archive)[1].read_bytes() == before
+    assert verify(archive).problems == []
+
+
+def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
+    path = Archive.open(root).committed_files("plies")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(FailureError, match=rf"{path.name} has .*: see 'qarena archive verify'"):
+        annotated(root)
 
 
 def damage(root: Path, how: str) -> None:
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    (path,), (named, *_) = decision_files(archive)[:1], annotation_files(archive, run_id)
+    (path,), (named, *_) = ANNOTATIONS.files(archive)[:1], ANNOTATIONS.manifest_files(archive, run_id)
     if how == "byte":
         content = bytearray(path.read_bytes())
         content[100] ^= 1
@@ -191,11 +212,11 @@ def damage(root: Path, how: str) -> None:
         ("missing", "cannot be read: No such file"),
         ("not JSON", "is damaged"),
         ("another number", "it says shard 0"),
-        ("no games", "it judges games that are not in the archive"),
+        ("no games", "it belongs to games that are not in the archive"),
     ],
 )
 def test_damage_to_decisions_is_found(root: Path, how: str, message: str) -> None:
-    judged(root)
+    annotated(root)
     assert verify(Archive.open(root)).decisions > 0
     damage(root, how)
     (problem,) = verify(Archive.open(root)).problems
@@ -215,12 +236,12 @@ def test_damage_to_decisions_is_found(root: Path, how: str, message: str) -> Non
 def test_decisions_that_make_no_sense_are_found(root: Path, column: str, value: str, message: str) -> None:
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    commit = archive.commits(run_id)[0]
-    judged(root, COUNTED)
-    frame = pl.read_parquet(decision_files(archive)[0], hive_partitioning=False)
+    annotated(root, COUNTED)
+    frame = pl.read_parquet(ANNOTATIONS.files(archive)[0], hive_partitioning=False)
     wrong = frame.with_columns(pl.sql_expr(f"{value} AS {column}").cast(frame.schema[column]))
-    annotation_files(archive, run_id)[0].unlink()
-    assert annotate(archive, run_id, commit, wrong, (True, 0))
+    ANNOTATIONS.manifest_files(archive, run_id)[0].unlink()
+    shard = ANNOTATIONS.shards(archive, [run_id])[0]
+    assert store_annotation(archive, shard, wrong, AnnotationExtent(choices=True))
     assert message in " ".join(map(str, verify(archive).problems))
 
 

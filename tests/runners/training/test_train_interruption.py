@@ -15,7 +15,7 @@ import pytest
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from analytics.verify.garbage import leftovers
+from analytics.verify.garbage import unreferenced_files
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, environment_with
 
@@ -99,7 +99,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert 0 < int(kept[1].replace(",", "")) < GAMES
     archive = Archive.open(tmp_path / "games here")
     assert policy_store.cards(archive) == []
-    assert leftovers(archive) == []
+    assert unreferenced_files(archive) == []
     program, *arguments = shlex.split(err.splitlines()[-1])
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)

@@ -1,0 +1,168 @@
+"""Tables that are derived from the shards of games: which of them count, which are missing, and storing one.
+
+The table of a shard is one Parquet file. It counts if a manifest, a small JSON file with the number of the shard, names
+it, and as long as the shard has the file of plies that it was made from. Like a commit, a manifest appears whole; it is
+replaced in one step by that of a table which holds more. Every derived table can be made again from the games.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import polars as pl
+
+from analytics.store.archive import Archive, commit_files, load, store
+from analytics.store.atomic import create, explained, make_folder, replace
+from analytics.store.records import Commit, RunRecord, StoredFile, to_json
+from quarto.errors import FailureError
+
+
+class Manifest(Protocol):
+    """Names the file that counts for one shard, in a field that is called like the table."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def shard(self) -> int:
+        """The number of the shard of games."""
+
+    @property
+    def plies(self) -> str:
+        """SHA-256 of that shard's file of plies."""
+
+
+M = TypeVar("M", bound=Manifest)
+
+
+def is_of(manifest: Manifest, commit: Commit) -> bool:
+    """Whether a manifest belongs to the shard that a commit names."""
+    return (manifest.shard, manifest.plies) == (commit.shard, commit.plies.sha256)
+
+
+@dataclass(frozen=True)
+class Shard(Generic[M]):
+    """A shard of games, and the manifest of its derived table if one counts."""
+
+    record: RunRecord
+    commit: Commit
+    manifest: M | None
+
+
+@dataclass(frozen=True)
+class DerivedTable(Generic[M]):
+    """A kind of derived table: where its files lie, and which of them count."""
+
+    name: str  # of the table, of the folder of its files, and of the manifests' field
+    manifests: str  # the folder of the manifests
+    schema: pl.Schema
+    parse: Callable[[Mapping[str, Any]], M]  # raises one of ``records.MALFORMED``
+    command: str  # makes what is missing
+    is_current: Callable[[M], bool] = lambda _manifest: True  # a manifest that is not is read by no one, and replaced
+
+    @property
+    def remedy(self) -> str:
+        """The advice for a damaged file."""
+        return f"remove it and run '{self.command}'"
+
+    def manifest_files(self, archive: Archive, run_id: str) -> list[Path]:
+        """The manifests of a run, damaged or not, by shard."""
+        return commit_files(archive.folder(self.manifests, run_id))
+
+    def load(self, path: Path) -> M:
+        """The manifest in a file. Raises ``FailureError`` for a damaged one."""
+        return load(path, self.parse, self.remedy)
+
+    def counts(self, manifest: M, commit: Commit | None) -> bool:
+        """Whether a manifest counts for the shard of a commit; None: there is no shard of its number."""
+        return commit is not None and is_of(manifest, commit) and self.is_current(manifest)
+
+    def counting(self, archive: Archive, run_id: str, commits: Sequence[Commit]) -> dict[int, M]:
+        """The manifests of a run that count, by shard. Raises ``FailureError`` for a damaged one."""
+        by_number = {commit.shard: commit for commit in commits}
+        found = map(self.load, self.manifest_files(archive, run_id))
+        return {each.shard: each for each in found if self.counts(each, by_number.get(each.shard))}
+
+    def shards(self, archive: Archive, run_ids: Sequence[str]) -> list[Shard[M]]:
+        """The shards of runs, each with the manifest that counts.
+
+        Raises ``FailureError`` for a damaged file, and for a run without a record: its rules are not known.
+        """
+        found = []
+        for run_id in run_ids:
+            record, commits = archive.run(run_id), archive.commits(run_id)
+            if record is None:
+                raise FailureError(
+                    f"run {run_id} has games and no record, so its rules are not known: restore its record"
+                )
+            known = self.counting(archive, run_id, commits)
+            found += [Shard(record, commit, known.get(commit.shard)) for commit in commits]
+        return found
+
+    def stored(self, manifest: M) -> StoredFile:
+        """The file that a manifest names."""
+        stored: StoredFile = getattr(manifest, self.name)
+        return stored
+
+    def file(self, archive: Archive, run_id: str, manifest: M) -> Path:
+        """The path of the file that a manifest names."""
+        return archive.file(self.name, run_id, self.stored(manifest))
+
+    def files(self, archive: Archive) -> list[Path]:
+        """The paths of all files that count. Raises ``FailureError`` for a damaged commit or manifest."""
+        return [
+            self.file(archive, run_id, manifest)
+            for run_id in archive.run_ids()
+            for manifest in self.counting(archive, run_id, archive.commits(run_id)).values()
+        ]
+
+    def lacks(self, archive: Archive, shard: Shard[M], enough: Callable[[M], bool]) -> bool:
+        """Whether the table of a shard is not ``enough``, or its file missing or cut off. Its bytes are not checked."""
+        known = shard.manifest
+        if known is None or not enough(known):
+            return True
+        path = self.file(archive, shard.record.run_id, known)
+        return not path.is_file() or path.stat().st_size != self.stored(known).bytes
+
+    def renewed(self, archive: Archive, shard: Shard[M]) -> Shard[M]:
+        """The shard with the manifest that counts by now. Raises ``FailureError`` for a damaged one."""
+        path = self._manifest_file(archive, shard)
+        known = self.load(path) if path.exists() else None
+        return Shard(shard.record, shard.commit, known if known and self.counts(known, shard.commit) else None)
+
+    def store(
+        self,
+        archive: Archive,
+        shard: Shard[M],
+        frame: pl.DataFrame,
+        manifest_of: Callable[[StoredFile], M],
+        enough: Callable[[M], bool],
+    ) -> StoredFile | None:
+        """Store the table of a shard: its file, then the manifest that makes it count.
+
+        Returns None, and leaves nothing, when another writer was faster and its table is ``enough``. Raises
+        ``FailureError``, and leaves nothing either, when a file cannot be written.
+        """
+        target = self._manifest_file(archive, shard)
+        name = f"part-{shard.commit.shard:06d}-{uuid.uuid4().hex}.parquet"
+        path = archive.folder(self.name, shard.record.run_id) / name
+        with explained("write to", archive.root):
+            counts = False
+            try:
+                stored = store(path, frame)
+                make_folder(target.parent)
+                content = to_json(asdict(manifest_of(stored)))
+                counts = create(target, content)
+                if not counts and self.lacks(archive, self.renewed(archive, shard), enough):
+                    replace(target, content)
+                    counts = True
+            finally:
+                if not counts:
+                    path.unlink(missing_ok=True)
+        return stored if counts else None
+
+    def _manifest_file(self, archive: Archive, shard: Shard[M]) -> Path:
+        return archive.folder(self.manifests, shard.record.run_id) / f"{shard.commit.shard:06d}.json"

@@ -1,0 +1,42 @@
+"""Carries out independent jobs on several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+POLL_SECONDS = 0.1
+
+
+def run_jobs(
+    jobs: Iterable[Callable[[], Result]],
+    threads: int,
+    done: Callable[[Result], None],
+    stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Carry out jobs on threads; ``done`` gets each result, on the calling thread, in the order in which jobs end.
+
+    Whatever ends this early (an error in a job, Ctrl-C, an exception in ``done``) is raised once the jobs that have
+    begun have ended; ``stop`` is called first, and may make them end sooner. Jobs that have not begun never will.
+    """
+    waiting = iter(jobs)
+    pending: set[Future[Result]] = set()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            while True:
+                # As many wait as are carried out, so that no thread is idle while a result is dealt with.
+                pending |= {pool.submit(job) for job in islice(waiting, 2 * threads - len(pending))}
+                if not pending:
+                    break
+                ended, pending = wait(pending, POLL_SECONDS, FIRST_COMPLETED)  # in short steps: Ctrl-C comes between
+                for future in ended:
+                    done(future.result())
+        except BaseException:
+            stop()
+            for future in pending:
+                future.cancel()
+            raise
