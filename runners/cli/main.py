@@ -45,7 +45,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(tablebase.app, name="tablebase")
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"qarena {metadata.version('quarto-arena')}")
         raise typer.Exit
@@ -54,7 +54,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from runners.terminal.files import TABLE_FORMATS
 
 ARCHIVE = Path("data/archive")
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
@@ -16,17 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is 
 HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-class Format(StrEnum):
-    """The format of a table."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
+def format_options(incomplete: str) -> list[str]:
+    """Completions of the format of a table."""
+    return [name for name in TABLE_FORMATS if name.startswith(incomplete)]
 
 
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
+    str | None,
+    typer.Option(
+        "--format",
+        metavar=f"[{'|'.join(TABLE_FORMATS)}]",
+        help="Default: by the name of --output, else a table.",
+        autocompletion=format_options,
+    ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]

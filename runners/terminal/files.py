@@ -8,6 +8,7 @@ from pathlib import Path
 from quarto.errors import FailureError, RequestError
 
 STREAM = "-"  # a name that means the standard input or output
+TABLE_FORMATS = ("table", "csv", "json", "parquet")  # the first is for people
 
 
 def read_file(name: str) -> bytes:

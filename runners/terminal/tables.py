@@ -17,15 +17,13 @@ from rich.table import Table
 
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
-from runners.terminal.files import write_file
-
-FORMS = ("table", "csv", "json", "parquet")
+from runners.terminal.files import TABLE_FORMATS, write_file
 
 
 class TableOutput(NamedTuple):
     """The format of a table, and the file to write it to."""
 
-    form: str = "table"  # one of FORMS; json is one array of objects
+    form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
     path: Path | None = None  # None: standard output
 
     @property
@@ -40,16 +38,18 @@ PRINTED = TableOutput()
 def output_of(form: str | None, path: Path | None) -> TableOutput:
     """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
 
-    Raises ``RequestError`` for an unknown ending.
+    Raises ``RequestError`` for an unknown format or ending.
     """
+    if form is not None and form not in TABLE_FORMATS:
+        raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
     ending = path.suffix[1:] if path else ""
     if form or not ending:
         return TableOutput(form or "table", path)
-    if ending in ("txt", *FORMS):
-        return TableOutput(ending if ending in FORMS else "table", path)
+    if ending in ("txt", *TABLE_FORMATS):
+        return TableOutput(ending if ending in TABLE_FORMATS else "table", path)
     raise RequestError(
         f"--output {path}: its format is not known, name it with --format or let it end with one of "
-        f"{', '.join(f'.{each}' for each in FORMS)}{nearest(ending, FORMS)}"
+        f"{', '.join(f'.{each}' for each in TABLE_FORMATS)}{nearest(ending, TABLE_FORMATS)}"
     )
 
 

@@ -66,7 +66,7 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample
         (["0123/..../..../.... -"], "the game is over"),
         (["..../..../..../.... - square", "--rules", "torus"], "is of rules 'square', not 'torus'"),
         (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
-        (["--format", "xml"], "'xml' is not one of"),
+        (["--format", "xml"], "format 'xml' is not one of"),
         (["--by", "piece"], "by 'piece' is not one of gift, placement, turn"),
         (["--agent", "rulebased"], "did you mean 'rule_based'"),
         (["--run", "nothing"], "run 'nothing' is not in archive"),

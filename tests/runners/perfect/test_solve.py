@@ -149,7 +149,11 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
 
 
 def test_a_file_that_is_not_there_is_a_wrong_request(qarena: Qarena) -> None:
-    assert qarena("solve", "--file", "none.txt") == (2, "", "error: cannot read none.txt: No such file or directory\n")
+    assert qarena("solve", "--file", "none.txt") == (
+        2,
+        "",
+        "error: cannot read none.txt: No such file or directory; name a text file, or - for standard input\n",
+    )
 
 
 def test_an_interruption_ends_the_search_at_once() -> None:
