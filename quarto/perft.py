@@ -37,7 +37,7 @@ class Layer(NamedTuple):
     canonical_live_boards: int  # those without a line
 
 
-class Boards(NamedTuple):
+class CanonicalBoards(NamedTuple):
     """The ``N`` canonical live boards of a layer, those of one canonical mask side by side."""
 
     lanes: NDArray[np.uint64]  # [N]
@@ -66,9 +66,9 @@ def layers(rules: Rules, plies: int) -> Iterator[Layer]:
     return _layers(rules, plies)
 
 
-def empty_board() -> Boards:
+def empty_board() -> CanonicalBoards:
     """The layer of no plies."""
-    return Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
+    return CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
 
 
 def _layers(rules: Rules, plies: int) -> Iterator[Layer]:
@@ -79,7 +79,7 @@ def _layers(rules: Rules, plies: int) -> Iterator[Layer]:
         yield layer
 
 
-def next_layer(rules: Rules, parents: Boards, ply: int, last: bool) -> tuple[Layer, Boards]:
+def next_layer(rules: Rules, parents: CanonicalBoards, ply: int, last: bool) -> tuple[Layer, CanonicalBoards]:
     """Count the layer ``ply`` and make its boards (none if it is the ``last``, for which there may be no room)."""
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
@@ -95,10 +95,10 @@ def next_layer(rules: Rules, parents: Boards, ply: int, last: bool) -> tuple[Lay
         live_prefixes += int(child_ways.sum())
         games_won += int(won_ways)
     layer = Layer(ply, live_prefixes, games_won, live_boards + won_boards, live_boards)
-    return layer, Boards(np.concatenate(lanes), np.concatenate(ways), slices)
+    return layer, CanonicalBoards(np.concatenate(lanes), np.concatenate(ways), slices)
 
 
-def _sources(parents: Boards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
+def _sources(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
     """The parents of each canonical mask of a child: rows of (first parent, end, parent mask, cell)."""
     found: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():

@@ -57,7 +57,9 @@ def safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
 
 
 @kernel()
-def _look(lanes: int, occupied: int, available: int, piece: int, rules: Any, safe: NDArray[np.int64]) -> int:
+def _wins_and_safe_gifts(
+    lanes: int, occupied: int, available: int, piece: int, rules: Any, safe: NDArray[np.int64]
+) -> int:
     empty = ~occupied & ALL_CELLS
     for cell in range(CELLS):
         if (empty >> cell) & 1:
@@ -66,15 +68,15 @@ def _look(lanes: int, occupied: int, available: int, piece: int, rules: Any, saf
     return winning_cells(lanes, occupied, piece, rules)
 
 
-def look(position: Position, piece: int, rules: Rules) -> tuple[int, list[int]]:
-    """What comes of placing ``piece``, as Python asks it.
+def wins_and_safe_gifts(position: Position, piece: int, rules: Rules) -> tuple[int, list[int]]:
+    """The winning cells of ``piece``, and the safe gifts after each of its placements, for Python.
 
-    The empty cells (16 bits) on which it finishes a line, and for each of the 16 cells the pieces left beside it
-    (16 bits) with which the next ply could then finish none; 0 for a cell that is not empty.
+    The first value is the empty cells (16 bits) on which ``piece`` finishes a line. The second has 16 entries, one a
+    cell: the other pieces left (16 bits) that could finish no line in the next ply; 0 where the cell is not empty.
     """
     safe = np.zeros(CELLS, np.int64)
     left = position.available & ~(1 << piece)
-    wins = _look(uint64(position.lanes), position.occupied, left, piece, rules.tables, safe)
+    wins = _wins_and_safe_gifts(uint64(position.lanes), position.occupied, left, piece, rules.tables, safe)
     return int(wins), [int(pieces) for pieces in safe]
 
 
@@ -84,5 +86,5 @@ def _safe_gifts(lanes: int, occupied: int, available: int, rules: Any) -> int:
 
 
 def safe_gifts(position: Position, rules: Rules) -> int:
-    """The pieces left (16 bits) with which the next ply could finish no line, as Python asks it."""
+    """The pieces left (16 bits) that could finish no line in the next ply, for Python."""
     return int(_safe_gifts(uint64(position.lanes), position.occupied, position.available, rules.tables))

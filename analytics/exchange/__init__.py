@@ -1,1 +1,1 @@
-"""Games leave the archive in the forms of other tools, and come in as text; ``docs/exchange.md`` has them all."""
+"""Export of games to other tools, and import from text. The formats: ``docs/exchange.md``."""

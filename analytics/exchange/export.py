@@ -1,4 +1,4 @@
-"""Chosen games in the form of another tool: what can be asked for, and a file or folder that is whole or not there."""
+"""Export of selected games to the formats of other tools. The file or folder appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from analytics.exchange import to_minari
-from analytics.exchange.sequence import Passage, in_order
+from analytics.exchange.sequence import GameChunk, games_in_order
 from analytics.exchange.to_csv import write_games, write_plies
 from analytics.exchange.to_d3rlpy import write_d3rlpy
 from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.to_text import write_text
-from analytics.exchange.turns import PERSPECTIVES, Episodes, View, episodes_of
+from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
 from analytics.query.database import OpenArchive
 from analytics.query.selection import select
 from analytics.store.atomic import temporary_beside
@@ -25,21 +25,21 @@ TABLES, EPISODES = ("text", "csv"), ("minari", "d3rlpy", "rlds")
 FORMS = (*TABLES, *EPISODES)
 ROWS = ("plies", "games")
 
-Watch = Callable[[int], None]  # is told how many games more have been written
+OnWritten = Callable[[int], None]  # called with the number of games written since the last call
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is to be exported, and how. Raises ``RequestError`` for options that do not go together."""
+class ExportRequest:
+    """The games to export and their form. Raises ``RequestError`` for options that contradict each other."""
 
     form: str
     where: str | None = None
-    perspective: str | None = None  # a key of PERSPECTIVES; csv by plies: mover, if it is not said
+    perspective: str | None = None  # a key of PERSPECTIVES; default for csv by plies: mover
     sample: int | None = None
     seed: int = 1
     rows: str = "plies"  # of csv: plies or games
-    imposed: bool = False  # imposed turns too
-    masks: bool = False  # legal actions too
+    imposed: bool = False  # include imposed turns
+    masks: bool = False  # include legal actions
 
     def __post_init__(self) -> None:
         for name, value, known in (("format", self.form, FORMS), ("rows", self.rows, ROWS)):
@@ -50,15 +50,16 @@ class Wish:
                 f"--perspective {self.perspective} is not known{nearest(self.perspective, PERSPECTIVES)}"
             )
         if self.sample is not None and self.sample < 1:
-            raise RequestError(f"--sample {self.sample} is no number of games: ask for at least 1, or leave it out")
+            raise RequestError(f"--sample {self.sample} is not a number of games: ask for at least 1, or leave it out")
         self._check_form()
 
     def _check_form(self) -> None:
-        """Raises ``RequestError`` for a perspective that is missing, and for options that say nothing of the form."""
+        """Raise ``RequestError`` for a missing perspective and for options that have no effect on the form."""
         if self.form in EPISODES and self.perspective is None:
             raise RequestError(
                 f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
-                "(that seat's turns; the other one is part of its world), or mover (every turn, for who takes it)"
+                "(the turns of that seat; the opponent is part of the environment) or mover (all turns, each for its "
+                "mover)"
             )
         form = f"csv by {self.rows}" if self.form == "csv" else self.form
         unused = {
@@ -69,146 +70,153 @@ class Wish:
         }
         for name, given in unused.items():
             if given:
-                raise RequestError(f"{name} says nothing of format {form}: leave it out")
+                raise RequestError(f"{name} has no effect on format {form}: leave it out")
 
-    def view(self, mover_chooses: bool) -> View:
-        """What is told of games."""
-        return View(PERSPECTIVES[self.perspective or "mover"], self.imposed, self.masks, mover_chooses)
+    def step_options(self, mover_chooses: bool) -> StepOptions:
+        """The turns of a game that become steps, under rules in which the mover chooses the piece or does not."""
+        return StepOptions(PERSPECTIVES[self.perspective or "mover"], self.imposed, self.masks, mover_chooses)
 
 
-class Done(NamedTuple):
-    """What was written."""
+class Exported(NamedTuple):
+    """Counts of what was written."""
 
     games: int
-    episodes: int | None = None  # of forms that have them
+    episodes: int | None = None  # None for text and csv
     steps: int | None = None
 
 
-def export(opened: OpenArchive, wish: Wish, output: Path, force: bool = False, watch: Watch | None = None) -> Done:
-    """Write chosen games to ``output``, a new file (a folder for minari); with ``force`` one that is there is replaced.
+def export(
+    opened: OpenArchive, request: ExportRequest, output: Path, force: bool = False, on_written: OnWritten | None = None
+) -> Exported:
+    """Write selected games to ``output``, a new file (for minari a folder); ``force`` replaces an existing one.
 
-    Raises ``RequestError`` for a path that cannot be meant, a condition that is none, or games that are not there, and
-    changes nothing then; ``FailureError`` for what is damaged or cannot be written, and leaves nothing.
+    Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
+    ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
     """
-    check_output(opened.archive.root, wish, output, force)
-    passages = _chosen(opened, wish, watch)
-    with _aside(output, force) as (path, room):
-        if wish.form in TABLES:
+    check_output(opened.archive.root, request, output, force)
+    chunks = _chosen(opened, request, on_written)
+    with _temporary(output, force) as (path, room):
+        if request.form in TABLES:
             with path.open("xb") as out:
-                return Done(_write_table(passages, wish, out))
-        return _write_episodes(passages, wish, path, room, output)
+                return Exported(_write_table(chunks, request, out))
+        return _write_episodes(chunks, request, path, room, output)
 
 
-def export_to(opened: OpenArchive, wish: Wish, out: BinaryIO) -> Done:
-    """Write chosen games as text or csv to a stream. Raises as ``export`` does."""
-    if wish.form not in TABLES:
-        raise RequestError(f"format {wish.form} cannot be written to a pipe: name a file with --output")
-    return Done(_write_table(_chosen(opened, wish, None), wish, out))
+def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exported:
+    """Write selected games as text or csv to a stream. Raises as ``export`` does."""
+    if request.form not in TABLES:
+        raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
+    return Exported(_write_table(_chosen(opened, request, None), request, out))
 
 
-def check_output(root: Path, wish: Wish, output: Path, force: bool) -> None:
-    """Raises ``RequestError`` for a path that is not to be written to."""
+def check_output(root: Path, request: ExportRequest, output: Path, force: bool) -> None:
+    """Raise ``RequestError`` for a path that must not be written to."""
     if output.resolve().is_relative_to(root.resolve()):
-        raise RequestError(f"--output {output} lies in archive {root}, which is only written to by runs: name another")
+        raise RequestError(f"--output {output} is inside archive {root}, where only runs write: name another")
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
-    if wish.form == "minari":
+    if request.form == "minari":
         to_minari.library()
         to_minari.check_name(output.name)
     if not output.exists() and not output.is_symlink():
         return
     if not force:
         raise RequestError(f"--output {output} exists: name another, or replace it with --force")
-    same = output.is_dir() and to_minari.is_dataset(output) if wish.form == "minari" else output.is_file()
+    same = output.is_dir() and to_minari.is_dataset(output) if request.form == "minari" else output.is_file()
     if not same:
-        kind = "a Minari dataset" if wish.form == "minari" else "a file"
+        kind = "a Minari dataset" if request.form == "minari" else "a file"
         raise RequestError(f"--output {output} exists and is not {kind}, so --force does not replace it: name another")
 
 
-def _chosen(opened: OpenArchive, wish: Wish, watch: Watch | None) -> Iterator[Passage]:
-    """The games, counted as they pass. What is wrong with the request is raised here, before anything is written."""
-    selection = select(opened, wish.where)
-    if wish.sample is not None and wish.sample > selection.games:
-        raise RequestError(f"--sample {wish.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
+def _chosen(opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None) -> Iterator[GameChunk]:
+    """The selected games. Errors in the request are raised here and not by the iterator: before anything is written."""
+    selection = select(opened, request.where)
+    if request.sample is not None and request.sample > selection.games:
+        raise RequestError(f"--sample {request.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
 
-    def passing() -> Iterator[Passage]:
-        for passage in in_order(selection, wish.sample, wish.seed):
-            yield passage
-            if watch:
-                watch(len(passage.chosen.game_id))
+    def passing() -> Iterator[GameChunk]:
+        for chunk in games_in_order(selection, request.sample, request.seed):
+            yield chunk
+            if on_written:
+                on_written(len(chunk.chosen.game_id))
 
     return passing()
 
 
-def _write_table(passages: Iterable[Passage], wish: Wish, out: BinaryIO) -> int:
-    """Games written."""
+def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> int:
+    """Write games as text or csv; returns how many."""
     games = 0
 
-    def counted() -> Iterator[Passage]:
+    def counted() -> Iterator[GameChunk]:
         nonlocal games
-        for passage in passages:
-            games += len(passage.chosen.game_id)
-            yield passage
+        for chunk in chunks:
+            games += len(chunk.chosen.game_id)
+            yield chunk
 
-    if wish.form == "text":
+    if request.form == "text":
         write_text(counted(), out)
-    elif wish.rows == "games":
+    elif request.rows == "games":
         write_games(counted(), out)
     else:
-        write_plies(counted(), wish.perspective or "mover", out)
+        write_plies(counted(), request.perspective or "mover", out)
     return games
 
 
-def episodes(opened: OpenArchive, wish: Wish) -> Iterator[tuple[Passage, Episodes]]:
-    """Chosen games as arrays, some thousands at a time, for who needs no file. Raises as ``export`` does."""
-    return _episodes(_chosen(opened, wish, None), wish)
+def episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
+    """Yield selected games as arrays, at most ``CHUNK_GAMES`` at a time. Raises as ``export`` does."""
+    return _episodes(_chosen(opened, request, None), request)
 
 
-def _episodes(passages: Iterable[Passage], wish: Wish) -> Iterator[tuple[Passage, Episodes]]:
-    for passage in passages:
-        opening, games, rules = passage.chosen.opening, passage.chosen.games, passage.record.rules
-        yield passage, episodes_of(opening, games, wish.view(rules.mover_chooses), rules.tables)
+def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
+    for chunk in chunks:
+        opening, games, rules = chunk.chosen.opening, chunk.chosen.games, chunk.record.rules
+        yield chunk, episodes_of(opening, games, request.step_options(rules.mover_chooses), rules.tables)
 
 
-def _write_episodes(passages: Iterable[Passage], wish: Wish, path: Path, room: Path, output: Path) -> Done:
+def _write_episodes(
+    chunks: Iterable[GameChunk], request: ExportRequest, path: Path, room: Path, output: Path
+) -> Exported:
     games, count, steps = 0, 0, 0
 
-    def parts() -> Iterator[tuple[Passage, Episodes]]:
+    def parts() -> Iterator[tuple[GameChunk, Episodes]]:
         nonlocal games, count, steps
-        for passage, part in _episodes(passages, wish):
-            games += len(passage.chosen.game_id)
+        for chunk, part in _episodes(chunks, request):
+            games += len(chunk.chosen.game_id)
             count += len(part.steps)
             steps += len(part.actions)
             if len(part.steps):
-                yield passage, part
+                yield chunk, part
 
-    if wish.form == "minari":
-        named = ((part, of.chosen.game_id[part.game], of.record.run_id) for of, part in parts())
-        about = {"dataset_id": output.name, "description": description(wish)}
-        to_minari.write_minari(named, wish.imposed, wish.masks, path, about)
-    elif wish.form == "d3rlpy":
-        write_d3rlpy((part for _, part in parts()), wish.imposed, wish.masks, path, room)
+    if request.form == "minari":
+        named = ((part, chunk.chosen.game_id[part.game], chunk.record.run_id) for chunk, part in parts())
+        about = {"dataset_id": output.name, "description": description(request)}
+        to_minari.write_minari(named, request.imposed, request.masks, path, about)
+    elif request.form == "d3rlpy":
+        write_d3rlpy((part for _, part in parts()), request.imposed, request.masks, path, room)
     else:
-        frames = (rows_of(of, part, wish.view(of.record.rules.mover_chooses), wish.imposed) for of, part in parts())
+        frames = (
+            rows_of(chunk, part, request.step_options(chunk.record.rules.mover_chooses), request.imposed)
+            for chunk, part in parts()
+        )
         write_rlds(frames, path, room)
     if not count:
-        raise RequestError(f"none of the {games:,} games has a known turn of {wish.perspective}: see --imposed")
-    return Done(games, count, steps)
+        raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
+    return Exported(games, count, steps)
 
 
-def description(wish: Wish) -> str:
-    """What a dataset is, in a sentence, for those who find it without its maker."""
-    chosen = f"games where {wish.where}" if wish.where else "all games"
-    drawn = f", {wish.sample} of them drawn by seed {wish.seed}" if wish.sample is not None else ""
+def description(request: ExportRequest) -> str:
+    """The description that is stored in a dataset."""
+    chosen = f"games where {request.where}" if request.where else "all games"
+    drawn = f", {request.sample} of them drawn by seed {request.seed}" if request.sample is not None else ""
     return (
-        f"Quarto, {chosen} of an archive{drawn}; rewards for {wish.perspective}, at the end only. Observation: the "
+        f"Quarto, {chosen} of an archive{drawn}; rewards for {request.perspective}, at the end only. Observation: the "
         "piece on each of 16 cells, then that in hand, -1 for none. Action: 17 * cell + gift, 16 where there is none."
     )
 
 
 @contextmanager
-def _aside(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
-    """A path to write to, and a folder for what is needed meanwhile; at the end the path becomes ``output``."""
+def _temporary(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
+    """A path to write to, which is renamed to ``output`` at the end, and a folder for intermediate files."""
     room = temporary_beside(output)
     try:
         (room / "parts").mkdir(parents=True)

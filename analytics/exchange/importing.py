@@ -1,4 +1,4 @@
-"""Games from a text become ordinary runs of an archive, each named by its content: importing twice adds nothing."""
+"""Import of games as ordinary runs. A run's id follows from its games, so importing them again adds nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.exchange.reading import Text
+from analytics.exchange.reading import ParsedText
 from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
 from analytics.exchange.to_text import text_of
@@ -25,32 +25,32 @@ SHARD_GAMES = 1 << 18
 
 
 class Elsewhere:
-    """The class that the archive names for a player of imported games. It cannot be made: nobody knows how it plays."""
+    """The target of players of imported games in an archive. It cannot be instantiated: how it plays is not known."""
 
     def __init__(self) -> NoReturn:
         """Raises ``RequestError``."""
-        raise RequestError("a player of imported games cannot be asked for turns: it played elsewhere")
+        raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
 TARGET = f"{Elsewhere.__module__}.{Elsewhere.__qualname__}"
 
 
-class Done(NamedTuple):
-    """What became of the games of one run."""
+class ImportedRun(NamedTuple):
+    """The games of one run, and how many of them are new."""
 
     run_id: str
     heading: Heading  # of its first games
     games: int
-    added: int  # of them now; the others were there
+    added: int  # the others were in the archive already
 
 
 def import_games(
-    archive: Archive, text: Text, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
-) -> list[Done]:
-    """Add the games of a text. Games with the same rules, event, date and opening are one run, with the seats fixed.
+    archive: Archive, text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
+) -> list[ImportedRun]:
+    """Add the games of a text. Games with the same rules, event, date and opening are one run with fixed seats.
 
-    A run's id follows from its games: what is there already is not added again. ``rules`` by name, ``code`` as in a
-    run's record. Raises ``FailureError`` when the disk refuses.
+    A run that is there already is not added again. ``rules`` are by name, ``code`` is as in a run's record. Raises
+    ``FailureError`` if the archive cannot be written.
     """
     return [_add(archive, parts, rules, code, command) for parts in _runs(text)]
 
@@ -58,8 +58,8 @@ def import_games(
 Part = tuple[Heading, Games]
 
 
-def _runs(text: Text) -> Iterator[list[Part]]:
-    """The games of each run by heading, in the order in which they would leave the archive."""
+def _runs(text: ParsedText) -> Iterator[list[Part]]:
+    """The games of each run by heading, in the order in which they are exported."""
     headings = [_heading(tags) for tags in text.known]
     of_heading: dict[Heading, list[int]] = {}
     for at in np.unique(text.tags).tolist():
@@ -84,7 +84,7 @@ def _taken(games: Games, rows: NDArray[np.bool_] | slice) -> Games:
 
 
 def _spec(parts: list[Part], rules: Rules) -> dict[str, Any]:
-    """Everything that makes the run: the hash of its games is part of it."""
+    """The spec of a run, which holds a hash of its games."""
     heading = parts[0][0]
     labels = sorted({label for each, _ in parts for label in (each.agent_0, each.agent_1)})
     digest = hashlib.sha256()
@@ -103,7 +103,7 @@ def _spec(parts: list[Part], rules: Rules) -> dict[str, Any]:
 
 def _add(
     archive: Archive, parts: list[Part], rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
-) -> Done:
+) -> ImportedRun:
     heading = parts[0][0]
     spec = _spec(parts, rules[heading.rules])
     run_id = run_id_of(spec)
@@ -118,14 +118,14 @@ def _add(
         added += commit.games.rows if commit else 0
     if record.status != "complete":
         archive.save_run(structs.replace(record, status="complete"))
-    return Done(run_id, heading, sum(sizes), added)
+    return ImportedRun(run_id, heading, sum(sizes), added)
 
 
 def _shards(parts: list[Part]) -> Iterator[list[Block]]:
-    """The games of a run as shards of so many games, the last one excepted.
+    """The games of a run in shards of ``SHARD_GAMES``; the last one may have fewer.
 
-    Pairs are numbered through the run and not anew in each pairing: where openings were imposed, pairs of a number have
-    the same one.
+    Pair numbers run through all pairings: with imposed openings, pairs of the same number in different pairings share
+    an opening, which imported games need not.
     """
     blocks: list[Block] = []
     number, room = 0, SHARD_GAMES

@@ -1,7 +1,7 @@
-"""In which order games leave an archive, and which of them if not all: neither depends on shards, threads or resuming.
+"""The order of exported games, and samples of them. Neither depends on shards, threads or interruptions.
 
-Games that have their rules, event, date, opening and agents in common stand together, and such groups are in the order
-of these, so that what is imported from a text leaves again as the same text.
+Games with the same heading (rules, event, date, opening and agents) are neighbours, and headings ascend. So games that
+were imported from a text in this order are exported as the same text.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from analytics.store.shard_arrays import ShardGames
 from quarto.errors import RequestError
 from quarto.rng import GAMMA, stream
 
-PASSAGE_GAMES = 16384  # that are in memory as somebody else's arrays at a time
-KEPT_SHARDS = 8  # a shard is asked for once for each of its pairings and seats; 12 MB each of 2^18 games
-IMPORTED = "imported"  # key of a run's spec: what is known of games that came as text
+CHUNK_GAMES = 16384  # that are converted at a time
+KEPT_SHARDS = 8  # in memory, since a shard is read for each of its pairings and seats; 12 MB each of 2^18 games
+IMPORTED = "imported"  # key of the spec of imported runs: their event, date and checksum
 
 
 class Heading(NamedTuple):
-    """What games that stand together have in common. Groups of games are in the order of their headings."""
+    """The values that neighbouring games have in common. Exported games are in the order of their headings."""
 
     rules: str
     event: str  # "" where it is not known
@@ -36,16 +36,16 @@ class Heading(NamedTuple):
     agent_1: str
 
 
-class Passage(NamedTuple):
-    """Games that follow one another and have their run and heading in common, at most ``PASSAGE_GAMES``."""
+class GameChunk(NamedTuple):
+    """Consecutive games of one run and heading, at most ``CHUNK_GAMES``."""
 
     heading: Heading
     record: RunRecord
     chosen: ShardGames
 
 
-class _Strand(NamedTuple):
-    """One seating of one pairing of a run: its games ascend by id."""
+class _Seating(NamedTuple):
+    """The games of a pairing in which its first agent holds one of the seats; their ids ascend."""
 
     heading: Heading
     run: int  # index into the selection's runs
@@ -53,10 +53,10 @@ class _Strand(NamedTuple):
     game: int  # 0 or 1 within the pair
 
 
-def in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[Passage]:
-    """The chosen games, or ``sample`` of them drawn by ``seed``.
+def games_in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[GameChunk]:
+    """Yield the selected games, or ``sample`` of them drawn by ``seed``.
 
-    Raises ``RequestError`` for a sample larger than what is chosen, ``FailureError`` for a file that is damaged.
+    Raises ``RequestError`` for a sample larger than the selection, ``FailureError`` for a damaged file.
     """
     drawn = None if sample is None else draw(selection, sample, seed)
     commits = [selection.opened.archive.commits(record.run_id) for record in selection.runs]
@@ -68,16 +68,16 @@ def in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> 
         return read_chosen(archive, record.run_id, commits[run][number], wanted[run])
 
     slices = sorted(part for run, record in enumerate(selection.runs) for part in _slices(run, record, commits[run]))
-    for strand, first, end, number in slices:
-        low, high = (first_game_id(strand.pairing, pair) for pair in (first, end))
-        if _holds(wanted[strand.run], low, high):
-            yield from _passages(strand, selection.runs[strand.run], shard(strand.run, number), low, high)
+    for seating, first, end, number in slices:
+        low, high = (first_game_id(seating.pairing, pair) for pair in (first, end))
+        if _holds(wanted[seating.run], low, high):
+            yield from _chunks(seating, selection.runs[seating.run], shard(seating.run, number), low, high)
 
 
 def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
-    """``sample`` of the chosen games, each as likely as any other: their ids by run, ascending.
+    """Draw ``sample`` of the selected games uniformly: their ids by run, ascending.
 
-    Every game has a random word that depends on the seed, its run and its id alone; those with the least words are
+    Every game has a random word that depends on the seed, its run and its id alone; the games with the least words are
     drawn. Raises ``RequestError`` for more games than there are.
     """
     if sample > selection.games:
@@ -102,14 +102,14 @@ def _words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uin
 
 
 def _wanted(selection: Selection, run: int, commits: list[Commit]) -> NDArray[np.int64] | None:
-    """The ids of a run's chosen games, ascending; None: all of them."""
+    """The ids of a run's selected games, ascending; None for all games of the run."""
     if selection.counts[run] == sum(commit.games.rows for commit in commits):
         return None
     return selection.game_ids(selection.runs[run].run_id)
 
 
-def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tuple[_Strand, int, int, int]]:
-    """For each slice of a run and each seating: where it belongs, its first pair, its end pair and its commit."""
+def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tuple[_Seating, int, int, int]]:
+    """For each slice of a run and each seating: the seating, the first pair, the end pair, the index of the commit."""
     source = record.spec.get(IMPORTED, {})
     known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
     pairings = record.pairings
@@ -118,17 +118,17 @@ def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tupl
             labels = pairings[part.pairing]
             for game in (0, 1) if record.swapped else (0,):
                 heading = Heading(*known, *(labels if game == 0 else labels[::-1]))
-                yield _Strand(heading, run, part.pairing, game), part.first_pair, part.end_pair, number
+                yield _Seating(heading, run, part.pairing, game), part.first_pair, part.end_pair, number
 
 
-def _passages(strand: _Strand, record: RunRecord, chosen: ShardGames, low: int, high: int) -> Iterator[Passage]:
-    """The games of a strand whose ids are in [low, high)."""
+def _chunks(seating: _Seating, record: RunRecord, chosen: ShardGames, low: int, high: int) -> Iterator[GameChunk]:
+    """The games of a seating whose ids are in [low, high)."""
     rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
-    rows = rows[chosen.game_id[rows] & 1 == strand.game]
-    for start in range(0, len(rows), PASSAGE_GAMES):
-        yield Passage(strand.heading, record, chosen.taken(rows[start : start + PASSAGE_GAMES]))
+    rows = rows[chosen.game_id[rows] & 1 == seating.game]
+    for start in range(0, len(rows), CHUNK_GAMES):
+        yield GameChunk(seating.heading, record, chosen.taken(rows[start : start + CHUNK_GAMES]))
 
 
 def _holds(wanted: NDArray[np.int64] | None, low: int, high: int) -> bool:
-    """Whether any wanted id is in [low, high)."""
+    """Whether any id of ``wanted`` is in [low, high)."""
     return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high))

@@ -1,7 +1,7 @@
-r"""What stands before the plies of a game in a text: ``[agent_0=alice] [agent_1=bob] [result=0-1] F@b1 3@b2 7@c4``.
+r"""Tags in front of the plies of a game in a text: ``[agent_0=alice] [agent_1=bob] [result=0-1] F@b1 3@b2 7@c4``.
 
-A tag is ``[name=value]``; in a value ``]`` and ``\`` are written ``\]`` and ``\\``. Spaces separate tags. They
-are printed in the order of ``NAMES``, and each may be left out; what follows from the plies is checked, not believed.
+A tag is ``[name=value]``; in a value ``]`` and ``\`` are written ``\]`` and ``\\``. Spaces separate tags. Tags are
+written in the order of ``NAMES``. Each may be left out. Tags that follow from the plies are checked against them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "e
 RESULTS = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
 RESULT_OF = {winner: text for text, winner in RESULTS.items()}
 UNKNOWN = "unknown"  # the label of an agent without a tag
-MOST_LETTERS = 200  # of a value, as of a label
+MAX_CHARACTERS = 200  # of a value, as of a label
 
 _TAG = re.compile(r"\s*\[([^=\[\]]*)=((?:[^\]\\]|\\.)*)\]")
 _VALUE = re.compile(r"[^\x00-\x1f\x7f]+")
@@ -40,8 +40,8 @@ class Tags:
     ending: int | None = None  # index into ENDINGS
 
 
-def parse_tags(text: str, usual: Tags) -> Tags:
-    """The tags of a text that holds nothing else; what it does not say is as in ``usual``.
+def parse_tags(text: str, defaults: Tags) -> Tags:
+    """Parse a text of tags alone; those that it leaves out are as in ``defaults``.
 
     Raises ``RequestError`` naming the tag.
     """
@@ -55,21 +55,21 @@ def parse_tags(text: str, usual: Tags) -> Tags:
         if name not in NAMES:
             raise RequestError(f"tag {name!r} is not known{nearest(name, NAMES)}")
         if name in found:
-            raise RequestError(f"tag {name!r} is there twice")
-        found[name] = checked(f"tag {name!r}", value)
+            raise RequestError(f"tag {name!r} is given twice")
+        found[name] = checked_text(f"tag {name!r}", value)
         at = match.end()
-    return _tags(found, usual)
+    return _tags(found, defaults)
 
 
-def checked(what: str, value: str) -> str:
-    """A text that can be a label or the name of an event. Raises ``RequestError``."""
-    if not value.strip() or len(value) > MOST_LETTERS or not _VALUE.fullmatch(value):
-        raise RequestError(f"{what}: {_shown(value)} is not a printable text of 1 to {MOST_LETTERS} characters")
+def checked_text(what: str, value: str) -> str:
+    """``value``, if it can be a label or the name of an event; else raises ``RequestError``."""
+    if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE.fullmatch(value):
+        raise RequestError(f"{what}: {_shown(value)} is not a printable text of 1 to {MAX_CHARACTERS} characters")
     return value
 
 
-def _tags(found: Mapping[str, str], usual: Tags) -> Tags:
-    winner, ending, opening = usual.winner, usual.ending, usual.opening
+def _tags(found: Mapping[str, str], defaults: Tags) -> Tags:
+    winner, ending, opening = defaults.winner, defaults.ending, defaults.opening
     if "result" in found:
         if found["result"] not in RESULTS:
             raise RequestError(f"tag 'result': {_shown(found['result'])} is not one of {', '.join(RESULTS)}")
@@ -86,12 +86,14 @@ def _tags(found: Mapping[str, str], usual: Tags) -> Tags:
         opening = int(found["opening"])
     if "date" in found:
         check_date(found["date"])
-    texts = {name: found.get(name, getattr(usual, name)) for name in ("rules", "event", "date", "agent_0", "agent_1")}
+    texts = {
+        name: found.get(name, getattr(defaults, name)) for name in ("rules", "event", "date", "agent_0", "agent_1")
+    }
     return Tags(**texts, opening=opening, winner=winner, ending=ending)
 
 
 def check_date(text: str) -> None:
-    """Raises ``RequestError`` unless it is a day as ISO 8601 writes it."""
+    """Raise ``RequestError`` unless ``text`` is a day in ISO 8601."""
     try:
         if date.fromisoformat(text).isoformat() == text:
             return
@@ -101,20 +103,20 @@ def check_date(text: str) -> None:
 
 
 def heading_tags(values: Mapping[str, str | int]) -> str:
-    """The tags that games of one heading have in common, those left out that say what is usual."""
-    usual = Tags()
-    said = [name for name in NAMES if name in values and (values[name] != getattr(usual, name) or name[0] == "a")]
-    return " ".join(_tag(name, str(values[name])) for name in said)
+    """The tags of a heading. Those with default values are left out, but for the agents."""
+    defaults = Tags()
+    names = [name for name in NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")]
+    return " ".join(_tag(name, str(values[name])) for name in names)
 
 
 def ending_tags(winner: int, ending: int) -> str:
-    """The tags that say how a game ended; the ending only where it does not follow from the plies."""
+    """The tag ``result`` and, where the ending does not follow from the plies (a forfeit), the tag ``ending``."""
     result = _tag("result", RESULT_OF[winner])
     return f"{result} {_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
 
 
-def ended(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
-    """Winner and ending of a game of so many plies whose ply ``line_at`` (-1: none) is the first to finish a line.
+def outcome_of(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
+    """The winner and the ending of a game of ``plies`` plies; ``line_at`` is its first ply to finish a line, or -1.
 
     Raises ``RequestError`` if the game goes on after a line, contradicts its tags, or stops without a result.
     """
@@ -132,8 +134,8 @@ def ended(tags: Tags, plies: int, line_at: int) -> tuple[int, int]:
     return winner, ending
 
 
-def _contradiction(name: str, said: str, found: str) -> RequestError:
-    return RequestError(f"tag {name!r}: {said} contradicts the plies, which say {found}")
+def _contradiction(name: str, value: str, found: str) -> RequestError:
+    return RequestError(f"tag {name!r}: {value} contradicts the plies, which say {found}")
 
 
 def _forfeited(tags: Tags, plies: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Flat arrays as d3rlpy's ``MDPDataset`` takes them, in one ``.npz`` that NumPy alone can read.
+"""Export for d3rlpy: the flat arrays of its ``MDPDataset`` in one ``.npz`` file, which NumPy alone can read.
 
 Source of the layout: d3rlpy's documentation, "Create your dataset": the steps of all episodes, the last of each
 marked in ``terminals`` or, where it was cut off, in ``timeouts``, never in both.
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
 
-BLOCK = 1 << 20  # bytes that are copied at a time
+BLOCK = 1 << 20  # bytes copied at a time
 LEVEL = 1  # of deflate: a board is mostly -1
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can say: the same games are the same bytes
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
 
 
 class _Array(NamedTuple):
@@ -43,7 +43,7 @@ MASKS = {"action_masks": _Array(np.dtype(np.bool_), (ACTIONS,))}
 
 
 def arrays_of(episodes: Episodes, imposed: bool, masks: bool) -> dict[str, NDArray[np.generic]]:
-    """The arrays of some episodes, ``S`` rows each. Final observations are not part of the form."""
+    """The arrays of some episodes, ``S`` rows each. This format has no final observations."""
     decided = np.ones(len(episodes.observations), np.bool_)
     decided[episodes.final] = False
     terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
@@ -60,20 +60,20 @@ def arrays_of(episodes: Episodes, imposed: bool, masks: bool) -> dict[str, NDArr
 
 
 def write_d3rlpy(parts: Iterable[Episodes], imposed: bool, masks: bool, path: Path, aside: Path) -> None:
-    """Write episodes to ``path``; ``aside`` is an empty folder for what has to wait until its length is known.
+    """Write episodes to ``path``. ``aside`` is an empty folder for arrays whose length is not known yet.
 
     Raises ``OSError``.
     """
-    wanted = ARRAYS | (IMPOSED if imposed else {}) | (MASKS if masks else {})
+    arrays = ARRAYS | (IMPOSED if imposed else {}) | (MASKS if masks else {})
     steps = 0
     with ExitStack() as stack:
-        files = {name: stack.enter_context((aside / name).open("wb")) for name in wanted}
+        files = {name: stack.enter_context((aside / name).open("wb")) for name in arrays}
         for episodes in parts:
             steps += len(episodes.actions)
             for name, array in arrays_of(episodes, imposed, masks).items():
                 files[name].write(np.ascontiguousarray(array).data)
     with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as packed:
-        for name, kind in wanted.items():
+        for name, kind in arrays.items():
             entry = zipfile.ZipInfo(f"{name}.npy", EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             with packed.open(entry, "w", force_zip64=True) as out, (aside / name).open("rb") as rows:

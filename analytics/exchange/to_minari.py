@@ -1,8 +1,8 @@
-"""A Minari dataset: a folder that ``minari.load_dataset`` or ``MinariDataset`` reads.
+"""Export as a Minari dataset: a folder that ``minari.load_dataset`` and ``MinariDataset`` read.
 
-Source of the layout: Minari's documentation, "Dataset standards", and its reader. Its HDF5 form keeps a group for each
-episode, which h5py's usual calls write at a thousand a second: most of what an episode has is the same for all episodes
-of its length, is stored once and linked to, and what remains is written by h5py's low-level calls.
+Source of the layout: Minari's documentation, "Dataset standards", and its reader. The HDF5 file has a group for each
+episode. h5py's usual calls write a thousand groups a second, so arrays that episodes of one length have in common are
+stored once and linked to, and the rest is written by h5py's low-level calls.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from quarto.rules import NONE, PIECES
 
 EXTRA = "pip install 'quarto-arena[export]'"
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
-DATA = "data"  # the folder within a dataset's
+DATA = "data"  # the folder inside a dataset's folder
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
-VERSION = "0.5.0"  # of Minari, the first whose datasets look like this
+VERSION = "0.5.0"  # of Minari: the first with this layout
 NO_INFOS = ("infos",)
-HDF5 = "v110"  # the library version from which files can be read: smaller than what all can read by half
+HDF5 = "v110"  # readable from this library version on; half the size of files that all versions read
 
 
 class Counts(NamedTuple):
-    """What a dataset holds."""
+    """The size of a dataset."""
 
     episodes: int
     steps: int
@@ -46,7 +46,7 @@ def library() -> Any:
 
 
 def check_name(name: str) -> None:
-    """Raises ``RequestError`` for the name of a folder that Minari would not take for a dataset's."""
+    """Raise ``RequestError`` unless Minari accepts a folder of this name as a dataset."""
     if not DATASET_ID.fullmatch(name):
         raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
 
@@ -84,7 +84,7 @@ def write_minari(
 
 
 def _metadata(counts: Counts) -> dict[str, Any]:
-    """What Minari's reader asks for. Spaces are written as its own serialisation of Gymnasium's does."""
+    """The metadata that Minari's reader needs. Spaces are serialised as Minari serialises those of Gymnasium."""
     low, high = [NONE] * OBSERVED, [PIECES - 1] * OBSERVED
     box = {"type": "Box", "dtype": "int8", "shape": [OBSERVED], "low": low, "high": high}
     return {
@@ -106,9 +106,9 @@ class _Writer:
         self._imposed, self._masks = imposed, masks
         self._spaces: dict[tuple[int, ...], Any] = {}
         self._types: dict[np.dtype[Any], Any] = {}
-        self._shared: dict[tuple[Any, ...], Any] = {}  # what episodes have in common: objects that are linked to
+        self._shared: dict[tuple[Any, ...], Any] = {}  # objects that several episodes link to
         self._small = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        self._small.set_layout(h5py.h5d.COMPACT)  # in the object's own header: no block of the file for it
+        self._small.set_layout(h5py.h5d.COMPACT)  # stored in the header of the object, without a block of its own
         self._plain = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
         for kind in (self._small, self._plain):
             kind.set_obj_track_times(False)  # the same games are the same bytes
@@ -131,7 +131,7 @@ class _Writer:
             self._put_infos(group, episodes, first, row, steps)
 
     def _link_ends(self, group: Any, steps: int, reward: float, terminated: bool) -> None:
-        """Rewards and ends, which episodes of a length share with most others of it."""
+        """Rewards and ends, which most episodes of a length have in common."""
         at_end = {
             b"rewards": np.float32(reward),
             b"terminations": np.bool_(terminated),
@@ -147,7 +147,7 @@ class _Writer:
                 self._shared[key] = self._put(group, name, column)
 
     def _put_infos(self, group: Any, episodes: Episodes, first: int, row: int, steps: int) -> None:
-        """One entry more than there are steps, as Minari has infos: flags of steps are false at the end."""
+        """Write infos, which have one entry more than there are steps; flags of steps are false in the last entry."""
         if not self._imposed and not self._masks:
             if NO_INFOS in self._shared:
                 self._h5.h5o.link(self._shared[NO_INFOS], group, b"infos")

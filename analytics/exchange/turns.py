@@ -1,4 +1,4 @@
-"""Games as decisions: what a player saw, what it did, and what that came to, as arrays that need no quarto-arena.
+"""Games as episodes of steps for offline learning: observations, actions and rewards as plain arrays.
 
 A *turn* is what an agent returns, a placement and a gift; turn 0 is the first gift alone, and turn t places ply t - 1
 and gives the piece of ply t. Seat t mod 2 has turn t. Where the mover chooses the piece there is no turn 0, and turn t
@@ -26,25 +26,25 @@ CHOICES = PIECES + 1  # an action is CHOICES * cell + gift
 ACTIONS = CHOICES * (CELLS + 1)  # 289
 
 
-class View(NamedTuple):
-    """What is told of a game."""
+class StepOptions(NamedTuple):
+    """The turns of a game that become steps, and their content."""
 
-    seat: int  # whose turns: 0 or 1, or BOTH_SEATS
-    imposed: int  # 1: imposed turns too
-    masks: int  # 1: legal actions too
+    seat: int  # the player: 0 or 1, or BOTH_SEATS
+    imposed: int  # 1: include imposed turns
+    masks: int  # 1: include legal actions
     mover_chooses: int  # 1 under rules where the mover chooses the piece
 
 
 class Episodes(NamedTuple):
-    """``E`` games as ``S`` decisions. Episode after episode; each has one observation more than it has steps."""
+    """``E`` episodes of ``S`` steps in all, one after the other. Each has one observation more than it has steps."""
 
-    game: NDArray[np.int64]  # [E] index of the game; those without a step are left out
+    game: NDArray[np.int64]  # [E] index of the game; games without a step are left out
     steps: NDArray[np.int64]  # [E] at least 1
-    terminated: NDArray[np.bool_]  # [E] by the rules; otherwise it was cut off
+    terminated: NDArray[np.bool_]  # [E] ended by the rules; otherwise truncated
     observations: NDArray[np.int8]  # [S + E, 17]
     actions: NDArray[np.int64]  # [S] 0..288
     rewards: NDArray[np.float32]  # [S] 0 but for the last step of an episode
-    imposed: NDArray[np.bool_]  # [S] whether some part of the turn was not chosen
+    imposed: NDArray[np.bool_]  # [S] whether a part of the turn was imposed
     masks: NDArray[np.bool_]  # [S + E, 289] legal actions, or [0, 289] if they are not asked for
 
     @property
@@ -54,14 +54,14 @@ class Episodes(NamedTuple):
 
     @property
     def final(self) -> NDArray[np.int64]:
-        """[E] index of each episode's last observation, on which nothing was decided."""
+        """[E] index of each episode's last observation, for which there is no action."""
         return np.cumsum(self.steps + 1) - 1
 
 
-def episodes_of(opening: NDArray[np.int8], games: Games, view: View, tables: Any) -> Episodes:
-    """Games as their players saw them. ``opening`` [G]: how many plies were imposed; ``tables``: of their rules."""
-    view = View(*map(int, view))  # a flag that is a bool would be another type, to be compiled for
-    counts = _count_steps(opening, games, view)
+def episodes_of(opening: NDArray[np.int8], games: Games, options: StepOptions, tables: Any) -> Episodes:
+    """Games as episodes. ``opening`` [G]: how many plies were imposed; ``tables``: those of the rules."""
+    options = StepOptions(*map(int, options))  # kernels would be compiled again for a bool
+    counts = _count_steps(opening, games, options)
     kept = np.flatnonzero(counts)
     steps = counts[kept]
     rows, size = int(steps.sum()), len(kept)
@@ -73,59 +73,59 @@ def episodes_of(opening: NDArray[np.int8], games: Games, view: View, tables: Any
         np.empty(rows, np.int64),
         np.zeros(rows, np.float32),
         np.zeros(rows, np.bool_),
-        np.zeros((rows + size if view.masks else 0, ACTIONS), np.bool_),
+        np.zeros((rows + size if options.masks else 0, ACTIONS), np.bool_),
     )
-    _fill(opening, games, view, tables, episodes)
+    _fill(opening, games, options, tables, episodes)
     return episodes
 
 
 @inlined
-def _first_turn(opening: int, view: Any) -> int:
-    """The first turn that is told: where nothing was imposed, or told all the same, that of the first gift."""
-    return (int64(0) if view.imposed else int64(opening)) + int64(view.mover_chooses)
+def _first_turn(opening: int, options: Any) -> int:
+    """The first turn that can be a step: that of the first gift that was chosen, or of the first one at all."""
+    return (int64(0) if options.imposed else int64(opening)) + int64(options.mover_chooses)
 
 
 @inlined
-def _begins(first: int, view: Any) -> int:
-    """The first turn from ``first`` on that is told from this seat."""
-    return first if view.seat < 0 else first + ((first ^ view.seat) & 1)
+def _begins(first: int, options: Any) -> int:
+    """The first turn from ``first`` on that the seat takes."""
+    return first if options.seat < 0 else first + ((first ^ options.seat) & 1)
 
 
 @kernel()
-def _count_steps(opening: NDArray[np.int8], games: Games, view: View) -> NDArray[np.int64]:
-    """[G] how many decisions of each game are known.
+def _count_steps(opening: NDArray[np.int8], games: Games, options: StepOptions) -> NDArray[np.int64]:
+    """[G] the number of steps of each game.
 
-    Of a forfeited game the piece that was given last is not: whoever gave it took a turn that is known in part only. So
-    it ends with the last position that is known in full, and the turn taken there does not count.
+    The last gift of a forfeited game is not logged, so the turn that gave it is known in part only. Its episode ends
+    with the last position that is known in full, and the turn taken there is no step.
     """
     counts = np.zeros(games.plies.shape[0], np.int64)
     for game in range(counts.shape[0]):
         plies, forfeited = int64(games.plies[game]), games.ending[game] >= FORFEIT_ILLEGAL
-        first = _first_turn(opening[game], view)
-        last = plies + (int64(view.mover_chooses) if forfeited else int64(0))
-        if first > last or (not forfeited and not view.mover_chooses and first == plies):
-            continue  # all of it was imposed
-        positions = last - _begins(first, view) + (int64(1) if view.seat < 0 else int64(2))
-        if view.seat >= 0:
+        first = _first_turn(opening[game], options)
+        last = plies + (int64(options.mover_chooses) if forfeited else int64(0))
+        if first > last or (not forfeited and not options.mover_chooses and first == plies):
+            continue  # all turns were imposed
+        positions = last - _begins(first, options) + (int64(1) if options.seat < 0 else int64(2))
+        if options.seat >= 0:
             positions //= 2
         counts[game] = max(int64(0), positions - int64(forfeited))
     return counts
 
 
 @kernel()
-def _fill(opening: NDArray[np.int8], games: Games, view: View, rules: Any, episodes: Episodes) -> None:
+def _fill(opening: NDArray[np.int8], games: Games, options: StepOptions, rules: Any, episodes: Episodes) -> None:
     row, step = int64(0), int64(0)
     for episode in range(episodes.game.shape[0]):
         game, steps = episodes.game[episode], episodes.steps[episode]
         plies, imposed = int64(games.plies[game]), int64(opening[game])
-        first = _first_turn(imposed, view)
-        turn = _begins(first, view)
+        first = _first_turn(imposed, options)
+        turn = _begins(first, options)
         lanes, occupied, placed = uint64(0), int64(0), int64(0)
         for i in range(steps + 1):
             over = i == steps and episodes.terminated[episode]
-            count = plies if over else (first if turn == first and not view.mover_chooses else turn - 1)
+            count = plies if over else (first if turn == first and not options.mover_chooses else turn - 1)
             hand = int64(NONE)
-            if not over and not view.mover_chooses and turn > first:
+            if not over and not options.mover_chooses and turn > first:
                 hand = int64(games.pieces[turn - 1, game])
             seen = episodes.observations[row]
             if i > 0:
@@ -137,27 +137,27 @@ def _fill(opening: NDArray[np.int8], games: Games, view: View, rules: Any, episo
                 occupied |= 1 << cell
                 placed += 1
             seen[CELLS] = hand
-            if view.masks and not over:
+            if options.masks and not over:
                 _mark(seen, lanes, occupied, rules, episodes.masks[row])
             row += 1
             if i < steps:
                 cell = int64(NO_CELL) if count == turn else int64(games.cells[turn - 1, game])
                 gift = int64(NO_GIFT)
-                if view.mover_chooses or turn < plies:
-                    gift = int64(games.pieces[turn - int64(view.mover_chooses), game])
+                if options.mover_chooses or turn < plies:
+                    gift = int64(games.pieces[turn - int64(options.mover_chooses), game])
                 episodes.actions[step] = CHOICES * cell + gift
-                episodes.imposed[step] = view.imposed != 0 and imposed > 0 and turn <= imposed
+                episodes.imposed[step] = options.imposed != 0 and imposed > 0 and turn <= imposed
                 step += 1
-            turn += 1 if view.seat < 0 else 2
+            turn += 1 if options.seat < 0 else 2
         winner = int64(games.winner[game])
         if episodes.terminated[episode] and winner >= 0:
-            # Who moves last has finished the line: from where the mover stands the game is always won.
-            episodes.rewards[step - 1] = 1 if view.seat < 0 or winner == view.seat else -1
+            # The mover of the last turn has finished the line, so from the mover's perspective the game is won.
+            episodes.rewards[step - 1] = 1 if options.seat < 0 or winner == options.seat else -1
 
 
 @kernel()
 def _mark(seen: NDArray[np.int8], lanes: int, occupied: int, rules: Any, legal: NDArray[np.bool_]) -> None:
-    """Mark the legal actions: nothing is given with a placement that ends the game."""
+    """Mark the legal actions. A placement that ends the game has no gift."""
     used = int64(0)
     for at in range(OBSERVED):
         if seen[at] >= 0:

@@ -1,4 +1,4 @@
-"""One question to DuckDB and its answer as a frame: checked to be a question, and put into types that Polars has."""
+"""One question to DuckDB: checked to be read-only, answered as a frame with types that Polars has."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from analytics.query.views import VIEWS
 from quarto.errors import RequestError, nearest
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
-_FROM_POLARS = "got external error: "  # what Polars puts in front of an error that DuckDB raises between two chunks
+_FROM_POLARS = "got external error: "  # Polars' prefix of an error that DuckDB raises between two chunks
 
-# Polars cannot read the first two, and would show the others as their bytes, or without their zone.
+# Polars cannot read the first two, and would show the others as bytes or without their time zone.
 _FOREIGN = ("interval", "union", "variant", "bignum", "geometry", "bit", "time with time zone")
 _NESTED = ("list", "array", "struct", "tuple", "map")
 
 
 def ask(connection: duckdb.DuckDBPyConnection, text: str) -> pl.DataFrame | str:
-    """The answer to a question, or what DuckDB complains of; whole numbers are 64 bits wide where they fit.
+    """The answer to a question, or DuckDB's error message. Whole numbers have 64 bits if they fit.
 
-    Raises ``RequestError`` for what is not one question, and for an answer that no frame can hold.
+    Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
     """
     try:
         _check(text)
-        connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold an INSERT
+        connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may contain an INSERT
         try:
             relation = connection.sql(text)
             _check_columns(relation.columns, relation.types)
@@ -41,18 +41,18 @@ def ask(connection: duckdb.DuckDBPyConnection, text: str) -> pl.DataFrame | str:
 
 
 def explained(complaint: str) -> RequestError:
-    """DuckDB's complaint without the picture of where it points, with our views if it misses a table."""
+    """The error for DuckDB's message without its excerpt of the question; for an unknown table, the nearest view."""
     missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", complaint)
     if missing:
         return RequestError(f"SQL: there is no table {missing[1]!r}{nearest(missing[1], VIEWS)}")
     if complaint.startswith("Out of Memory Error"):
-        return RequestError("SQL: the question needs more memory than it may take: give it more (--memory 4GiB)")
+        return RequestError("SQL: the question needs more memory than it is given: give it more (--memory 4GiB)")
     lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
     return RequestError("SQL: " + " ".join(line for line in lines if line))
 
 
 def _check(text: str) -> None:
-    """Raises ``RequestError`` unless ``text`` is one SELECT, or one EXPLAIN of a SELECT."""
+    """Raise ``RequestError`` unless ``text`` is one SELECT, or one EXPLAIN of a SELECT."""
     kinds = _kinds(text)
     explains = _EXPLAIN.match(text)
     if kinds == ["EXPLAIN"] and explains:
@@ -65,10 +65,10 @@ def _check(text: str) -> None:
 
 
 def _check_pivot(text: str) -> None:
-    """Raises ``RequestError`` unless a statement that DuckDB splits in several is a question as a whole.
+    """Raise ``RequestError`` unless a statement that DuckDB splits into several is a question as a whole.
 
-    A PIVOT without its values is split: DuckDB finds them first. So is a COPY of such a PIVOT; but that cannot stand
-    in the brackets after FROM, where the grammar allows questions only.
+    DuckDB splits a PIVOT without its values, to find them first. It also splits a COPY of such a PIVOT; but a COPY is
+    a syntax error in brackets after FROM, where the grammar allows questions only.
     """
     try:
         reads = _kinds(f"FROM (\n{text}\n)") == ["MULTI"]
@@ -86,7 +86,7 @@ def _kinds(text: str) -> list[str]:
 
 
 def _check_columns(names: list[str], kinds: list[DuckDBPyType]) -> None:
-    """Raises ``RequestError`` for columns that no frame can hold."""
+    """Raise ``RequestError`` for columns that no frame can hold."""
     for name, count in Counter(names).items():
         if count > 1:
             raise RequestError(
@@ -95,7 +95,7 @@ def _check_columns(names: list[str], kinds: list[DuckDBPyType]) -> None:
     for name, kind in zip(names, kinds, strict=True):
         if _is_foreign(kind):
             raise RequestError(
-                f"SQL: column {name!r} of the answer is of type {kind}, which tables here do not have: "
+                f"SQL: column {name!r} of the answer is of type {kind}, which Polars does not have: "
                 "cast it, for instance to VARCHAR"
             )
 
@@ -107,7 +107,7 @@ def _is_foreign(kind: DuckDBPyType) -> bool:
 
 
 def _with_whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:
-    """DuckDB's sums are 128 bits wide, which become decimals: as 64 bits, but for columns that need more."""
+    """Cast decimals without fraction, as DuckDB's 128-bit sums arrive, to 64-bit integers where they fit."""
     for name, kind in frame.schema.items():
         whole = _whole(kind)
         if whole != kind:

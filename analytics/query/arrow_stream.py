@@ -1,7 +1,7 @@
-"""A result on its way from DuckDB to Polars.
+"""Passes results from DuckDB to Polars.
 
-In a module of its own, which must not import DuckDB: Polars remembers the type of whatever it was given until the
-interpreter has ended, with all that its module refers to, and DuckDB then complains about leaks on the standard error.
+This module must not import DuckDB. Polars keeps the type of its argument, and with it everything that the type's module
+refers to, until the interpreter has ended; DuckDB then reports leaks on the standard error.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Protocol
 
 
 class Streamable(Protocol):
-    """Anything that hands out its rows by the Arrow PyCapsule interface."""
+    """An object with the Arrow PyCapsule interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class Stream:
-    """Passes on the rows of another object, and nothing else of it."""
+    """Wraps an object and passes on its rows only."""
 
     def __init__(self, source: Streamable) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""What a condition on games may be: one expression of SQL, which chooses the same games whenever it is asked."""
+"""Checks of conditions on games: one SQL expression that always selects the same games."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import duckdb
 
 from quarto.errors import RequestError
 
-# DuckDB's volatile functions that a question may call, and what draws samples.
+# DuckDB's volatile functions that a question may call, and its words for samples.
 CHANGING_FUNCTIONS = frozenset({"random", "setseed", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "nextval"})
 CHANGING_WORDS = frozenset({"sample", "tablesample"})
 
 
 def check(where: str) -> None:
-    """Raises ``RequestError`` for a condition that is empty, ends its own brackets, or chooses by chance."""
+    """Raise ``RequestError`` for a condition that is empty, closes brackets that it did not open, or is random."""
     depth, name, words = 0, "", 0
     for start, kind in duckdb.tokenize(where):
         if kind == duckdb.token_type.comment:
@@ -37,6 +37,6 @@ def check(where: str) -> None:
 
 def _by_chance(where: str, what: str) -> RequestError:
     return RequestError(
-        f"where={where!r} chooses by chance ({what}), so nothing could be repeated: choose by what games have, as in "
+        f"where={where!r} is random ({what}), so its result could not be repeated: use columns of the games, as in "
         "game_id % 10 = 0"
     )

@@ -1,4 +1,4 @@
-"""SQL over an archive: DuckDB in memory, views over the committed files, nothing that could write."""
+"""SQL over an archive: DuckDB in memory with views over the committed files, read-only."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ _ROWS: dict[str, tuple[Callable[[Archive], list[list[Any]]], str]] = {
 }
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
-_ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")  # or without a kind, as Thrift's are
+# Errors of a file, and errors without a kind, as those of Thrift.
+_ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 
 @dataclass(frozen=True)
 class _File:
-    """A table file that a commit names."""
+    """A table file that a commit names, and its size and checksum."""
 
     run_id: str
     path: Path  # absolute
@@ -50,12 +51,12 @@ class _File:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is there with all its bytes, whatever they are."""
+        """Whether the file exists with the right size."""
         return self.path.is_file() and self.path.stat().st_size == self.stored.bytes
 
     @property
     def is_sound(self) -> bool:
-        """Whether every byte is what it was; reads the file."""
+        """Whether the checksum is right; reads the file."""
         return self.is_whole and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.stored.sha256
 
     @property
@@ -80,31 +81,29 @@ def _committed(archive: Archive) -> dict[str, list[_File]]:
 
 def _checked_amount(memory: str) -> str:
     if not _AMOUNT.fullmatch(memory) or not float(re.split("[ KMGT%]", memory)[0]):
-        raise RequestError(f"memory {memory!r} is not an amount: write 1GiB, 500MB or 70%")
+        raise RequestError(f"memory {memory!r} is not an amount of memory: write 1GiB, 500MB or 70%")
     return memory
 
 
 def _require_whole(files: list[_File]) -> None:
-    """Raises ``FailureError`` for a file that is missing or truncated."""
+    """Raise ``FailureError`` for a file that is missing or truncated."""
     for file in files:
         if not file.is_whole:
             raise file.damage
 
 
 class OpenArchive:
-    """What an archive held when it was opened: open it again to see what came since. A context manager.
+    """The content of an archive when it was opened. Open it again to see newer games. A context manager.
 
     Views ``games`` and ``plies`` are the tables of ``data/README.md`` with ``run_id`` in front and small integers
     widened to 32 bits; ``runs`` has a row a run, ``sweeps`` a row a pairing of a sweep's job, ``decisions`` a row a
-    decision of the games that were annotated, ``verdicts`` a row a test of strength, ``positions`` a row a position,
-    turn and player.
+    decision of annotated games, ``verdicts`` a row a test of strength, ``positions`` a row a position, turn and player.
     """
 
     def __init__(self, root: Path, memory: str = MEMORY) -> None:
-        """``memory`` is what a question may take before it spills to the disk, as ``1GiB`` or ``70%``.
+        """Open the archive at ``root``. Questions that need more than ``memory`` (``1GiB``, ``70%``) spill to the disk.
 
-        Raises ``RequestError`` when ``root`` is not an archive or ``memory`` no amount, ``FailureError`` for a damaged
-        commit.
+        Raises ``RequestError`` for a wrong ``root`` or ``memory``, ``FailureError`` for a damaged commit.
         """
         self._memory = _checked_amount(memory)
         self.archive = Archive.open(root)
@@ -117,8 +116,8 @@ class OpenArchive:
     def sql(self, text: str) -> pl.DataFrame:
         """The answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
 
-        Raises ``RequestError`` for anything that is not a single question, and for one that DuckDB rejects;
-        ``FailureError`` when it asks for what is damaged.
+        Raises ``RequestError`` unless ``text`` is one question that DuckDB accepts; ``FailureError`` if it needs a
+        damaged file.
         """
         if self._connection is None:
             try:
@@ -126,7 +125,7 @@ class OpenArchive:
             except duckdb.OutOfMemoryException as error:
                 complaint = str(error)
         found = ask(self._connection, text) if self._connection is not None else complaint
-        # Raised outside of a handler: a chained error would keep DuckDB's objects alive until the interpreter ends.
+        # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, str):
             raise self._failure(found) or explained(found)
         return found
@@ -138,14 +137,14 @@ class OpenArchive:
     def plies(self, run_id: str | None = None) -> pl.LazyFrame:
         """The view ``plies``, or one run's part of it, as a Polars LazyFrame.
 
-        A filter on ``ply`` reads only the row groups that hold it; ``run_id`` given here, and not in a filter, only the
-        files of that run. Raises ``FailureError`` for a file that is missing or truncated, ``RequestError`` for a run
-        that is not in the archive.
+        A filter on ``ply`` reads only the row groups with these plies. The argument ``run_id``, unlike a filter on it,
+        reads only the files of that run. Raises ``FailureError`` for a file that is missing or truncated,
+        ``RequestError`` for a run that is not in the archive.
         """
         return self._scan("plies", run_id)
 
     def close(self) -> None:
-        """Let go of memory and temporary files. Closing twice is fine; the next question opens everything again."""
+        """Free memory and temporary files. May be called twice; the next question opens everything again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -160,16 +159,16 @@ class OpenArchive:
         self.close()
 
     def shards(self) -> list[Shard[Index]]:
-        """All shards of games with the indexes of their positions, by run and number.
+        """All shards with the indexes of their positions, by run and number.
 
-        Raises ``FailureError`` for a damaged index, and for games without the record of their run.
+        Raises ``FailureError`` for a damaged index and for a run without a record.
         """
         if isinstance(self._shards, FailureError):
             raise self._shards
         return self._shards
 
     def _find_shards(self) -> list[Shard[Index]] | FailureError:
-        """The shards, or why they cannot be known: no reason to answer nothing about all else."""
+        """The shards, or the error that hides them, which must not prevent answers about other views."""
         self._files["positions"] = []
         try:
             shards = INDEXES.shards(self.archive, self.archive.run_ids())
@@ -183,7 +182,7 @@ class OpenArchive:
         return shards
 
     def _require_indexed(self) -> None:
-        """Raises ``NotIndexedError`` unless all positions are there: a part of them would be a wrong answer."""
+        """Raise ``NotIndexedError`` unless all shards are indexed, since a part would be a wrong answer."""
         shards = self.shards()
         missing = len(index_jobs(self.archive, shards))
         if missing:
@@ -201,12 +200,12 @@ class OpenArchive:
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
         if not files:
             return pl.LazyFrame(schema={"run_id": pl.String(), **widened})
-        # Widened by the scan itself: a cast after it would keep filters from the row groups.
+        # The scan itself widens: with a cast after it, filters could not skip row groups.
         frame = pl.scan_parquet(
             [file.path for file in files],
             schema=widened,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
-            hive_partitioning=False,  # it would take folders above the archive for columns
+            hive_partitioning=False,  # it would read folders above the archive as columns
             glob=False,
             include_file_paths="path",
         )
@@ -218,19 +217,19 @@ class OpenArchive:
         self._broken = {}
         for view in views.VIEWS:
             failure = self._create(connection, view)
-            if failure is not None:  # no reason to answer nothing about all else
+            if failure is not None:  # the other views can be asked all the same
                 self._broken[view] = failure
                 connection.execute(views.broken(view, str(failure)))
         paths = [str(file.path) for files in self._files.values() for file in files]
         connection.execute("SET VARIABLE files = $1", [paths])
         connection.execute("SET allowed_paths = getvariable('files')")
-        connection.execute("SET parquet_metadata_cache = true")  # no byte of a file that counts is ever changed
+        connection.execute("SET parquet_metadata_cache = true")  # committed files never change
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         return connection
 
     def _create(self, connection: duckdb.DuckDBPyConnection, view: str) -> FailureError | None:
-        """Create a view, or say why it cannot be and create nothing."""
+        """Create a view, or return the error that prevents it."""
         try:
             if view in TABLES:
                 _require_whole(self._files[view])
@@ -252,7 +251,7 @@ class OpenArchive:
         except FailureError as error:
             return error
         except duckdb.OutOfMemoryException:
-            raise  # nothing is wrong with the files
+            raise  # the files are not damaged
         except duckdb.Error as error:
             return self._failure(str(error)) or FailureError(f"view {view} cannot be made: {explained(str(error))}")
         connection.execute(views.table(view))
@@ -261,7 +260,7 @@ class OpenArchive:
         return None
 
     def _failure(self, complaint: str) -> FailureError | None:
-        """The damage that DuckDB's complaint comes from, if it comes from any."""
+        """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
         for failure in self._broken.values():
             if str(failure) in complaint:
                 return failure

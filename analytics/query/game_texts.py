@@ -1,4 +1,4 @@
-"""The text of single games of an archive, for showing what a number stands for."""
+"""The texts of single games of an archive, as samples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from quarto.notation import format_game
 
 
 def game_texts(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[str]:
-    """The texts (``F@b1 3@b2 ...``) of games, each a ``run_id`` and a ``game_id``; empty for one without plies.
+    """The texts (``F@b1 3@b2 ...``) of games given by ``run_id`` and ``game_id``; empty for a game without plies.
 
-    Reads only the shards that hold them. Raises ``FailureError`` for a damaged file.
+    Reads only their shards. Raises ``FailureError`` for a damaged file.
     """
     files = {
         opened.archive.file("plies", shard.record.run_id, shard.commit.plies).absolute()

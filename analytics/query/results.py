@@ -1,4 +1,4 @@
-"""What a run has shown, from the tallies of its commits: no table is read, whatever the number of games."""
+"""Results of a run, from the tallies of its commits: no table is read, however many games there are."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from quarto.errors import RequestError
 
 @dataclass(frozen=True)
 class PairingResult:
-    """How one pairing went, as its first agent sees it."""
+    """The results of one pairing, from the perspective of its first agent."""
 
     pairing: int
     first: str  # label
     second: str  # label
     tally: Tally
-    by_pairs: bool  # the games of a pair shared an opening: pairs are the unit of variance
+    by_pairs: bool  # the games of a pair share an opening, so variances are over pairs
     confidence: float = CONFIDENCE
 
     @property
@@ -42,7 +42,7 @@ class PairingResult:
         return self.tally.losses
 
     def in_seat(self, seat: int) -> Row:
-        """The first agent's (losses, draws, wins) when it held ``seat``: it does so in game ``seat`` of each pair."""
+        """The first agent's (losses, draws, wins) in ``seat``, which it holds in game ``seat`` of each pair."""
         return self.tally.results(seat)
 
     @property
@@ -68,7 +68,7 @@ class PairingResult:
 
 
 def results(archive: Archive, run_id: str, confidence: float = CONFIDENCE) -> list[PairingResult]:
-    """Each pairing of a run that has games, in the run's order.
+    """The pairings of a run that have games, in the run's order.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
@@ -86,7 +86,7 @@ def results(archive: Archive, run_id: str, confidence: float = CONFIDENCE) -> li
 
 @dataclass(frozen=True)
 class Standing:
-    """One agent over all of its pairings with others."""
+    """The results of one agent over all pairings with other agents."""
 
     agent: str  # label
     games: int
@@ -109,9 +109,9 @@ class Crosstable:
         return tuple(standing.agent for standing in self.standings)
 
     def frame(self) -> pl.DataFrame:
-        """One row an agent: its score with interval, its counts, and its mean score against each agent.
+        """One row an agent: its score with interval, its counts, and its mean score against each other agent.
 
-        The last ones are in columns ``v `` and the other's label; null where the two did not meet.
+        The mean scores are in columns named ``v `` and the other's label; null where the two did not meet.
         """
         rows = [
             {
@@ -128,9 +128,9 @@ class Crosstable:
 
 
 def crosstable(pairing_results: Sequence[PairingResult]) -> Crosstable:
-    """Everybody against everybody. An agent's games against itself tell nothing about it and are left out.
+    """The crosstable of all pairings. Games of an agent against itself are left out.
 
-    An agent's interval treats its pairs as independent also where pairings share their openings.
+    Intervals treat an agent's pairs as independent, also those of different pairings with the same opening.
     """
     meetings: dict[str, dict[str, Tally]] = {}
     for result in pairing_results:

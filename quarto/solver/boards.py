@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quarto.jit import int64, kernel
 from quarto.keys import board_key, board_of_key
-from quarto.perft import Boards, empty_board, next_layer
+from quarto.perft import CanonicalBoards, empty_board, next_layer
 from quarto.rules import Rules
 from quarto.symmetry import Symmetries, symmetries
 
@@ -26,7 +26,7 @@ def layers_of_keys(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
         yield _keys(rules, boards)
 
 
-def _keys(rules: Rules, boards: Boards) -> NDArray[np.uint64]:
+def _keys(rules: Rules, boards: CanonicalBoards) -> NDArray[np.uint64]:
     keys = np.empty(len(boards.lanes), np.uint64)
     for mask, (first, end) in boards.slices.items():
         _keys_of(boards.lanes[first:end], mask, keys[first:end], symmetries(rules))

@@ -143,7 +143,7 @@ def values_of(lanes: Any, occupied: Any, values: Any, rules: Any, search: Any) -
         values[i] = value_of(lanes[i], filled, available, int64(NONE), rules, search)
 
 
-class Turn(NamedTuple):
+class SolvedTurn(NamedTuple):
     """One turn and what it comes to."""
 
     cell: int  # NONE for a gift alone
@@ -157,7 +157,7 @@ class Solution(NamedTuple):
 
     value: int  # for the player to act: 1 won, 0 drawn, -1 lost
     distance: int | None  # placements until the game is over; None: not asked for
-    turns: tuple[Turn, ...]  # by cell, then gift; empty if not asked for or the game is over
+    turns: tuple[SolvedTurn, ...]  # by cell, then gift; empty if not asked for or the game is over
 
 
 class Solver:
@@ -223,13 +223,13 @@ class Solver:
         """Placements until the game is over under perfect play, given the position's value."""
         return int(distance_of(value, *self._words(position), *self.state))
 
-    def turns(self, position: Position, distance: bool = True) -> tuple[Turn, ...]:
+    def turns(self, position: Position, distance: bool = True) -> tuple[SolvedTurn, ...]:
         """Every legal turn with its value, by cell, then gift."""
         found = np.zeros((CELLS * PIECES, 4), np.int8)
         count = turns_of(distance, found, *self._words(position), *self.state)
         rows = found[:count].tolist()
         return tuple(
-            Turn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows
+            SolvedTurn(cell, gift, value, placements if distance else None) for cell, gift, value, placements in rows
         )
 
     def solve(self, position: Position, turns: bool = True, distance: bool = True) -> Solution:

@@ -15,6 +15,7 @@ from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
 from runners.arena.config import available_cores
 from runners.terminal import console
+from runners.terminal.progress import progress_bar
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -27,9 +28,11 @@ def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int |
     try:
         done = bring_up_to_date(archive, runs, end_ply, threads)
     except KeyboardInterrupt:
-        console.say("interrupted: the shards indexed so far are kept; run the same command again to index the rest")
+        console.print_note(
+            "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
+        )
         raise typer.Exit(INTERRUPTED) from None
-    console.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
+    console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
 def bring_up_to_date(
@@ -37,13 +40,12 @@ def bring_up_to_date(
 ) -> IndexSummary:
     """Index the shards of some runs that are not indexed yet, with a progress bar on a terminal."""
     jobs = index_jobs(archive, INDEXES.shards(archive, runs), end_ply)
-    with console.progress(bool(jobs), doing="indexing", unit="plies") as bar:
-        if bar:
-            bar.start(sum(job.plies for job in jobs))
-        return index_shards(archive, jobs, threads or available_cores(), bar.advance if bar else lambda _plies: None)
+    with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
+        bar.start(sum(job.plies for job in jobs))
+        return index_shards(archive, jobs, threads or available_cores(), bar.advance)
 
 
-def _sentence(done: IndexSummary, seconds: float, root: Path) -> str:
+def _summary(done: IndexSummary, seconds: float, root: Path) -> str:
     if not done.shards:
         return f"Nothing to index: all shards in {root} are indexed."
     shards = "shard" if done.shards == 1 else "shards"

@@ -1,4 +1,4 @@
-"""`qarena openings`: showing what was played in a position."""
+"""`qarena openings`: print the decisions in a position and their results."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from analytics import open_archive
 from analytics.query.openings import Explored, Filters, checked, explore
 from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError
 from quarto.notation import format_position
 from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
-from runners.terminal.tables import FORMS, form_of, write
+from runners.terminal.tables import TableOutput, write
 
-MOST_TURNS = 16  # that a table shows unless it is asked for turns
-WHO = {"gift": "who gives", "placement": "who places", "turn": "who places"}
+MAX_TURNS = 16  # in the table that is shown unasked
+PLAYERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
 def text_of(position: str, rules: str | None) -> str:
-    """A position with the name of its rules. Raises ``RequestError`` if it has another one already."""
+    """The position with the name of its rules. Raises ``RequestError`` if it names other rules already."""
     if rules is None:
         return position
     fields = position.split()
@@ -31,33 +31,27 @@ def text_of(position: str, rules: str | None) -> str:
     return " ".join([*fields[:2], rules])
 
 
-def show_openings(
-    root: Path, position: str, by: str | None, filters: Filters, form: tuple[str | None, Path | None]
-) -> None:
-    """Print what was played in a position, or write it: ``form`` is a format and a file, as of ``tables.write``."""
-    kind, output = form
-    if kind is not None and kind not in FORMS:
-        raise RequestError(f"format {kind!r} is not one of {', '.join(FORMS)}{nearest(kind, FORMS)}")
-    form_of(kind, output)
+def show_openings(root: Path, position: str, by: str | None, filters: Filters, output: TableOutput) -> None:
+    """Print the decisions in a position with their results, or write them to a file."""
     checked(Archive.open(root), position, by, filters)  # before anything is written
     bring_all_up_to_date(root)
     with open_archive(root) as opened:
         found = explore(opened, position, by, filters)
-        if kind not in (None, "table") or output is not None:
-            write(found.rows, kind, output)
+        if not output.is_printed:
+            write(found.rows, output)
             return
         console.show(*_choices(found, found.rows, ""))
         if by is None and found.by != "turn":
             turns = explore(opened, position, "turn", filters)
-            shown = turns.rows.head(MOST_TURNS)
+            shown = turns.rows.head(MAX_TURNS)
             note = f", the {len(shown)} most played of {len(turns.rows)} (all: --by turn)"
             console.show(*_choices(turns, shown, note if len(shown) < len(turns.rows) else ""))
 
 
 def _choices(found: Explored, rows: pl.DataFrame, note: str) -> list[list[Table]]:
-    """The table with samples and, where there is no room for them, without."""
+    """The table with sample games and, for narrow terminals, without them."""
     text = format_position(found.position, found.rules.name)
-    title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {WHO[found.by]}"
+    title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {PLAYERS[found.by]}"
     columns = _columns(rows)
     sample = console.Column("sample", rows["sample"].to_list(), right=False)
     return [[console.tabulated([*columns, sample], title)], [console.tabulated(columns, title)]]

@@ -1,12 +1,6 @@
-"""The question behind `qarena archive ls`."""
+"""The SQL of `qarena archive ls`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 RUNS = """
 SELECT run_id, status, rules,

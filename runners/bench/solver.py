@@ -43,7 +43,7 @@ def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
             figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
         figures["threads"] = _threads(positions(6, 50 if quick else 1000))
         if proof and not quick:
-            proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, based=False))
+            proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, use_tablebase=False))
             figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
         figures["oracle"] = oracle_figures(quick)
         figures["annotate"] = judging_figures(Path(folder), min(2, available_cores()), quick)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
 from analytics import open_archive
-from analytics.exchange.export import Wish, episodes, export_to
+from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
 from analytics.query.openings import EMPTY_BOARD, Filters, openings
@@ -56,8 +56,8 @@ def exchange_once(root: Path) -> None:
     """Let the games of an archive leave as decisions and as text, and read that."""
     text = io.BytesIO()
     with open_archive(root) as opened:
-        next(episodes(opened, Wish("d3rlpy", perspective="mover")))
-        export_to(opened, Wish("text"), text)
+        next(episodes(opened, ExportRequest("d3rlpy", perspective="mover")))
+        export_to(opened, ExportRequest("text"), text)
     read_text(text.getvalue(), Tags(), load_rules)
 
 

@@ -1,4 +1,4 @@
-"""``qarena archive``: what is in an archive, whether it is sound, and what was left behind."""
+"""``qarena archive``: list, index, verify and clean an archive; export and import games."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from runners.cli import exchange
-from runners.cli.options import ARCHIVE, ArchiveOption
+from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption
 
 app = typer.Typer(
-    help="List, index, check and clean an archive; games out of it and into it.",
+    help="List, index, check and clean an archive; export and import games.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -50,16 +50,20 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
 @app.command("gc")
 def gc(
     archive: ArchiveOption = ARCHIVE,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed, but for foreign files.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete the listed files, except foreign ones.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also files younger than an hour: only while nobody writes to the archive.")
+        bool,
+        typer.Option(
+            "--all", help="Also files younger than an hour. Only safe while no process writes to the archive."
+        ),
     ] = False,
 ) -> None:
-    """List, and with --remove delete, files that do not count: killed and interrupted writers leave them."""
+    """List files that no commit names, such as those of killed writers; with --remove delete them."""
     from analytics.store.archive import Archive
     from analytics.verify import garbage
 
-    least_age = -math.inf if everything else garbage.GRACE_SECONDS  # clocks differ: a file may be from the future
+    # Clocks differ: a file may have a time in the future.
+    least_age = -math.inf if everything else garbage.GRACE_SECONDS
     found = garbage.unreferenced_files(Archive.open(archive))
     removed = garbage.remove(found, least_age) if remove else []
     for file in found:
@@ -75,15 +79,15 @@ def gc(
 
 @app.command("index")
 def index(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")] = None,
+    runs: RunIds = None,
     archive: ArchiveOption = ARCHIVE,
     plies: Annotated[
         int | None,
-        typer.Option("--plies", min=1, max=16, help="Of each game. Default: 6, or as many as the run was indexed by."),
+        typer.Option("--plies", min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before."),
     ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+    threads: ThreadsOption = None,
 ) -> None:
-    """Index the positions of all games, for `qarena openings` and the view positions."""
+    """Index the positions of games, for `qarena openings` and the view positions."""
     from runners.archive.index import index as carry_out
 
     carry_out(archive, runs or [], plies, threads)

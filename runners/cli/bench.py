@@ -1,4 +1,4 @@
-"""``qarena bench``: how fast everything is here."""
+"""``qarena bench`` and ``warm``: measure the speed on this machine; compile all kernels."""
 
 from __future__ import annotations
 
@@ -11,26 +11,32 @@ from quarto.errors import RequestError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
     app.command()(bench)
+    app.command()(warm)
 
 
 def bench(
-    json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: a look, not a measurement.")] = False,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: less precise.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
     turn: Annotated[
         str | None,
-        typer.Option("--turn", metavar="AGENT", help="Only: microseconds its turn takes, by pieces on the board."),
+        typer.Option(
+            "--turn",
+            metavar="AGENT",
+            help="Measure only the turns of this agent, in microseconds by pieces on the board.",
+        ),
     ] = None,
     rules: Annotated[
-        str | None, typer.Option("--rules", help="With --turn: default classic, or what it plays.")
+        str | None,
+        typer.Option("--rules", help="With --turn: the rules. Default: classic, or rules that the agent plays."),
     ] = None,
     positions: Annotated[
-        int | None, typer.Option("--positions", help="With --turn: of each number of pieces; default 500.")
+        int | None, typer.Option("--positions", help="With --turn: positions of each number of pieces. Default: 500.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="With --turn: of the positions; default 1.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="With --turn: seed of the positions. Default: 1.")] = None,
 ) -> None:
     """Measure games a second, bytes a row and memory, each as a ratio within this run; or the turns of one agent."""
     if turn is not None:
@@ -38,7 +44,7 @@ def bench(
         return
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
-            raise RequestError(f"{name} {value} needs --turn AGENT: all else is measured under fixed conditions")
+            raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
     if solver and archive:
         raise RequestError("--solver and --archive measure different things: give one of them")
     from runners.bench.archive import bench_archive
@@ -60,15 +66,23 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.bench.tables import show_turns
     from runners.bench.turn_times import turn_times
     from runners.bench.warm import rules_played_by
-    from runners.terminal.console import progress
+    from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
     agent = agent_named(name)
     chosen = load_rules(rules or rules_played_by(agent))
-    with interruptible() as stop, progress(doing="timing", unit="turns") as bar:
+    with interruptible() as stop, progress_bar("timing", "turns") as bar:
         times = turn_times(agent, chosen, positions, seed, stop, bar)
     show_turns(times)
     if json:
         write_json(times.figures(), json)
     if stop.is_set():
         raise typer.Exit(130)
+
+
+def warm() -> None:
+    """Compile every kernel now, so that the first game of any run starts at once."""
+    from runners.bench.warm import warm as compile_all
+
+    for name, seconds in compile_all():
+        typer.echo(f"{seconds:6.2f} s  {name}")

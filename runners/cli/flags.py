@@ -1,15 +1,10 @@
-"""Hydra's flags, sorted out of a command line."""
+"""Hydra's flags in a command line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from quarto.errors import RequestError
-
-if TYPE_CHECKING:
-    pass
-
 
 FLAGS_WITH_VALUES = (
     "--config-dir",
@@ -23,16 +18,15 @@ FLAGS_WITH_VALUES = (
     "--package",
     "-p",
 )
-
-
 INFO = ("--info", "-i")
-
-
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 
 
 def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Flags with their values, and all else: Hydra stumbles over flags that come after overrides."""
+    """Split a command line into flags with their values and all else.
+
+    Hydra does not accept flags after overrides. Raises ``RequestError`` for a flag without its value.
+    """
     flags: list[str] = []
     rest: list[str] = []
     waiting = False

@@ -1,42 +1,24 @@
-"""The command line. Nothing heavy is imported before the command that needs it is known: `--help` answers at once."""
+"""The command line: the commands by group, and what their errors become. Nothing heavy is imported at the start."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
-import shlex
 import sys
 import traceback
-from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from quarto.errors import ArenaError, RequestError
-from runners.cli import archive, bench, openings, perfect, policy, report, strength, tablebase
-from runners.cli.flags import flags_first
-from runners.cli.options import (
-    ARCHIVE,
-    HYDRA_ARGUMENTS,
-    ROOT,
-    ArchiveOption,
-    FormatOption,
-    OutputOption,
-    Overrides,
-    TrainingOverrides,
-    agent_options,
-    rules_options,
-)
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from runners.cli import archive, bench, perfect, play, policy, query, report, run, strength, tablebase
+from runners.cli.options import ROOT
 
 
 class Commands(TyperGroup):
-    """All commands: what was interrupted says so, where it does not say more itself. Typer would say nothing."""
+    """All commands. At Ctrl-C, Typer alone would end without a word."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
@@ -56,12 +38,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+for group in (run, query, play, strength, perfect, report, bench):
+    group.register(app)
 app.add_typer(archive.app, name="archive")
 app.add_typer(policy.app, name="policy")
 app.add_typer(tablebase.app, name="tablebase")
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"qarena {metadata.version('quarto-arena')}")
         raise typer.Exit
@@ -70,106 +54,10 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL."""
-
-
-@app.command(
-    context_settings=HYDRA_ARGUMENTS, help="Play a match or a tournament (`qarena run --help` lists what can be set)."
-)
-def run(context: typer.Context, arguments: Overrides = None) -> None:
-    """Play one experiment."""
-    _hydra("run", [*(arguments or []), *context.args])
-
-
-@app.command(context_settings=HYDRA_ARGUMENTS, help="Play every combination of the given values: Hydra's multirun.")
-def sweep(context: typer.Context, arguments: Overrides = None) -> None:
-    """Play a sweep of experiments."""
-    _hydra("sweep", [*(arguments or []), *context.args])
-
-
-@app.command(context_settings=HYDRA_ARGUMENTS, help="Train a player: learn from games, keep what was learned.")
-def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
-    """Train, or go on with a training."""
-    _hydra("train", [*(arguments or []), *context.args])
-
-
-def trains(arguments: Sequence[str]) -> bool:
-    """Whether the experiment that is chosen is a training's: then it is one whichever command names it."""
-    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
-    recipe = ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
-    return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
-
-
-def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.hydra_app.application import RUN, launch
-    from runners.training.application import TRAIN
-
-    flags, rest = flags_first(arguments)
-    multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
-    flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    application = TRAIN if command == "train" or trains(rest) else RUN
-    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
-
-
-@app.command()
-def sql(
-    question: Annotated[
-        str,
-        typer.Argument(
-            help="One SELECT over the views runs, games, plies, decisions, positions, sweeps, verdicts; - reads stdin."
-        ),
-    ],
-    archive: ArchiveOption = ARCHIVE,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    memory: Annotated[
-        str, typer.Option("--memory", help="What DuckDB may take before it spills to the disk: 1GiB, 70%.")
-    ] = "70%",
-) -> None:
-    """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
-    from runners.archive.index import ask
-    from runners.terminal.tables import form_of, write
-
-    form = form_of(format.value if format else None, output)  # before the question is asked
-    frame = ask(archive, sys.stdin.read() if question == "-" else question, memory)
-    write(frame, form, output)
-
-
-@app.command()
-def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    agent: Annotated[
-        str,
-        typer.Argument(
-            help="An agent, with parameters if you like: 'mcts(iterations=1000)'.", autocompletion=agent_options
-        ),
-    ],
-    seat: Annotated[int, typer.Option(min=0, max=1, help="Yours: 0 gives the first piece, 1 places first.")] = 1,
-    rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
-    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Of the agent's randomness.")] = 1,
-    name: Annotated[str | None, typer.Option(help="The game is logged as human:NAME. Default: the login name.")] = None,
-    archive: ArchiveOption = ARCHIVE,
-    no_log: Annotated[bool, typer.Option("--no-log", help="Keep the game out of the archive.")] = False,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with agents and rules of your own, as for run.")
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="No pictures and colours, as over a pipe.")] = False,
-) -> None:
-    """Play against an agent at the terminal, or over a pipe."""
-    from runners.play.start import Setting, start
-
-    command = shlex.join(["qarena", *sys.argv[1:]])
-    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, archive, config_dir, plain, command))
-
-
-@app.command()
-def agents() -> None:
-    """List the agents with their parameters."""
-    from runners.hydra_app.agents_table import agents_table
-
-    _print(agents_table())
 
 
 @app.command()
@@ -204,38 +92,6 @@ def reproduce(
     raise typer.Exit(carry_out(wanted_of(arguments or [], options, sys.argv[1:])))
 
 
-@app.command()
-def perft(
-    plies: Annotated[int, typer.Argument(help="How deep to count.")],
-    rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
-) -> None:
-    """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
-    from quarto.perft import perft as count
-    from runners.arena.config import load_rules
-    from runners.perfect.perft_table import perft_table
-
-    _print(perft_table(rules, count(load_rules(rules), plies)))
-
-
-@app.command()
-def warm() -> None:
-    """Compile every kernel now, so that the first game of any run starts at once."""
-    from runners.bench.warm import warm as compile_all
-
-    for name, seconds in compile_all():
-        typer.echo(f"{seconds:6.2f} s  {name}")
-
-
-for topic in (openings, strength, perfect, report, bench):
-    topic.register(app)
-
-
-def _print(table: Table) -> None:
-    from runners.terminal.console import show
-
-    show([table])
-
-
 def _refuse_shadows() -> None:
     """Raise if a folder on the import path hides one of the project's packages.
 
@@ -261,7 +117,7 @@ def main() -> None:
     try:
         _refuse_shadows()
         app()
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)

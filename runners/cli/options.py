@@ -1,50 +1,63 @@
-"""What the commands share: options of the same meaning, and what may be completed to what."""
+"""Options that several commands have, and their completion in the shell."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from runners.terminal.files import TABLE_FORMATS
+
 ARCHIVE = Path("data/archive")
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
-# Of commands that Hydra carries out: what is not an option of ours is its own.
+# For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.
 HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-class Format(StrEnum):
-    """How a table is printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
+def format_options(incomplete: str) -> list[str]:
+    """Completions of the format of a table."""
+    return [name for name in TABLE_FORMATS if name.startswith(incomplete)]
 
 
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Default: by the name of --output, else a table.")
+    str | None,
+    typer.Option(
+        "--format",
+        metavar=f"[{'|'.join(TABLE_FORMATS)}]",
+        help="Default: by the name of --output, else a table.",
+        autocompletion=format_options,
+    ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="CONDITION", help="Only games that meet this condition in SQL on the view games."),
+]
+RunsOption = Annotated[
+    list[str] | None, typer.Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")
+]
+RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids. Default: all runs.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
+MegabytesOption = Annotated[float, typer.Option("--megabytes", help="Memory for the table of proven positions.")]
 
 
 def options_of(group: str, incomplete: str = "") -> list[str]:
-    """The project's own options of a configuration group that begin so."""
+    """The names of the project's own options of a configuration group that begin with ``incomplete``."""
     names = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
     return [name for name in names if name.startswith(incomplete)]
 
 
 def agent_options(incomplete: str) -> list[str]:
-    """What the name of an agent may be completed to."""
+    """Completions of an agent's name."""
     return options_of("agent", incomplete)
 
 
 def rules_options(incomplete: str) -> list[str]:
-    """What the name of rules may be completed to."""
+    """Completions of the name of rules."""
     return options_of("rules", incomplete)
 
 
@@ -60,17 +73,17 @@ SPRT_KEYS = (
 
 
 def overrides(incomplete: str) -> list[str]:
-    """What an override may begin with or, after ``group=``, the options of the project's own groups."""
+    """Completions of an override of ``run``: its key or, after ``group=``, an option of the group."""
     return _completed(incomplete, ("agent", "rules", "experiment"), RUN_KEYS)
 
 
 def training_overrides(incomplete: str) -> list[str]:
-    """The same for a training."""
+    """Completions of an override of ``train``."""
     return _completed(incomplete, ("trainer", "rules"), TRAIN_KEYS)
 
 
 def sprt_overrides(incomplete: str) -> list[str]:
-    """The same for a test of strength."""
+    """Completions of an override of ``sprt``."""
     return _completed(incomplete, ("agent", "rules"), SPRT_KEYS)
 
 

@@ -1,4 +1,4 @@
-"""``qarena solve``, ``annotate`` and ``mistakes``: exact values of positions and of logged decisions."""
+"""``qarena solve``, ``annotate``, ``mistakes`` and ``perft``: exact values and exact counts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption
+from runners.cli.options import ARCHIVE, ArchiveOption, MegabytesOption, RunIds, ThreadsOption
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (solve, annotate, mistakes):
+    for command in (solve, annotate, mistakes, perft):
         app.command()(command)
 
 
@@ -21,32 +21,35 @@ def solve(
         str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Positions, one a line (- is stdin): one line of JSON for each.")
+        Path | None,
+        typer.Option(
+            "--file", help="A file of positions, one a line (- is standard input); prints a line of JSON for each."
+        ),
     ] = None,
     game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
-    rules: Annotated[str | None, typer.Option("--rules", help="The rules of that game (default: classic).")] = None,
+    rules: Annotated[str | None, typer.Option("--rules", help="With --game: the rules. Default: classic.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
     distance: Annotated[
-        bool, typer.Option("--distance/--no-distance", help="Placements until the end; values alone are faster.")
+        bool,
+        typer.Option(
+            "--distance/--no-distance", help="Also the number of placements until the end, which takes longer."
+        ),
     ] = True,
-    values: Annotated[bool, typer.Option("--values", help="Without the turns.")] = False,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+    values: Annotated[bool, typer.Option("--values", help="Leave the turns out.")] = False,
+    megabytes: MegabytesOption = 128.0,
 ) -> None:
     """Solve positions exactly: value, distance, and every turn with its value."""
     from runners.perfect import solve
-    from runners.perfect.solvers import Wanted
+    from runners.perfect.solvers import SolveOptions
 
-    wanted = Wanted(turns=not values, distance=distance)
+    options = SolveOptions(turns=not values, distance=distance)
     proven = solve.check_request(position, file, game, rules)
     if proven is not None:
         solve.solve_game(proven, megabytes, json)
     elif file is not None:
-        solve.report_bad(solve.solve_file(file, wanted, megabytes))
+        solve.check_all_answered(solve.solve_file(file, options, megabytes))
     else:
-        solve.solve_position(str(position), wanted, megabytes, json)
-
-
-RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids; without, all runs.")]
+        solve.solve_position(str(position), options, megabytes, json)
 
 
 def annotate(
@@ -55,12 +58,17 @@ def annotate(
     choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
     from_pieces: Annotated[
         int | None,
-        typer.Option("--from-pieces", min=0, max=15, help="Judge from so many pieces on (0; own_piece: 5)."),
+        typer.Option(
+            "--from-pieces",
+            min=0,
+            max=15,
+            help="Judge decisions from so many pieces on the board on. Default: 0 (own_piece: 5).",
+        ),
     ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="Memory for what is proven on the way.")] = 128.0,
+    threads: ThreadsOption = None,
+    megabytes: MegabytesOption = 128.0,
 ) -> None:
-    """Judge every decision of the games by its exact value and add that to the archive."""
+    """Find the exact value of every decision in the games, and add it to the archive."""
     from runners.perfect.annotate import annotate as judge
 
     judge(archive, runs or [], choices, from_pieces, threads, megabytes)
@@ -69,13 +77,28 @@ def annotate(
 def mistakes(
     runs: RunIds = None,
     archive: ArchiveOption = ARCHIVE,
-    positions: Annotated[int, typer.Option("--positions", min=0, help="How many of the hardest positions.")] = 10,
+    positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write charts to this page (needs the extra plots).")
+        Path | None, typer.Option("--html", help="Also write charts to this HTML page (extra plots).")
     ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="The same as SVG.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Also write a chart to this SVG file (extra plots).")
+    ] = None,
 ) -> None:
-    """How much each agent gives up, by ply, and the positions that are missed most (after `qarena annotate`)."""
+    """Show the regret of each agent by ply, and the hardest positions (after `qarena annotate`)."""
     from runners.perfect.annotate import show_mistakes
 
     show_mistakes(archive, runs or [], positions, html, svg)
+
+
+def perft(
+    plies: Annotated[int, typer.Argument(help="Number of plies to count.")],
+    rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
+) -> None:
+    """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
+    from quarto.perft import perft as count
+    from runners.arena.config import load_rules
+    from runners.perfect.perft_table import perft_table
+    from runners.terminal.console import show
+
+    show([perft_table(rules, count(load_rules(rules), plies))])

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, build_arguments, options_of
+from runners.cli.options import ARCHIVE, ArchiveOption, ThreadsOption, build_arguments, options_of
 
 app = typer.Typer(
     help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None
@@ -66,7 +66,7 @@ def build(
 def rebuild(
     policy: Annotated[str, typer.Argument(help="Its name or id.")],
     archive: ArchiveOption = ARCHIVE,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")] = None,
+    threads: ThreadsOption = None,
 ) -> None:
     """Derive a policy again from the games on its card: identical (exit 0), or what differs (exit 1)."""
     from runners.policies.rebuild import rebuild as derive_again

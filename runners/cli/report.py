@@ -1,4 +1,4 @@
-"""``qarena report``: one page about the games of an archive."""
+"""``qarena report``: an HTML page about the games of an archive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption
+from runners.cli.options import ARCHIVE, ArchiveOption, RunsOption, WhereOption
 
 
 def register(app: typer.Typer) -> None:
@@ -17,16 +17,12 @@ def register(app: typer.Typer) -> None:
 
 def report(
     archive: ArchiveOption = ARCHIVE,
-    where: Annotated[
-        str | None, typer.Option("--where", metavar="COND", help="Only games that meet this condition in SQL.")
-    ] = None,
-    runs: Annotated[
-        list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")
-    ] = None,
+    where: WhereOption = None,
+    runs: RunsOption = None,
     output: Annotated[Path, typer.Option("--output", help="The file to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option("--title", help="Of the page.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
 ) -> None:
-    """Write one page that needs no network: who wins, ratings, openings, lengths, learning, mistakes (extra plots)."""
+    """Write an HTML page about the games: results, ratings, openings, lengths, learning, mistakes (extra plots)."""
     from runners.archive.report import write_report
 
     write_report(archive, where, runs or [], output, title)

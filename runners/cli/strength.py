@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, FormatOption, OutputOption, SprtOverrides
+from runners.cli.options import (
+    ARCHIVE,
+    HYDRA_ARGUMENTS,
+    ArchiveOption,
+    FormatOption,
+    OutputOption,
+    RunsOption,
+    SprtOverrides,
+    WhereOption,
+)
 
 if TYPE_CHECKING:
     from analytics.ratings.head_to_head import Choice
 
-Where = Annotated[
-    str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
-]
-Runs = Annotated[list[str] | None, typer.Option("--run", metavar="RUN", help="Of this run; may be repeated.")]
 RulesName = Annotated[str | None, typer.Option("--rules", help="By these rules; needed if the games are by several.")]
 
 
@@ -29,8 +34,8 @@ def register(app: typer.Typer) -> None:
 
 def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     archive: ArchiveOption = ARCHIVE,
-    where: Where = None,
-    run: Runs = None,
+    where: WhereOption = None,
+    run: RunsOption = None,
     rules: RulesName = None,
     anchor: Annotated[
         str | None, typer.Option("--anchor", metavar="AGENT", help="Ratings are over this one's.")
@@ -45,23 +50,23 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.ratings.head_to_head import meetings
     from analytics.ratings.ratings import rate as fit
     from runners.strength.tables import show_ratings, tell
-    from runners.terminal.tables import form_of, write
+    from runners.terminal.tables import output_of, write
 
-    form = form_of(format, output)  # before anything is counted
+    destination = output_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
         met = meetings(opened, _choice(where, run, rules))
     tell(met.notes)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples)
-    if output is None and format in (None, "table"):
+    if destination.is_printed:
         show_ratings(met, found, anchor, anchor_elo)
     else:
-        write(found.frame(), form, output)
+        write(found.frame(), destination)
 
 
 def crosstable(
     archive: ArchiveOption = ARCHIVE,
-    where: Where = None,
-    run: Runs = None,
+    where: WhereOption = None,
+    run: RunsOption = None,
     rules: RulesName = None,
     by_seat: Annotated[bool, typer.Option("--by-seat", help="Apart for each seat of the first agent.")] = False,
     format: FormatOption = None,  # noqa: A002
@@ -71,16 +76,16 @@ def crosstable(
     from analytics import open_archive
     from analytics.ratings.head_to_head import meetings
     from runners.strength.tables import show_meetings, tell
-    from runners.terminal.tables import form_of, write
+    from runners.terminal.tables import output_of, write
 
-    form = form_of(format, output)  # before anything is counted
+    destination = output_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
         met = meetings(opened, _choice(where, run, rules))
     tell(met.notes)
-    if output is None and format in (None, "table"):
+    if destination.is_printed:
         show_meetings(met, by_seat)
     else:
-        write(met.frame(by_seat), form, output)
+        write(met.frame(by_seat), destination)
 
 
 def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> Choice:

@@ -1,17 +1,17 @@
-"""``qarena tablebase``: values of all boards of up to n pieces, built, checked and shown."""
+"""``qarena tablebase``: build, verify and list tables of the exact values of all boards of up to n pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runners.cli.options import MegabytesOption
+
 if TYPE_CHECKING:
     from analytics.perfect.tablebase import Tablebase
-    from analytics.perfect.tablebase_build import Job, Progress
+    from analytics.perfect.tablebase_build import Job
 
 SAMPLE = 20
 MEGABYTES = 256.0
@@ -21,15 +21,15 @@ app = typer.Typer(help="Exact values of all boards of up to n pieces.", no_args_
 
 @app.command()
 def build(
-    pieces: Annotated[int, typer.Option("--pieces", help="Of the largest boards: 1 to 7.")],
+    pieces: Annotated[int, typer.Option("--pieces", help="Number of pieces of the largest boards: 1 to 7.")],
     rules: Annotated[str, typer.Option("--rules", help="The rules to solve under.")] = "classic",
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
     ] = None,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="Of the table that searches share.")] = MEGABYTES,
+    megabytes: MegabytesOption = MEGABYTES,
     threads: Annotated[int | None, typer.Option("--threads", help="Default: all cores.")] = None,
 ) -> None:
-    """Build a tablebase, or go on building it."""
+    """Build a tablebase, or continue an interrupted build."""
     from analytics.perfect import tablebase_build
     from analytics.perfect.tablebase import home
     from quarto.sources import source_fingerprint
@@ -37,19 +37,22 @@ def build(
     from runners.arena.experiment import interruptible
     from runners.arena.memory import available_megabytes
     from runners.arena.spec import version
-    from runners.terminal.console import say
+    from runners.terminal.console import print_note
+    from runners.terminal.progress import progress_bar
 
     cores = available_cores() if threads is None else threads
     job = tablebase_build.Job(load_rules(rules), pieces, directory or home(), cores, megabytes)
     tablebase_build.check(job, available_megabytes())
     needed = tablebase_build.needed_megabytes(job)
-    say(f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {cores} threads")
+    print_note(
+        f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {cores} threads"
+    )
     code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
-    with interruptible() as stop, _progress() as progress:
-        found = tablebase_build.build(job, code, stop, progress)
+    with interruptible() as stop, progress_bar("solving", "boards") as bar:
+        found = tablebase_build.build(job, code, stop, tablebase_build.Progress(bar.start, bar.advance))
     if found is None:
-        say(f"interrupted; what is solved is kept in {job.chunks}. Run the same command again to go on:")
-        say(f"  {_command(job)}")
+        print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
+        print_note(f"  {_command(job)}")
         raise typer.Exit(130)
     _say_built(found)
 
@@ -75,40 +78,13 @@ def _say_built(found: Tablebase) -> None:
     )
 
 
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar with boards a second and the time left, on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    from analytics.perfect.tablebase_build import Progress
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield Progress(lambda _boards, _solved: None, lambda _boards: None)
-        return
-    columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]} boards/s"))
-    left = TimeRemainingColumn(compact=True)
-    with RichProgress(TextColumn("solving"), *columns, left, console=console, transient=True) as bar:
-        task = bar.add_task("solving", total=None, speed="0")
-
-        def start(boards: int, solved: int) -> None:
-            bar.update(task, total=boards, completed=solved)
-
-        def advance(boards: int) -> None:
-            bar.update(task, advance=boards, speed=f"{bar.tasks[task].speed or 0:,.1f}")
-
-        yield Progress(start, advance)
-
-
 @app.command()
 def verify(
-    file: Annotated[Path | None, typer.Argument(help="A tablebase; default: all there are.")] = None,
-    sample: Annotated[int, typer.Option("--sample", help="How many of the largest boards to solve anew.")] = SAMPLE,
-    megabytes: Annotated[float, typer.Option("--megabytes", help="Of the table for solving them.")] = MEGABYTES,
+    file: Annotated[Path | None, typer.Argument(help="A tablebase. Default: all.")] = None,
+    sample: Annotated[int, typer.Option("--sample", help="Number of the largest boards to solve again.")] = SAMPLE,
+    megabytes: MegabytesOption = MEGABYTES,
 ) -> None:
-    """Check a tablebase: checksum, boards, values against one another, and a sample solved anew."""
+    """Check a tablebase: checksum, boards, values against one another, and a sample that is solved again."""
     from analytics.perfect.tablebase import open_tablebase, tablebases
     from analytics.perfect.tablebase_verify import verify as check
     from quarto.errors import RequestError
@@ -131,12 +107,15 @@ def verify(
 
 @app.command("show")
 def show_tablebases(
-    rules: Annotated[str | None, typer.Option("--rules", help="Only those of these rules.")] = None,
+    rules: Annotated[str | None, typer.Option("--rules", help="Only tablebases of these rules.")] = None,
     theory: Annotated[
-        bool, typer.Option("--theory", help="What the largest of each rules says, as Markdown: docs/theory.md.")
+        bool,
+        typer.Option(
+            "--theory", help="Print what the largest tablebase of each rules proves, as Markdown (docs/theory.md)."
+        ),
     ] = False,
 ) -> None:
-    """List the tablebases with their boards by pieces and value."""
+    """List the tablebases with the number of boards by pieces and value."""
     from analytics.perfect.tablebase import largest_for, same_game, tablebases
     from analytics.perfect.theory import report
     from quarto.errors import RequestError

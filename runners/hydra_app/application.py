@@ -32,6 +32,7 @@ from runners.arena.spec import NOT_PARAMETERS
 from runners.hydra_app import sweep
 from runners.hydra_app.error_messages import Keys, explained, own_settings
 from runners.terminal import console
+from runners.terminal.progress import progress_bar
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -185,8 +186,8 @@ def _sweep_task(cfg: DictConfig) -> float | None:
 def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Finished:
     experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
     for note in experiment.request.notes:
-        console.say(note)
-    with interruptible() as stop, console.progress(experiment.request.progress) as progress:
+        console.print_note(note)
+    with interruptible() as stop, progress_bar("playing", "games", experiment.request.progress) as progress:
         outcome = carry_out(experiment, typed_command(), stop, progress)
     score = outcome.results[0].score.mean if outcome.results else None
     return Finished(outcome.run_id, outcome.interrupted, outcome.stopped, score, lambda: console.show_outcome(outcome))
@@ -202,7 +203,7 @@ def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
 
 
 def _say_how_to_resume() -> int:
-    console.say(
+    console.print_note(
         f"interrupted; everything played is in the archive. To go on:\n  {console.program()} {os.environ[COMMAND]}"
     )
     return INTERRUPTED

@@ -82,7 +82,7 @@ def failed(job: Job, error: Exception) -> None:
     """The job failed: said at once, and again at the end."""
     text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
     record = structs.replace(job.record, status="failed", error=" ".join(text.split()))
-    console.say(_failure(record))
+    console.print_note(_failure(record))
     _keep(job, record)
 
 
@@ -131,9 +131,11 @@ def report() -> int:
     else:
         _report_pairings(records)
     for each in failures:
-        console.say(_failure(each.record))
+        console.print_note(_failure(each.record))
     if failures:
-        console.say(f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing")
+        console.print_note(
+            f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing"
+        )
     return 1 if failures else 0
 
 
@@ -146,10 +148,10 @@ def _report_pairings(records: Sequence[_Kept]) -> None:
         roots = {root for _, root, _ in played}
         question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0].record.sweep_id}'"  # noqa: S608  (only shown)
         for root in sorted(roots):
-            console.out().print(f"  {console.sql_command(question, root)}", markup=False, soft_wrap=True)
+            console.print_line(f"  {console.sql_command(question, root)}")
     for record, found in outcomes:
         if any(result.games > record.games + record.games % 2 for result in found):
-            console.say(
+            console.print_note(
                 f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, all of them counted"
             )
 

@@ -1,1 +1,1 @@
-"""Solve, annotate."""
+"""Exact play: solve positions, annotate games, show mistakes."""

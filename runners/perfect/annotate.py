@@ -1,14 +1,10 @@
-"""`qarena annotate` and `qarena mistakes`: judging decisions, and showing what was given up."""
+"""`qarena annotate` and `qarena mistakes`: judge decisions by exact values, and show the regret of agents."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from analytics import open_archive
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
@@ -20,45 +16,47 @@ from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import annotation_jobs
 from quarto.errors import RequestError
-from runners.archive.report import check_place, write_file
 from runners.arena.config import available_cores
 from runners.arena.memory import check_tables
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
+from runners.terminal.files import check_writable, write_file
+from runners.terminal.progress import progress_bar
 
 
 def annotate(
     root: Path, wanted: Sequence[str], choices: bool, from_pieces: int | None, threads: int | None, megabytes: float
 ) -> None:
-    """Judge what is not judged yet and say what that came to. Raises ``RequestError`` for a run that is not there."""
+    """Judge the decisions that are not judged yet. Raises ``RequestError`` for an unknown run."""
     check_tables(megabytes)
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     settings = AnnotationSettings(choices, from_pieces, threads or available_cores(), megabytes)
     started = time.perf_counter()
     jobs = annotation_jobs(archive, runs, choices, from_pieces)
-    with _bar(sum(job.shard.commit.games.rows for job in jobs)) as progress:
-        done = annotate_runs(archive, runs, settings, progress)
-    console.out().print(_sentence(done, time.perf_counter() - started, root), markup=False, soft_wrap=True)
+    with progress_bar("judging", "games", wanted=bool(jobs)) as bar:
+        bar.start(sum(job.shard.commit.games.rows for job in jobs))
+        done = annotate_runs(archive, runs, settings, bar.advance)
+    console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
-def _sentence(done: AnnotationSummary, seconds: float, root: Path) -> str:
+def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
     if not done.shards:
-        return f"Nothing to judge: all decisions in {root} are."
+        return f"Nothing to judge: all decisions in {root} are judged."
     speed = done.decisions / seconds
     return (
         f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, {speed:,.0f} a second; "
-        "ask for them in the view decisions, or with 'qarena mistakes'"
+        "see them in the view decisions, or with 'qarena mistakes'"
     )
 
 
 def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
-    """Print what each agent gives up and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
+    """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
     charts = [path for path in (html, svg) if path]
     if charts:
-        style.altair()  # before anything is read
+        style.altair()  # fails before anything is read
     for path in charts:
-        check_place(path)
+        check_writable(path)
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
         totals, by_ply = (records(archive, among(runs), by_ply=each) for each in (False, True))
@@ -67,12 +65,12 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
         hard = hardest(archive, runs, positions) if positions else []
         if charts:
             _write(subject(archive, among(runs)), html, svg)
-    console.show([console.tabulated(_columns(totals, by_ply=False), "What is given up, in half-points a decision")])
+    console.show([console.tabulated(_columns(totals, by_ply=False), "Regret in half-points a decision")])
     console.show([console.tabulated(_columns(by_ply, by_ply=True), "By ply")])
     if hard:
         console.show([console.tabulated(_hard_columns(hard), "Hardest positions, up to symmetry")])
     elif positions:
-        console.say("for the hardest positions count choices: qarena annotate --choices")
+        console.print_note("the hardest positions need counted choices: run 'qarena annotate --choices'")
 
 
 def _write(of: Subject, page: Path | None, picture: Path | None) -> None:
@@ -111,15 +109,3 @@ def _hard_columns(found: Sequence[Hard]) -> list[console.Column]:
         console.Column("saving", [f"{each.saving} of {each.choices}" for each in found]),
         console.Column("missed", [f"{each.missed:,}" for each in found]),
     ]
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    terminal = Console(stderr=True)
-    if not (terminal.is_terminal and total):
-        yield lambda _games: None
-        return
-    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=terminal, transient=True) as bar:
-        task = bar.add_task("judging", total=total)
-        yield lambda games: bar.advance(task, games)

@@ -1,4 +1,4 @@
-"""What `qarena solve` prints: one position as a table or JSON, a file of them as lines of JSON, the whole game."""
+"""Output of `qarena solve`: a position as a table or JSON, a file of positions as lines of JSON, the whole game."""
 
 from __future__ import annotations
 
@@ -9,86 +9,84 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from quarto.solver.solver import Solution, Turn
+from quarto.solver.solver import Solution, SolvedTurn
 from runners.arena.config import available_cores, load_rules
 from runners.arena.memory import MEBIBYTE, check_tables
 from runners.perfect.solvers import (
     VALUE_NAMES,
     Question,
+    SolveOptions,
     Solvers,
-    Wanted,
     answers,
-    as_line,
+    as_json_line,
     as_mapping,
-    attended,
+    parse_question,
     prove,
-    question,
+    run_search,
     solve,
 )
 from runners.terminal import console
+from runners.terminal.files import read_file
+from runners.terminal.progress import progress_bar
 
 LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
 SHORT_LEGEND = "+ wins, - loses, = draws, · is no legal turn; best first"
 
 
-def solve_position(text: str, wanted: Wanted, megabytes: float, json: bool) -> None:
-    """Print what a position is worth. Raises ``RequestError`` for what is none."""
-    asked = question(text)
+def solve_position(text: str, options: SolveOptions, megabytes: float, json: bool) -> None:
+    """Print the value of a position and its turns. Raises ``RequestError`` for a text that is no live position."""
+    question = parse_question(text)
     check_tables(megabytes)
     solvers = Solvers(megabytes)
     started = time.perf_counter()
-    with _watching(solvers, started) as look:
-        solution = attended(solvers, lambda: solve(asked, wanted, solvers), look)
+    with _search_progress(solvers) as on_wait:
+        solution = run_search(solvers, lambda: solve(question, options, solvers), on_wait)
     if json:
-        console.out().print(as_line(as_mapping(asked, solution, wanted)), markup=False, soft_wrap=True)
+        console.print_line(as_json_line(as_mapping(question, solution, options)))
         return
-    console.out().print(sentence(asked, solution), markup=False, soft_wrap=True)
+    console.print_line(sentence(question, solution))
     if solution.turns:
-        console.show([turns_table(asked, solution)])
-        console.out().print(LEGEND if wanted.distance else SHORT_LEGEND, markup=False, soft_wrap=True)
-    console.say(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
+        console.show([turns_table(question, solution)])
+        console.print_line(LEGEND if options.distance else SHORT_LEGEND)
+    console.print_note(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
 
 
-def solve_file(path: Path, wanted: Wanted, megabytes: float) -> int:
-    """Print an answer a line, in order; returns how many lines could not be answered.
+def solve_file(path: Path, options: SolveOptions, megabytes: float) -> int:
+    """Print an answer for each line of a file, in order. Returns how many lines could not be answered.
 
-    Blank lines ask nothing. Raises ``RequestError`` when the file cannot be read.
+    Blank lines are skipped. Raises ``RequestError`` if the file cannot be read.
     """
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise RequestError(f"cannot read {path}: {error.strerror or error}") from error
+    text = read_file(str(path)).decode(errors="replace")
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     check_tables(megabytes, max(1, len({line.split()[2] if len(line.split()) == 3 else "" for _, line in lines})))
     bad = 0
-    with _bar(len(lines)) as advance:
-        for answer in answers(lines, wanted, Solvers(megabytes), available_cores()):
-            _write_line(as_line(answer.content))
-            if answer.wrong is not None:
+    with progress_bar("solving", "positions") as bar:
+        bar.start(len(lines))
+        for answer in answers(lines, options, Solvers(megabytes), available_cores()):
+            _write_line(as_json_line(answer.content))
+            if answer.error is not None:
                 bad += 1
-                console.say(f"line {answer.line}: {answer.wrong}")
-            advance()
+                console.print_note(f"line {answer.line}: {answer.error}")
+            bar.advance()
     return bad
 
 
 def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
-    """Prove the value of the whole game and say what it took."""
+    """Prove the value of the whole game; print it with the number of positions, the time and the memory used."""
     rules = load_rules(rules_name)
     check_tables(megabytes)
-    solvers = Solvers(megabytes, based=False)
-    with _watching(solvers, time.perf_counter()) as look:
-        proof = prove(rules, solvers, look)
+    solvers = Solvers(megabytes, use_tablebase=False)
+    with _search_progress(solvers) as on_wait:
+        proof = prove(rules, solvers, on_wait)
     peak = peak_megabytes()
     if json:
         content = {"rules": rules.name, "value": proof.value, "nodes": proof.nodes, "seconds": round(proof.seconds, 3)}
-        _write_line(as_line(content | {"megabytes": round(peak, 1)}))
+        _write_line(as_json_line(content | {"megabytes": round(peak, 1)}))
         return
     first = "who moves first" if rules.mover_chooses else "who gives the first piece"
     columns = [
@@ -102,43 +100,45 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has had, in MiB."""
+    """The peak memory of this process, in MiB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEBIBYTE
 
 
-def sentence(asked: Question, solution: Solution) -> str:
-    """The value in words."""
-    acts = (
-        "the player to give" if asked.position.hand == NONE and not asked.rules.mover_chooses else "the player to move"
+def sentence(question: Question, solution: Solution) -> str:
+    """The value, and the distance if it is known, in words."""
+    player = (
+        "the player to give"
+        if question.position.hand == NONE and not question.rules.mover_chooses
+        else "the player to move"
     )
-    value = f"{asked.text}: {VALUE_NAMES[solution.value]} for {acts}"
+    value = f"{question.text}: {VALUE_NAMES[solution.value]} for {player}"
     if solution.distance is None:
         return value
     placements = f"{solution.distance} placement{'' if solution.distance == 1 else 's'}"
     return f"{value}, {'the board is full' if solution.distance == 0 else f'over in {placements}'}"
 
 
-def turns_table(asked: Question, solution: Solution) -> Table:
-    """Every turn: a list of gifts, or a row a cell and a column a piece, the best first."""
+def turns_table(question: Question, solution: Solution) -> Table:
+    """All turns, best first: a row a gift on a board without a hand, else a row a cell and a column a piece."""
     if solution.turns[0].cell == NONE:
         return _gifts_table(solution.turns)
-    by_cell: dict[int, dict[int, Turn]] = {}
+    by_cell: dict[int, dict[int, SolvedTurn]] = {}
     for turn in solution.turns:  # best first, so that the order of cells is that of their best turns
         by_cell.setdefault(turn.cell, {})[turn.gift] = turn
-    cells = sorted(by_cell, key=lambda cell: _promise(list(by_cell[cell].values())))
+    cells = sorted(by_cell, key=lambda cell: _cell_order(list(by_cell[cell].values())))
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     best = [mark(next(iter(by_cell[cell].values()))) for cell in cells]
     columns = [console.Column("cell", [format_cell(cell) for cell in cells], right=False), console.Column("best", best)]
     for piece in pieces:
         marks = [mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
         columns.append(console.Column(format_piece(piece), marks))
-    what = "piece" if asked.rules.mover_chooses else "gift"
+    what = "piece" if question.rules.mover_chooses else "gift"
     return console.tabulated(columns, f"Cells by {what}")
 
 
-def _promise(turns: Sequence[Turn]) -> tuple[int, ...]:
-    """Cells whose turns win or, at least, draw come first, those with more such turns before others."""
+def _cell_order(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
+    """Sort key of a cell by its turns: best value, then soonest win or latest loss, then number of such turns."""
     best = max(turn.value for turn in turns)
     distances = [turn.distance or 0 for turn in turns if turn.value == best]
     soonest = min(distances) if best > 0 else -max(distances)
@@ -146,7 +146,7 @@ def _promise(turns: Sequence[Turn]) -> tuple[int, ...]:
     return -best, soonest, -good if best >= 0 else 0, turns[0].cell
 
 
-def _gifts_table(turns: Sequence[Turn]) -> Table:
+def _gifts_table(turns: Sequence[SolvedTurn]) -> Table:
     columns = [
         console.Column("gift", [format_piece(turn.gift) for turn in turns], right=False),
         console.Column("value", [VALUE_NAMES[turn.value] for turn in turns], right=False),
@@ -156,8 +156,8 @@ def _gifts_table(turns: Sequence[Turn]) -> Table:
     return console.tabulated(columns)
 
 
-def mark(turn: Turn) -> str:
-    """A turn's value and distance in three characters."""
+def mark(turn: SolvedTurn) -> str:
+    """A turn's value and distance in at most three characters, as in ``LEGEND``."""
     if turn.value == 0:
         return "="
     return ("+" if turn.value > 0 else "-") + ("" if turn.distance is None else str(turn.distance))
@@ -168,34 +168,22 @@ def _write_line(line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        raise SystemExit(0) from None  # whoever reads has seen enough
+        raise SystemExit(0) from None  # the reader has closed the pipe early (| head)
 
 
 @contextmanager
-def _watching(solvers: Solvers, started: float) -> Iterator[Callable[[], None]]:
-    """A line on the terminal that says how far a search is; nothing elsewhere."""
-    terminal = Console(stderr=True, highlight=False)
-    if not terminal.is_terminal:
-        yield lambda: None
-        return
-    with terminal.status("searching") as status:
-        yield lambda: status.update(f"{solvers.nodes:,} positions searched, {time.perf_counter() - started:.0f} s")
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[], None]]:
-    terminal = Console(stderr=True)
-    if not terminal.is_terminal:
-        yield lambda: None
-        return
-    columns = (TextColumn("solving"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=terminal, transient=True) as bar:
-        task = bar.add_task("solving", total=total)
-        yield lambda: bar.advance(task)
+def _search_progress(solvers: Solvers) -> Iterator[Callable[[], None]]:
+    """A bar that counts searched positions. The yielded function brings it up to date."""
+    with progress_bar("searching", "positions") as bar:
+        bar.start(None)
+        yield lambda: bar.reach(solvers.nodes)
 
 
 def check_request(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
-    """The name of the rules whose game is to be proven, None for positions. Raises ``RequestError`` for a muddle."""
+    """The name of the rules whose whole game is to be proven, None if positions are asked for.
+
+    Raises ``RequestError`` unless exactly one thing is asked for.
+    """
     if position is not None and position.startswith("rules="):
         rules, position = position.removeprefix("rules="), None
     if sum((position is not None, file is not None, game)) != 1:
@@ -207,7 +195,7 @@ def check_request(position: str | None, file: Path | None, game: bool, rules: st
     return (rules or "classic") if game else None
 
 
-def report_bad(bad: int) -> None:
-    """Raise ``FailureError`` if some lines could not be answered."""
+def check_all_answered(bad: int) -> None:
+    """Raise ``FailureError`` if ``bad`` lines, more than none, could not be answered."""
     if bad:
         raise FailureError(f"{bad} line(s) could not be answered; all others were")

@@ -1,7 +1,7 @@
-"""`qarena solve`: positions in their text form are answered with values, distances and turns.
+"""Answers to positions in text form: values, distances and turns, on any number of threads.
 
-A search runs in a thread of its own, without the interpreter lock, so that Ctrl-C is noticed while it goes on and ends
-it at once.
+A search runs in a thread of its own without the interpreter lock. So Ctrl-C is noticed during a search and ends it at
+once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
 from quarto.position import EMPTY, Position, board
 from quarto.rules import NONE, Rules, finished_lines
-from quarto.solver.solver import Solution, Solver, Turn
+from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.config import load_rules
 
-POLL_SECONDS = 0.1  # between two looks at a search
+POLL_SECONDS = 0.1  # how long a wait for a search may delay Ctrl-C
 LINES_A_TASK = 16
-TASKS_AHEAD = 8  # for each thread: answers are given in the order of the questions, however long each takes
+TASKS_AHEAD = 8  # for each thread: answers come in the order of the questions, and one may take long
 
 VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}
 
@@ -35,15 +35,15 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked of a position besides its value."""
+class SolveOptions:
+    """The parts of an answer besides the value of the position."""
 
     turns: bool = True
     distance: bool = True
 
 
 class Question(NamedTuple):
-    """A position that can be solved."""
+    """A live position to solve, and its rules."""
 
     position: Position
     rules: Rules
@@ -58,8 +58,8 @@ def _rules(name: str) -> Rules:
     return load_rules(name)
 
 
-def question(text: str) -> Question:
-    """The question that a line asks. Raises ``RequestError`` naming the field for what is no live position."""
+def parse_question(text: str) -> Question:
+    """Read a position in text form. Raises ``RequestError`` naming the field if it is no live position."""
     position, name = parse_position(text)
     rules = _rules(name)
     shown = " ".join(text.split())
@@ -74,14 +74,12 @@ def question(text: str) -> Question:
 
 
 class Solvers:
-    """A solver for each variant and thread, made when it is needed; those of a variant share their tables.
+    """A solver for each variant and thread, made when first needed. The solvers of a variant share their tables."""
 
-    Unless ``based``, none looks anything up in a tablebase: what it says it has proven itself.
-    """
-
-    def __init__(self, megabytes: float, based: bool = True) -> None:
+    def __init__(self, megabytes: float, use_tablebase: bool = True) -> None:
+        """Each variant gets a table of ``megabytes``. Without a tablebase every value is proven by search alone."""
         self._megabytes = megabytes
-        self._based = based
+        self._use_tablebase = use_tablebase
         self._lock = threading.Lock()
         self._first: dict[Rules, Solver] = {}
         self._all: list[Solver] = []
@@ -89,12 +87,12 @@ class Solvers:
         self._stopped = False
 
     def of(self, rules: Rules) -> Solver:
-        """This thread's solver."""
+        """The solver of these rules for the calling thread."""
         own: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
         if rules not in own:
             with self._lock:
                 if rules not in self._first:
-                    base = base_for(rules) if self._based else None
+                    base = base_for(rules) if self._use_tablebase else None
                     self._first[rules] = Solver(rules, self._megabytes, base)
                 own[rules] = self._first[rules].fork()
                 self._all.append(own[rules])
@@ -103,7 +101,7 @@ class Solvers:
         return own[rules]
 
     def stop(self) -> None:
-        """End every search, also those that have not begun."""
+        """End every search, also those that begin later."""
         with self._lock:
             self._stopped = True
             for solver in self._all:
@@ -115,10 +113,10 @@ class Solvers:
         return sum(solver.nodes for solver in list(self._all))
 
 
-def attended(solvers: Solvers, work: Callable[[], Result], look: Callable[[], None] = lambda: None) -> Result:
-    """The result of ``work``, which searches with ``solvers``; ``look`` is called now and then meanwhile.
+def run_search(solvers: Solvers, work: Callable[[], Result], on_wait: Callable[[], None] = lambda: None) -> Result:
+    """The result of ``work``, which searches with ``solvers``; ``on_wait`` is called every ``POLL_SECONDS``.
 
-    Whatever is raised here, such as by Ctrl-C, ends the search before it is passed on.
+    An exception in this thread, such as by Ctrl-C, ends the search and is passed on.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="solve") as pool:
         future = pool.submit(work)
@@ -127,35 +125,35 @@ def attended(solvers: Solvers, work: Callable[[], Result], look: Callable[[], No
                 try:
                     return future.result(POLL_SECONDS)
                 except NotYet:
-                    look()
+                    on_wait()
         except BaseException:
             solvers.stop()
             raise
 
 
-def solve(asked: Question, wanted: Wanted, solvers: Solvers) -> Solution:
-    """A position's value and what else is wanted of it, its turns best first."""
-    found = solvers.of(asked.rules).solve(asked.position, wanted.turns, wanted.distance)
+def solve(question: Question, options: SolveOptions, solvers: Solvers) -> Solution:
+    """The value of a position and the parts that ``options`` asks for, its turns best first."""
+    found = solvers.of(question.rules).solve(question.position, options.turns, options.distance)
     return found._replace(turns=tuple(sorted(found.turns, key=_best_first)))
 
 
-def _best_first(turn: Turn) -> tuple[int, int, int, int]:
-    """Wins, the soonest first; draws; losses, the latest first."""
-    hurry = turn.value or 1
-    return -turn.value, hurry * (turn.distance or 0), turn.cell, turn.gift
+def _best_first(turn: SolvedTurn) -> tuple[int, int, int, int]:
+    """Sort key: wins, the soonest first; draws; losses, the latest first."""
+    sign = turn.value or 1
+    return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift
 
 
-def as_mapping(asked: Question, solution: Solution, wanted: Wanted) -> dict[str, Any]:
-    """The answer as JSON values; what was not asked for is not there."""
-    found: dict[str, Any] = {"position": asked.text, "value": solution.value}
+def as_mapping(question: Question, solution: Solution, options: SolveOptions) -> dict[str, Any]:
+    """The answer as JSON values, without the parts that were not asked for."""
+    found: dict[str, Any] = {"position": question.text, "value": solution.value}
     if solution.distance is not None:
         found["distance"] = solution.distance
-    if wanted.turns:
+    if options.turns:
         found["moves"] = [_move(turn) for turn in solution.turns]
     return found
 
 
-def _move(turn: Turn) -> dict[str, Any]:
+def _move(turn: SolvedTurn) -> dict[str, Any]:
     found: dict[str, Any] = {} if turn.cell == NONE else {"cell": format_cell(turn.cell)}
     if turn.gift != NONE:
         found["gift"] = format_piece(turn.gift)
@@ -164,19 +162,19 @@ def _move(turn: Turn) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """What a line of a file came to."""
+    """The answer to one line of a file."""
 
     line: int  # from 1
-    content: dict[str, Any]  # JSON values; of a bad line its number and what is wrong with it
-    wrong: str | None
+    content: dict[str, Any]  # JSON values; for a bad line its number and the error
+    error: str | None
 
 
 def answers(
-    lines: Sequence[tuple[int, str]], wanted: Wanted, solvers: Solvers, threads: int
+    lines: Sequence[tuple[int, str]], options: SolveOptions, solvers: Solvers, threads: int
 ) -> Generator[Answer, None, None]:
-    """The answers to numbered lines in their order; a bad line does not keep the others from theirs.
+    """The answers to numbered lines, in their order. A bad line gets an error and the others are answered.
 
-    When the iterator is closed, or an exception such as Ctrl-C passes through it, all searches end at once.
+    All searches end at once when the iterator is closed or an exception, such as by Ctrl-C, passes through it.
     """
     tasks = (lines[start : start + LINES_A_TASK] for start in range(0, len(lines), LINES_A_TASK))
     pending: deque[Future[list[Answer]]] = deque()
@@ -184,12 +182,12 @@ def answers(
     with ThreadPoolExecutor(threads, thread_name_prefix="solve") as pool:
         try:
             for task in tasks:
-                asked = [(number, _question_or_error(text)) for number, text in task]
-                pending.append(pool.submit(_answered, asked, wanted, solvers))
+                questions = [(number, _question_or_error(text)) for number, text in task]
+                pending.append(pool.submit(_answer_all, questions, options, solvers))
                 if len(pending) >= TASKS_AHEAD * threads:
-                    yield from _awaited(pending.popleft())
+                    yield from _wait_for(pending.popleft())
             while pending:
-                yield from _awaited(pending.popleft())
+                yield from _wait_for(pending.popleft())
             ended = True
         finally:
             if not ended:
@@ -198,8 +196,8 @@ def answers(
                 future.cancel()
 
 
-def _awaited(future: Future[list[Answer]]) -> list[Answer]:
-    """The result of a future, by short waits: a long one would keep Ctrl-C waiting too."""
+def _wait_for(future: Future[list[Answer]]) -> list[Answer]:
+    """The result of a future. The wait is in short steps, between which Ctrl-C is noticed."""
     while True:
         try:
             return future.result(POLL_SECONDS)
@@ -209,37 +207,39 @@ def _awaited(future: Future[list[Answer]]) -> list[Answer]:
 
 def _question_or_error(text: str) -> Question | RequestError:
     try:
-        return question(text)
+        return parse_question(text)
     except RequestError as error:
         return error
 
 
-def _answered(task: Sequence[tuple[int, Question | RequestError]], wanted: Wanted, solvers: Solvers) -> list[Answer]:
+def _answer_all(
+    task: Sequence[tuple[int, Question | RequestError]], options: SolveOptions, solvers: Solvers
+) -> list[Answer]:
     found = []
-    for number, asked in task:
-        if isinstance(asked, RequestError):
-            found.append(Answer(number, {"line": number, "error": str(asked)}, str(asked)))
+    for number, question in task:
+        if isinstance(question, RequestError):
+            found.append(Answer(number, {"line": number, "error": str(question)}, str(question)))
         else:
-            found.append(Answer(number, as_mapping(asked, solve(asked, wanted, solvers), wanted), None))
+            found.append(Answer(number, as_mapping(question, solve(question, options, solvers), options), None))
     return found
 
 
-def as_line(content: dict[str, Any]) -> str:
+def as_json_line(content: dict[str, Any]) -> str:
     """One answer as one line of JSON."""
     return json.dumps(content, ensure_ascii=False)
 
 
 class Proof(NamedTuple):
-    """The value of the whole game, and what it took."""
+    """The value of the whole game, and the effort of its proof."""
 
     rules: Rules
-    value: int  # for who acts first: gives the first piece or, where the mover chooses it, moves
+    value: int  # 1, 0 or -1 for who gives the first piece or, where the mover chooses the piece, moves first
     nodes: int
     seconds: float
 
 
-def prove(rules: Rules, solvers: Solvers, look: Callable[[], None] = lambda: None) -> Proof:
-    """Prove the value of the game from the empty board on."""
+def prove(rules: Rules, solvers: Solvers, on_wait: Callable[[], None] = lambda: None) -> Proof:
+    """Prove the value of the whole game."""
     started = time.perf_counter()
-    value = attended(solvers, lambda: solvers.of(rules).value(EMPTY), look)
+    value = run_search(solvers, lambda: solvers.of(rules).value(EMPTY), on_wait)
     return Proof(rules, value, solvers.nodes, time.perf_counter() - started)

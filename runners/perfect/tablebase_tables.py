@@ -1,21 +1,17 @@
-"""Tablebases as tables."""
+"""Tables of tablebases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from analytics.perfect.tablebase import Card, Tablebase
 from runners.terminal import console
 
-if TYPE_CHECKING:
-    pass
-
 
 def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
-    """The tablebases there are, then for each its boards by pieces and value for the player to act."""
+    """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
     cards = [each.card for each in found]
     columns = [
         console.Column("rules", [str(card.rules["name"]) for card in cards], right=False),

@@ -1,4 +1,4 @@
-"""A person at the terminal against an agent: the game as a value, the session, what is drawn, what is logged."""
+"""A game of a person against an agent: the game as a value, the session, the screens, the log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from quarto.errors import RequestError
 
 
 class Human:
-    """The class that the archive names for a person, whose label is ``human:NAME``.
+    """The target of a person in an archive; the label is ``human:NAME``.
 
-    It cannot be made: a person plays by `qarena play`, and whatever asks for one elsewhere is told so by
-    ``RequestError``.
+    It cannot be instantiated: people play by `qarena play` only.
     """
 
     def __init__(self) -> None:
-        raise RequestError("a person is asked at a terminal: qarena play AGENT")
+        raise RequestError("a person cannot be an agent of a run: people play by qarena play AGENT")

@@ -1,4 +1,4 @@
-"""The dialogue: show the game, ask the person, let the agent answer, until the game is over or left."""
+"""The dialogue: show the game, ask the person, let the agent answer, until the game is over or the person leaves."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from runners.play.hints import hint
 from runners.play.reading import Command, command_of, expected, game_after
 from runners.play.screens import Screen
 from runners.play.session import Session
-from runners.play.words import Players, request, result, told
+from runners.play.wording import Players, request, result, turn_text
 
-PATIENCE = 0.3  # seconds after which somebody who waits wants to be told
+THINKING_SECONDS = 0.3  # after these the screen says that the agent is thinking
 
 HELP = (
     "A cell is a column letter and a row digit, a1 to d4; a piece is one digit 0 to F.",
-    "hint    a quick look: what finishes a line now, which gifts are safe",
-    "undo    back to your last turn; the agent's answer is taken back with it",
+    "hint    what finishes a line now, and which gifts are safe (no search)",
+    "undo    go back to your last turn; the agent's answer is taken back too",
     "board   show the game again",
-    "resign  give the game away: it is logged as lost",
-    "quit    leave: a game that is not finished is not logged",
+    "resign  lose the game: it is logged as lost",
+    "quit    leave: an unfinished game is not logged",
 )
 
 
 class Dialogue:
-    """Holds a session with a person at a screen."""
+    """Plays a session with a person at a screen."""
 
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session = session
         self._screen = screen
         self._players = Players(session.seat, session.opponent.label)
-        self._news: list[str] = []  # what has happened since the game was shown
+        self._news: list[str] = []  # sentences about what happened since the game was shown
         self._shown = False
         self._left = False
 
-    def hold(self) -> bool:
+    def run(self) -> bool:
         """Play until the game is over (true) or the person leaves (false).
 
         Raises ``EOFError`` at the end of the input, ``KeyboardInterrupt`` at Ctrl-C.
@@ -58,22 +58,22 @@ class Dialogue:
     def _answer(self) -> None:
         before = self._session.game
         self._wait_for(self._session.answer)
-        self._news += filter(None, [told(before, self._session.game, self._players)])
+        self._news += filter(None, [turn_text(before, self._session.game, self._players)])
         self._shown = False
 
     def _wait_for(self, work: Callable[[], None]) -> None:
-        """Do what takes a while in a thread of its own: Ctrl-C is heard at once, whatever is being computed."""
+        """Call ``work`` in a thread of its own, so that Ctrl-C ends the wait at once."""
         failures: list[BaseException] = []
 
         def attempt() -> None:
             try:
                 work()
-            except BaseException as error:  # noqa: BLE001  (raised again below, in the thread that waits)
+            except BaseException as error:  # noqa: BLE001  (raised again below, in the waiting thread)
                 failures.append(error)
 
         thread = threading.Thread(target=attempt, daemon=True)
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(THINKING_SECONDS)
         if thread.is_alive():
             with self._screen.waiting(self._session.opponent.label):
                 thread.join()
@@ -92,18 +92,18 @@ class Dialogue:
         try:
             after = game_after(line, before)
         except RequestError as error:
-            self._screen.say(f"{error}.")
+            self._screen.write(f"{error}.")
             return
         self._session.act(after)
-        self._news.append(told(before, after, self._players))
+        self._news.append(turn_text(before, after, self._players))
         self._shown = False
 
     def _obey(self, command: Command) -> None:
         game = self._session.game
         if command is Command.HINT:
-            self._say(*hint(game))
+            self._write(*hint(game))
         elif command is Command.HELP:
-            self._say(_sentence_of(expected(game)), *HELP)
+            self._write(_sentence_of(expected(game)), *HELP)
         elif command is Command.BOARD:
             self._show()
         elif command is Command.UNDO:
@@ -116,15 +116,15 @@ class Dialogue:
     def _undo(self) -> None:
         plies = len(self._session.game.plies)
         if not self._session.undo():
-            self._screen.say("There is nothing to undo: you have not played yet.")
+            self._screen.write("There is nothing to undo: you have not played yet.")
             return
         gone = plies - len(self._session.game.plies)
         self._news = [f"Taken back: {gone} {'ply' if gone == 1 else 'plies'}. It is your turn again."]
         self._shown = False
 
-    def _say(self, *lines: str) -> None:
+    def _write(self, *lines: str) -> None:
         for line in lines:
-            self._screen.say(line)
+            self._screen.write(line)
 
 
 def _sentence_of(text: str) -> str:

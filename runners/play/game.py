@@ -1,4 +1,4 @@
-"""A game in progress as a value: what was played, what is asked for next, how it ended. Plain Python, no I/O."""
+"""A game in progress as an immutable value: its plies, the next decision, its ending. Plain Python, no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ply = tuple[int, int]  # piece, cell
 
 
 class Asked(StrEnum):
-    """What the seat to act has to say next."""
+    """The next decision of the seat to act."""
 
     GIFT = "gift"
     PLACEMENT = "placement"  # of the piece in hand; a gift follows
@@ -29,13 +29,13 @@ class Asked(StrEnum):
 class Game:
     """A game so far. ``give``, ``place``, ``play`` and ``forfeited`` return the game that follows.
 
-    What the rules forbid is a ``RequestError`` that names the value, says what is wrong with it, and what is legal.
+    They raise ``RequestError`` for what the rules forbid, with the value, the reason and the legal values.
     """
 
     rules: Rules
     plies: tuple[Ply, ...] = ()
     hand: int = NONE
-    forfeit: int | None = None  # index into ENDINGS, when the seat to act gave the game away
+    forfeit: int | None = None  # index into ENDINGS, if the seat to act forfeited
 
     @cached_property
     def position(self) -> Position:
@@ -62,7 +62,7 @@ class Game:
 
     @property
     def ending(self) -> int | None:
-        """An index into ENDINGS; None while the game goes on."""
+        """Index into ENDINGS; None while the game goes on."""
         if self.forfeit is not None:
             return self.forfeit
         if self.lines:
@@ -71,7 +71,7 @@ class Game:
 
     @property
     def asked(self) -> Asked:
-        """What the seat to act has to say next."""
+        """The next decision of the seat to act."""
         if self.ending is not None:
             return Asked.NOTHING
         if self.rules.mover_chooses:
@@ -85,7 +85,7 @@ class Game:
 
     @property
     def turn(self) -> int:
-        """The turn that is being taken, as the engine counts: 0 the first gift, ``k + 1`` the one that places ply k."""
+        """The number of the current turn, as in the engine: 0 gives the first piece, ``k + 1`` places ply k."""
         giving = self.hand == NONE and not self.rules.mover_chooses
         return len(self.plies) + (not giving)
 
@@ -97,12 +97,12 @@ class Game:
 
     @property
     def halfway(self) -> bool:
-        """Whether this turn's piece is placed and its gift still to be given."""
+        """Whether this turn's piece is placed and its gift is not given yet."""
         return self.asked is Asked.GIFT and bool(self.plies)
 
     @property
     def winner(self) -> int:
-        """The seat that won, ``NONE`` for a draw or a game that goes on."""
+        """The seat that won; ``NONE`` for a draw and while the game goes on."""
         if self.forfeit is not None:
             return 1 - self.seat
         return len(self.plies) & 1 if self.lines else NONE  # ply k was placed by seat (k + 1) mod 2
@@ -120,19 +120,19 @@ class Game:
         return replace(self, plies=(*self.plies, (self.hand, cell)), hand=NONE)
 
     def play(self, piece: int, cell: int) -> Game:
-        """The game after ``piece`` was chosen and placed on ``cell``, under rules that leave both to the mover."""
+        """The game after ``piece`` was chosen and placed on ``cell``, where the mover chooses the piece."""
         self._check_asked(Asked.PLY)
         self._check_piece(piece)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (piece, cell)))
 
     def forfeited(self, ending: int) -> Game:
-        """The game that the seat to act gave away, by one of the ENDINGS that are forfeits."""
+        """The game after the seat to act forfeited, by one of the ENDINGS that are forfeits."""
         return replace(self, forfeit=ending)
 
     def _check_asked(self, asked: Asked) -> None:
         if self.asked is not asked:
-            raise RequestError(f"a {asked} is not asked for now, but {self.asked}")
+            raise RequestError(f"the game expects {self.asked} now, not {asked}")
 
     def _check_piece(self, piece: int) -> None:
         if piece in self.left:
@@ -153,10 +153,10 @@ class Game:
 
 
 def pieces_text(pieces: Iterable[int]) -> str:
-    """Pieces as they are typed, in a row."""
+    """Pieces as they are typed, separated by spaces."""
     return " ".join(format_piece(piece) for piece in pieces)
 
 
 def cells_text(cells: Iterable[int]) -> str:
-    """Cells as they are typed, in a row."""
+    """Cells as they are typed, separated by spaces."""
     return " ".join(format_cell(cell) for cell in cells)

@@ -1,17 +1,17 @@
-"""A quick look at a position: what wins at once, and what lets the opponent win at once. No search."""
+"""Hints without search: placements that win at once, and gifts that let the opponent win at once."""
 
 from __future__ import annotations
 
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS
-from quarto.threats import look, safe_gifts
+from quarto.threats import safe_gifts, wins_and_safe_gifts
 from runners.play.game import Asked, Game, cells_text, pieces_text
 
-NAMED = 6  # turns that a hint lists at most
+MAX_TURNS = 6  # that a hint lists
 
 
 def hint(game: Game) -> list[str]:
-    """Lines that answer a person who asks for help with the turn that is theirs."""
+    """The lines of a hint for the next decision."""
     return {Asked.GIFT: _gift, Asked.PLACEMENT: _placement, Asked.PLY: _ply}[game.asked](game)
 
 
@@ -26,8 +26,8 @@ def _gift(game: Game) -> list[str]:
 
 def _placement(game: Game) -> list[str]:
     hand = format_piece(game.hand)
-    # In hand it is not among the pieces left, so what ``look`` says of those holds for the gifts after it.
-    wins, safe = look(game.position, game.hand, game.rules)
+    # The piece in hand is not among the pieces left, so all of these may be gifts after its placement.
+    wins, safe = wins_and_safe_gifts(game.position, game.hand, game.rules)
     if wins:
         return [f"{hand} finishes a line on {cells_text(_bits(wins))}."]
     lines = [f"{hand} finishes no line now."]
@@ -40,12 +40,12 @@ def _placement(game: Game) -> list[str]:
     return [
         *lines,
         f"Safe gifts: {_grouped(counts)}.",
-        f"A quick look suggests {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
+        f"Suggestion: {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
     ]
 
 
 def _grouped(counts: dict[int, int]) -> str:
-    """How many safe gifts are left after each cell, the most first."""
+    """The number of safe gifts after each cell, greatest first."""
     groups: dict[int, list[int]] = {count: [] for count in sorted(counts.values(), reverse=True)}
     for cell, count in counts.items():
         groups[count].append(cell)
@@ -59,7 +59,7 @@ def _ply(game: Game) -> list[str]:
     safe: list[str] = []
     for piece in game.left:
         others = game.position.available & ~(1 << piece)
-        cells, harmless = look(game.position, piece, game.rules)
+        cells, harmless = wins_and_safe_gifts(game.position, piece, game.rules)
         wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in _bits(cells)]
         quiet = [cell for cell in game.empty_cells if harmless[cell] == others]
         safe += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in quiet]
@@ -71,8 +71,8 @@ def _ply(game: Game) -> list[str]:
 
 
 def _some(turns: list[str]) -> str:
-    more = len(turns) - NAMED
-    return " ".join(turns[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(turns) - MAX_TURNS
+    return " ".join(turns[:MAX_TURNS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _bits(mask: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A person's games in the archive: one run for each setting, one commit a game."""
+"""The log of a person's games: one run for each player, agent, rules, seat and seed, and one commit a game."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HUMAN = "runners.play.Human"
 
 
 def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
-    """The run of all games of a person against an agent in one setting; ``seat`` is the person's.
+    """The run of a person's games against an agent; ``seat`` is the person's.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
@@ -32,7 +32,7 @@ def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> 
 
 
 def block_of(game: Game, number: int) -> Block:
-    """A game that is over, as the archive takes it. Raises ``ValueError`` for one that goes on."""
+    """A finished game as a block for the archive. Raises ``ValueError`` for a game that goes on."""
     if game.ending is None:
         raise ValueError("the game is not over")
     games = Games.zeros(1)
@@ -43,7 +43,7 @@ def block_of(game: Game, number: int) -> Block:
 
 
 class Logbook:
-    """Takes the games of one run. Games by other code are never mixed with ours: they have a run of their own."""
+    """Logs the games of one run. If other code began the run, a new run is begun beside it."""
 
     def __init__(self, archive: Archive, spec: RunSpec, command: str) -> None:
         self._archive = archive
@@ -58,14 +58,14 @@ class Logbook:
         return self.spec.run_id
 
     def next_number(self) -> int:
-        """The first number that no game of the run has."""
+        """The first free number in the run."""
         covered = self._archive.covered(self.run_id).get(0, [])
         return missing(MAX_PAIRS, covered)[0][0]
 
     def enter(self, game: Game, number: int, seconds: float) -> int:
-        """Commit a game that is over; returns its number: ``number``, or the next free one if it was taken meanwhile.
+        """Commit a finished game; returns its number: ``number``, or the next free one if that was taken meanwhile.
 
-        Raises ``FailureError`` when the disk refuses.
+        Raises ``FailureError`` if the archive cannot be written.
         """
         started = time.perf_counter()
         try:
@@ -75,10 +75,10 @@ class Logbook:
                     break
                 number = self.next_number()
         finally:
-            with suppress(ArenaError):  # the game is what matters, and why it was refused is what should be read
+            with suppress(ArenaError):  # the error of the commit is the one to report
                 end(self._archive, self.spec, seconds + time.perf_counter() - started)
         return number
 
     def game_id(self, number: int) -> int:
-        """The id in the archive of the game of a number."""
+        """The ``game_id`` of the game with this number."""
         return first_game_id(0, number)

@@ -1,4 +1,4 @@
-"""Pieces and boards for a terminal: pictures of three rows, laid out for the width and height there is. Pure."""
+"""Pieces and boards for a terminal, in pictures of three rows that are laid out for its size. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piec
 from quarto.rules import NONE, PIECES, SIDE
 from runners.play import plain
 from runners.play.game import Game
-from runners.play.words import attributes
+from runners.play.wording import attributes
 
-# Colours that can be read on black and on white. A coloured piece is spotted too, for who sees or has no colours.
+# Colours that can be read on black and on white. Coloured pieces also have spots, for those who cannot see colours.
 COLOUR = "dark_orange3"
 SPOT = "•"
 WIN, LAST = "green", "bold"
@@ -22,7 +22,7 @@ FAINT = "dim"
 
 SPARE_ROWS = 5  # of a terminal: heading, news in two lines, prompt, and an answer to what was typed
 PICTURE_WIDTH, PICTURE_HEIGHT = 5, 3
-CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for what marks the cell
+CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for marks
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
 
@@ -34,13 +34,13 @@ class Room(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a piece is drawn with, by whether it is solid and square."""
+    """The characters that draw a piece, which depend on whether it is solid and square."""
 
     top: str
     sides: tuple[str, str]
     bottom: str
     base: tuple[str, str]  # the corners of the lower row of a low piece
-    floor: str  # between them, where nothing else is
+    floor: str  # between them
 
 
 SHAPES = {
@@ -52,9 +52,9 @@ SHAPES = {
 
 
 def picture(piece: int) -> list[Text]:
-    """A piece in three rows of five: high ones fill them, low ones stand in the lower two.
+    """A piece in three rows of five characters. High pieces fill them; low pieces fill the lower two.
 
-    Round ones have their corners cut, hollow ones are rings, coloured ones spotted.
+    Round pieces have cut corners, hollow pieces are rings, coloured pieces have spots.
     """
     shape = SHAPES[bool(piece & SOLID), bool(piece & SQUARE)]
     colour = COLOUR if piece & COLOURED else ""
@@ -68,7 +68,7 @@ def picture(piece: int) -> list[Text]:
 
 
 def board_rows(game: Game) -> list[Text]:
-    """The board with its coordinates. The finished lines are framed, the last piece is pointed at."""
+    """The board with its coordinates. Finished lines are framed, and arrows point at the last piece."""
     won = {cell for line in game.lines for cell in line}
     last = game.plies[-1][1] if game.plies else NONE
     indent = " " * 3
@@ -90,7 +90,7 @@ def _rule(left: str, middle: str, right: str) -> str:
 
 
 def _cell(game: Game, cell: int, won: Iterable[int], last: int) -> list[Text]:
-    """What is on a cell, in three rows of seven."""
+    """A cell in three rows of seven characters."""
     piece = game.board[cell]
     if piece == NONE:
         return [Text(text.center(CELL_WIDTH), FAINT) for text in ("", format_cell(cell), "")]
@@ -103,7 +103,7 @@ def _cell(game: Game, cell: int, won: Iterable[int], last: int) -> list[Text]:
 
 
 def left_rows(game: Game) -> list[Text]:
-    """The pieces left, each at a place of its own: what a row or column has in common is an attribute or two."""
+    """The pieces left; each piece has a fixed place, so that the pieces of a row or column share attributes."""
     rows = [Text("pieces left", FAINT)]
     for first in range(0, PIECES, SIDE):
         rows.append(Text())
@@ -138,7 +138,7 @@ def beside(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[Text]:
 
 
 def token_rows(game: Game) -> list[Text]:
-    """The pieces left in one line each row of the grid, for where pictures of them have no room."""
+    """The pieces left in four lines of characters, where pictures do not fit."""
     rows = [Text("pieces left", FAINT)]
     for first in range(0, PIECES, SIDE):
         row = range(first, first + SIDE)
@@ -152,7 +152,7 @@ def _token(piece: int) -> Text:
 
 
 def pictured(game: Game, room: Room) -> list[Text]:
-    """The game as large as there is room for: beside the board, below it, or all in plain characters."""
+    """The game in the largest layout that fits: all beside the board, some below it, or in plain characters."""
     board, left = board_rows(game), left_rows(game)
     in_words = [Text(row) for row in plain.hand_rows(game, room.width)]
     layouts = (
@@ -169,7 +169,7 @@ def _fits(rows: Sequence[Text], room: Room) -> bool:
 
 
 def _text(*parts: tuple[str, str] | Text) -> Text:
-    """Parts one after the other; a style of no words is none."""
+    """Concatenated parts; a blank style is no style."""
     text = Text()
     for part in parts:
         if isinstance(part, Text):

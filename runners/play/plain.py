@@ -8,11 +8,11 @@ from itertools import zip_longest
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.rules import NONE, PIECES, SIDE
 from runners.play.game import Game
-from runners.play.words import attributes
+from runners.play.wording import attributes
 
 PIECE_WIDTH = 7
 CELL_WIDTH = PIECE_WIDTH + 2
-WIDTH = 79  # of a board with the pieces left beside it
+WIDTH = 79  # of a board beside the pieces left
 
 LEGEND = (
     "Pieces: [ ] square, ( ) round; [[ ]] or (( )) high, single low; * coloured; # solid.\n"
@@ -47,14 +47,14 @@ def _cell(piece: int, won: bool, last: bool) -> str:
 
 
 def left_rows(game: Game) -> list[str]:
-    """The pieces left, each at a place of its own."""
+    """The pieces left; each piece has a fixed place."""
     texts = [token(piece) if piece in game.left else " " * PIECE_WIDTH for piece in range(PIECES)]
     rows = ("  ".join(texts[first : first + SIDE]).rstrip() for first in range(0, PIECES, SIDE))
     return ["pieces left:", *rows]
 
 
 def hand_rows(game: Game, width: int) -> list[str]:
-    """The piece in hand, if there is one, with its attributes in words where there is room for them."""
+    """The piece in hand, if there is one, with its attributes in words if they fit."""
     if game.hand == NONE:
         return []
     row = f"in hand: {token(game.hand).strip()}"
@@ -63,7 +63,7 @@ def hand_rows(game: Game, width: int) -> list[str]:
 
 
 def drawn(game: Game, width: int) -> str:
-    """The board, and the pieces left beside it or, if it is too narrow, below."""
+    """The board and the pieces left: beside it or, on a narrow screen, below."""
     board, left = board_rows(game), left_rows(game)
     rows = _beside(board, left) if width >= WIDTH else [*board, "", *left]
     return "\n".join([*rows, *hand_rows(game, width)])

@@ -1,4 +1,4 @@
-"""What a person types becomes a command or the game that follows; what cannot be is explained."""
+"""Parses what a person types: a command, or a decision that leads to the next game."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from quarto.errors import RequestError
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
 from runners.play.game import Asked, Game, cells_text, pieces_text
 
-SHOWN = 40  # characters of what was typed that a message repeats
+SHOWN = 40  # characters of the input that a message repeats
 
 
 class Command(StrEnum):
-    """Words that are no turn."""
+    """Input that is not a decision."""
 
     HINT = "hint"
     UNDO = "undo"
@@ -28,13 +28,13 @@ COMMANDS = {command.value: command for command in Command} | {"?": Command.HELP,
 
 
 def command_of(line: str) -> Command | None:
-    """The command that a line is, if it is one."""
+    """The command in a line, None if it is none."""
     word = line.strip().lower()
     return COMMANDS.get(word)
 
 
 def game_after(line: str, game: Game) -> Game:
-    """The game after what a line says was done. Raises ``RequestError`` for what cannot be read, or is illegal."""
+    """The game after the decision in a line. Raises ``RequestError`` if it cannot be parsed or is illegal."""
     words = line.replace(",", " ").split()
     if not words:
         raise RequestError(f"Nothing was typed: {expected(game)}")
@@ -45,7 +45,7 @@ def game_after(line: str, game: Game) -> Game:
 
 
 def expected(game: Game) -> str:
-    """What may be typed now, in half a sentence."""
+    """What can be typed now, as a part of a sentence."""
     if game.asked is Asked.GIFT:
         return f"give one of the pieces {pieces_text(game.left)}"
     cell = format_cell(game.empty_cells[0])
@@ -56,7 +56,7 @@ def expected(game: Game) -> str:
 
 
 def shown(text: str) -> str:
-    """What was typed as a message repeats it: in quotes, printable, not too long."""
+    """Input as a message repeats it: quoted, printable, shortened."""
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
 
 
@@ -81,7 +81,7 @@ def _placement(words: list[str], game: Game) -> Game:
     if placed.asked is not Asked.GIFT or len(words) == 1:
         return placed  # a gift once the game is over does not matter
     if _looks_like_cell(words[1]):
-        raise RequestError(f"{shown(words[1])} is a second cell where a gift could be: {expected(game)}")
+        raise RequestError(f"{shown(words[1])} is a second cell, where a gift is expected: {expected(game)}")
     return placed.give(_piece(words[1], game))
 
 

@@ -1,4 +1,4 @@
-"""Where a game is shown and a person is asked: a terminal with pictures, or plain lines that a pipe can carry."""
+"""Screens that show a game and ask the person: pictures on a terminal, or plain lines for pipes."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from runners.play import plain
 from runners.play.game import Asked, Game
 from runners.play.pictures import Room, pictured
 
-ECHOED = 200  # characters of a line that came through a pipe
+MAX_ECHO = 200  # characters of a piped line that are repeated in the output
 
 
 class Screen(Protocol):
-    """What the dialogue needs of whatever it is held on."""
+    """The output and the input of a dialogue."""
 
     def greet(self, heading: str) -> None:
-        """Say who plays what."""
+        """Print the heading at the start: players, rules and seed."""
         ...
 
     def show(self, game: Game, news: Sequence[str]) -> None:
-        """Show what has happened and the game as it is now."""
+        """Show the news and then the game."""
         ...
 
-    def say(self, text: str, whole: bool = False) -> None:
-        """Tell the person something; ``whole`` in one piece, to be copied."""
+    def write(self, text: str, unwrapped: bool = False) -> None:
+        """Print a text; ``unwrapped``, it can be copied as one line."""
         ...
 
     def ask(self, request: str) -> str:
-        """The line that the person types. Raises ``EOFError`` when there will be no more."""
+        """Read a line from the person. Raises ``EOFError`` at the end of the input."""
         ...
 
     def waiting(self, who: str) -> AbstractContextManager[object]:
-        """A context in which ``who`` takes a while."""
+        """A context during which ``who`` is thinking."""
         ...
 
 
 class PlainScreen:
-    """Standard input and output, a line at a time: no colours, nothing is ever drawn over."""
+    """Standard input and output, line by line: no colours, no cursor movements."""
 
     def greet(self, heading: str) -> None:
-        self.say(heading)
-        self.say(plain.LEGEND)
-        self.say("'help' explains what can be typed.")
+        self.write(heading)
+        self.write(plain.LEGEND)
+        self.write("'help' explains what can be typed.")
 
     def show(self, game: Game, news: Sequence[str]) -> None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else plain.WIDTH
-        self.say("\n".join([*news, "", plain.drawn(game, width), ""]))
+        self.write("\n".join([*news, "", plain.drawn(game, width), ""]))
 
-    def say(self, text: str, whole: bool = False) -> None:
-        del whole  # nothing is ever folded
+    def write(self, text: str, unwrapped: bool = False) -> None:
+        del unwrapped  # no line is ever wrapped
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
@@ -68,19 +68,19 @@ class PlainScreen:
         if not line:
             raise EOFError
         typed = line.rstrip("\r\n")
-        if not sys.stdin.isatty():  # whoever reads the transcript sees what a terminal would have shown
-            seen = "".join(character if character.isprintable() else "?" for character in typed[:ECHOED])
-            self.say(seen + ("…" if len(typed) > ECHOED else ""))
+        if not sys.stdin.isatty():  # the transcript then reads like that of a terminal
+            seen = "".join(character if character.isprintable() else "?" for character in typed[:MAX_ECHO])
+            self.write(seen + ("…" if len(typed) > MAX_ECHO else ""))
         return typed
 
     def waiting(self, who: str) -> AbstractContextManager[object]:
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
-            self.say(f"{who} is thinking.")
+            self.write(f"{who} is thinking.")
         return nullcontext()
 
 
 class PictureScreen:
-    """A terminal: it is cleared and drawn anew for every turn."""
+    """A terminal that is cleared and drawn again for every turn."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -99,8 +99,8 @@ class PictureScreen:
         for text in news:
             self._console.print(Text(text, "bold" if game.asked is Asked.NOTHING else ""))
 
-    def say(self, text: str, whole: bool = False) -> None:
-        self._console.print(Text(text), soft_wrap=whole)
+    def write(self, text: str, unwrapped: bool = False) -> None:
+        self._console.print(Text(text), soft_wrap=unwrapped)
 
     def ask(self, request: str) -> str:
         return input(f"{request}> ")
@@ -112,7 +112,7 @@ class PictureScreen:
 
 
 def screen_for(plain_wanted: bool) -> Screen:
-    """Pictures at a terminal that has the characters, plain lines everywhere else and where they are wanted."""
+    """Pictures on a terminal whose encoding has the characters; else, and if asked for, plain lines."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if plain_wanted or not at_terminal or Console().is_dumb_terminal or not _has_blocks(sys.stdout.encoding):
         return PlainScreen()
@@ -120,7 +120,7 @@ def screen_for(plain_wanted: bool) -> Screen:
 
 
 def _has_blocks(encoding: str | None) -> bool:
-    """Whether what pieces are drawn with can be written at all."""
+    """Whether an encoding has the characters of the pictures."""
     try:
         "▞█•▸│".encode(encoding or "ascii")
     except UnicodeEncodeError:

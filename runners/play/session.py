@@ -1,4 +1,4 @@
-"""One game of a person against an agent: who is to act, what the agent answers, and taking turns back. No I/O."""
+"""One game of a person against an agent: whose turn it is, the agent's turns, and undo. No I/O."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from runners.play.game import Asked, Game
 
 
 class AgentFailedError(Exception):
-    """The agent raised; the message is what it raised."""
+    """The agent raised an exception; the message holds it."""
 
 
 class Opponent(Protocol):
-    """Whoever the person plays against."""
+    """The person's opponent."""
 
     @property
     def label(self) -> str: ...
@@ -36,7 +36,7 @@ class Opponent(Protocol):
 
 
 class AgentOpponent:
-    """An agent in the game of one number, with the randomness that the engine would give it there."""
+    """An agent in the game with a given number, with the random stream that the engine would give it in that game."""
 
     def __init__(self, contestant: Contestant, seed: int, number: int) -> None:
         self.label = contestant.label
@@ -46,7 +46,7 @@ class AgentOpponent:
 
     def turn(self, game: Game) -> tuple[int, int]:
         with _failures() as failures:
-            if self._contestant.game_words:  # what it remembers may be of turns that the person took back
+            if self._contestant.game_words:  # its memory may be of turns that the person took back: play them again
                 self._player.start(range(1))
                 for number in range(game.turn % 2, game.turn, 2):
                     self._ask(number, game.before(number))
@@ -61,7 +61,7 @@ class AgentOpponent:
 
 
 class _Failures(logging.Handler):
-    """What agents raised, one line each, instead of tracebacks on the terminal."""
+    """Collects exceptions of agents as lines, instead of tracebacks on the terminal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Failures(logging.Handler):
 
 @contextmanager
 def _failures() -> Iterator[list[str]]:
-    """What contestants log in the meantime."""
+    """The exceptions that contestants log inside the context."""
     logger, handler = logging.getLogger(Contestant.__module__), _Failures()
     propagated, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
@@ -87,7 +87,7 @@ def _failures() -> Iterator[list[str]]:
 
 
 class Session:
-    """A game and its past. ``seat`` is the person's."""
+    """A game with its history. ``seat`` is the person's."""
 
     def __init__(self, rules: Rules, seat: int, opponent: Opponent) -> None:
         self.seat = seat
@@ -105,13 +105,13 @@ class Session:
         return not self.over and self.game.seat != self.seat
 
     def act(self, game: Game) -> None:
-        """Let the person, whose turn it is, go on to ``game``, which follows from the present one."""
+        """Go on to ``game``, which follows from the current game by a decision of the person."""
         if not self.game.halfway:
             self._turns.append(self.game)
         self.game = game
 
     def answer(self) -> None:
-        """Let the agent, whose turn it is, take it. One that raises or breaks the rules forfeits."""
+        """Let the agent take its turn. It forfeits by an exception or an illegal turn."""
         try:
             cell, gift = self.opponent.turn(self.game)
         except AgentFailedError as error:
@@ -126,7 +126,7 @@ class Session:
             self.game = self.game.forfeited(FORFEIT_ILLEGAL)
 
     def undo(self) -> bool:
-        """Back to the beginning of the person's last turn; false if there is none."""
+        """Go back to the start of the person's last turn. False if there is none."""
         if not self._turns:
             return False
         self.game = self._turns.pop()
@@ -134,7 +134,7 @@ class Session:
 
 
 def _steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
-    """The games that a whole turn leads through: a gift once the game is over does not matter."""
+    """The games after each step of a turn. A gift after the end of the game is ignored."""
     if game.asked is Asked.PLY:
         yield game.play(gift, cell)
         return

@@ -1,4 +1,4 @@
-"""What `qarena play` does: set the game up, hold the dialogue, log what comes of it."""
+"""`qarena play`: set up the game, run the dialogue, log the game."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
-from runners.terminal.console import say, sql_command
+from runners.terminal.console import print_note, sql_command
 
-NOBODY = "somebody"  # plays where the system knows no login name
+NOBODY = "somebody"  # the player where the system knows no login name
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What was asked for on the command line."""
+class PlayOptions:
+    """The options of `qarena play`."""
 
     agent: str  # its label
     rules: str
@@ -36,76 +36,76 @@ class Setting:
     seed: int
     name: str | None  # None: the login name
     archive: Path | None  # None: the game is not logged
-    policies: Path  # the archive with the agent's policy, if it names one
+    policies: Path  # the archive with the policy of the agent, if it has one
     config_dir: Path | None  # with agents and rules of the user's own
     plain: bool
     command: str  # as it was typed
 
 
-def start(setting: Setting) -> None:
+def start(options: PlayOptions) -> None:
     """Play one game.
 
-    Raises ``RequestError`` for a setting that makes no sense, before anything is asked or written; ``FailureError``
-    when the input ends before the game does, or the disk refuses; ``SystemExit`` at Ctrl-C.
+    Raises ``RequestError`` for wrong options before anything is asked or written; ``FailureError`` if the input ends
+    before the game or the game cannot be logged; ``SystemExit`` at Ctrl-C.
     """
-    with own_folder(setting.config_dir):
-        rules, agent = load_rules(setting.rules), agent_named(setting.agent, setting.policies)
+    with own_folder(options.config_dir):
+        rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
     for note in untrained([agent]):
-        say(note)
-    spec = spec_of(rules, login_name() if setting.name is None else setting.name, agent, setting.seat, setting.seed)
+        print_note(note)
+    spec = spec_of(rules, login_name() if options.name is None else options.name, agent, options.seat, options.seed)
     contestant = Contestant(agent.build(), agent.label, rules)
     logbook = number = None
-    if setting.archive is not None:
-        logbook = Logbook(Archive.open(setting.archive, create=True), spec, setting.command)
+    if options.archive is not None:
+        logbook = Logbook(Archive.open(options.archive, create=True), spec, options.command)
         number = logbook.next_number()
-    screen = screen_for(setting.plain)
-    screen.greet(_heading(spec, setting, number))
-    session = Session(rules, setting.seat, AgentOpponent(contestant, setting.seed, number or 0))
+    screen = screen_for(options.plain)
+    screen.greet(_heading(spec, options, number))
+    session = Session(rules, options.seat, AgentOpponent(contestant, options.seed, number or 0))
     started = time.perf_counter()
-    if not _held(Dialogue(session, screen), screen):
+    if not _played(Dialogue(session, screen), screen):
         return
-    screen.say(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
-    if logbook is not None and number is not None and setting.archive is not None:
+    screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
+    if logbook is not None and number is not None and options.archive is not None:
         number = logbook.enter(session.game, number, time.perf_counter() - started)
-        _say_where(screen, logbook, number, setting.archive)
+        _write_place(screen, logbook, number, options.archive)
 
 
 def login_name() -> str:
-    """The name of whoever is logged in."""
+    """The login name of the user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name, as in many containers
         return NOBODY
 
 
-def _heading(spec: RunSpec, setting: Setting, number: int | None) -> str:
+def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
     human, agent = spec.agents
     in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
-    does = in_seat_0 if setting.seat == 0 else "places first"
+    role = in_seat_0 if options.seat == 0 else "places first"
     kept = "not logged" if number is None else f"game {number}"
-    who = f"{human.label} ({does}) against {agent.label}"
+    who = f"{human.label} ({role}) against {agent.label}"
     return f"{who}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
 
 
-def _held(dialogue: Dialogue, screen: Screen) -> bool:
+def _played(dialogue: Dialogue, screen: Screen) -> bool:
     """Whether the game was played to its end."""
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # what cannot be decoded is a wrong answer, not a failure
+        sys.stdin.reconfigure(errors="replace")  # text that cannot be decoded is a wrong answer, not a failure
     try:
-        over = dialogue.hold()
+        over = dialogue.run()
     except EOFError:
-        screen.say("")
+        screen.write("")
         raise FailureError("the input ended before the game did, so it is not logged") from None
     except KeyboardInterrupt:
-        screen.say("\nThe game is not finished, so it is not logged.")
+        screen.write("\nThe game is not finished, so it is not logged.")
         raise SystemExit(130) from None
     if not over:
-        screen.say("You leave. The game is not finished, so it is not logged.")
+        screen.write("You leave. The game is not finished, so it is not logged.")
     return over
 
 
-def _say_where(screen: Screen, logbook: Logbook, number: int, root: Path) -> None:
-    screen.say(f"Logged as game {number} of run {logbook.run_id} in {root}. To find it again:")
+def _write_place(screen: Screen, logbook: Logbook, number: int, root: Path) -> None:
+    screen.write(f"Logged as game {number} of run {logbook.run_id} in {root}. To find it again:")
     game = f"run_id = '{logbook.run_id}' AND game_id = {logbook.game_id(number)}"
     question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)
-    screen.say(f"  {sql_command(question, root)}", whole=True)
+    screen.write(f"  {sql_command(question, root)}", unwrapped=True)

@@ -16,13 +16,15 @@ from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row,
 from analytics.published.page import page
 from analytics.report import style as drawing
 from analytics.store.schema import MAX_PAIRS
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import RequestError, nearest
 from runners.arena.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
 from runners.arena.experiment import interruptible
 from runners.arena.spec import version
 from runners.reproduce.pairings import Meetings, Terms, trainings
 from runners.reproduce.trainings import Learned, learn
 from runners.terminal import console
+from runners.terminal.files import write_file
+from runners.terminal.progress import progress_bar
 
 GAMES = 10_000  # a pairing: intervals of a point at most, in a few minutes all together
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
@@ -65,7 +67,7 @@ def wanted_of(words: Sequence[str], options: Mapping[str, str | None], typed: Se
     among("archive.other_code", given["archive.other_code"], OTHER_CODE)
     games = _whole("games", given["games"], 1, 2 * MAX_PAIRS)
     if games % 2:
-        console.say(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
+        console.print_note(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
     return Wanted(
         studies=_studies(given["study"]),
         terms=Terms(
@@ -134,17 +136,17 @@ def reproduce(wanted: Wanted) -> int:
         lessons = _lessons(wanted, stop)
         meetings = Meetings(wanted.terms, lessons)
         meetings.arrange(wanted.figures)
-        with console.progress(wanted=True) as progress:
+        with progress_bar("playing", "games") as progress:
             count = meetings.play(stop, progress) + sum(learned.played for learned in lessons.values())
     reproduction = Reproduction(tuple(meetings.comparison(figure) for figure in wanted.figures))
     show(reproduction)
     _write(wanted, reproduction)
     if stop.is_set():
         again = f"{console.program()} {wanted.terms.command}"
-        console.say(f"interrupted; everything played is in the archive. To go on:\n  {again}")
+        console.print_note(f"interrupted; everything played is in the archive. To go on:\n  {again}")
         return INTERRUPTED
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
-    console.out().print(f"{done}.", markup=False, soft_wrap=True)
+    console.print_line(f"{done}.")
     return 0
 
 
@@ -155,7 +157,7 @@ def _lessons(wanted: Wanted, stop: threading.Event) -> dict[str, Learned]:
         if stop.is_set():
             break
         overrides = f"{training} seed={terms.seed} archive.other_code={terms.other_code}"
-        with console.progress(wanted=True) as progress:
+        with progress_bar("playing", "games") as progress:
             learned = learn(overrides, terms.root, f"qarena {terms.command}", stop, progress)
         if learned:
             lessons[training] = learned
@@ -172,7 +174,7 @@ def show(reproduction: Reproduction) -> None:
     terminal = console.out()
     for number, note in enumerate(reproduction.notes, 1):
         terminal.print(f"{number:>2}  {noted(note)}", markup=False, soft_wrap=not terminal.is_terminal)
-    terminal.print(f"{reproduction.summary()}.", markup=False, soft_wrap=True)
+    console.print_line(f"{reproduction.summary()}.")
 
 
 def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> Table:
@@ -199,16 +201,13 @@ def _write(wanted: Wanted, reproduction: Reproduction) -> None:
     if wanted.html:
         contents[wanted.html] = page(reproduction, _made(wanted), plots(reproduction))
     for path, content in contents.items():
-        try:
-            path.write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
+        write_file(path, content.encode())
 
 
 def plots(reproduction: Reproduction) -> Mapping[str, str]:
     """A picture of each study; none, and a line that says why, without the extra."""
     if not drawing.can_draw():
-        console.say(f"the page has no plots; for them: {drawing.EXTRA}, in a clone -e '.[plots]'")
+        console.print_note(f"the page has no plots; for them: {drawing.EXTRA}, in a clone -e '.[plots]'")
         return {}
     from analytics.published.panels import panels
 

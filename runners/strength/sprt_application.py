@@ -64,7 +64,7 @@ def _execute(cfg: DictConfig, arranged: Contest | None = None) -> Found:
     contest = arranged or arrange(_request(cfg, HydraConfig.get()))
     request = contest.request.run
     for note in request.notes:
-        console.say(note)
+        console.print_note(note)
     with interruptible() as stop, watching(request.progress, request.games) as watch:
         return carry_out(contest, typed_command(), stop, watch)
 

@@ -6,13 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
 from analytics.statistics.sprt import Trial, strength
 from runners.strength.sprt_play import Found, Watcher
 from runners.strength.tables import around, described
 from runners.terminal import console
+from runners.terminal.progress import progress_bar
 
 SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled
 
@@ -20,21 +18,20 @@ SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs
 @contextmanager
 def watching(wanted: bool, games: int) -> Iterator[Watcher]:
     """Somebody to be told how a test stands: a bar on a terminal, elsewhere a line now and then."""
-    terminal = Console(stderr=True)
     if not wanted:
         yield _not_wanted
-    elif terminal.is_terminal:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("games"),
-        )
-        with Progress(*columns, console=terminal, transient=True) as bar:
-            task = bar.add_task("testing", total=games)
-            yield lambda trial: bar.update(task, completed=2 * trial.pairs, description=standing(trial))
-    else:
-        yield _Lines().tell
+        return
+    with progress_bar("testing", "games") as bar:
+        if not bar.is_shown:
+            yield _Lines().tell
+            return
+        bar.start(games)
+
+        def tell(trial: Trial) -> None:
+            bar.reach(2 * trial.pairs)
+            bar.describe(standing(trial))
+
+        yield tell
 
 
 def _not_wanted(_trial: Trial) -> None:
@@ -50,7 +47,7 @@ class _Lines:
     def tell(self, trial: Trial) -> None:
         moment = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= SECONDS):
-            console.say(standing(trial))
+            console.print_note(standing(trial))
             self._pairs, self._since = trial.pairs, moment
 
 
@@ -63,12 +60,12 @@ def standing(trial: Trial) -> str:
 
 def show(found: Found) -> None:
     """What a test came to, from how many games, and where they are."""
-    trial, out = found.trial, console.out()
+    trial = found.trial
     if not trial.pairs:
-        console.say(f"run {found.contest.experiment.run_id} has no games yet")
+        console.print_note(f"run {found.contest.experiment.run_id} has no games yet")
         return
     for line in [*described(trial.counts, trial.hypotheses, strength(trial.counts)), *_verdict(found), _took(found)]:
-        out.print(line, markup=False, soft_wrap=True)
+        console.print_line(line)
 
 
 def _verdict(found: Found) -> list[str]:

@@ -18,7 +18,7 @@ from runners.terminal.console import Column, interval, percent
 def tell(notes: Iterable[str]) -> None:
     """Say what a reader of figures should know before them."""
     for note in notes:
-        console.say(note)
+        console.print_note(note)
 
 
 # Ratings.
@@ -51,9 +51,8 @@ def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: 
             console.tabulated(places + sure, "How sure it is above the other, in %"),
         ],
     )
-    out = console.out()
     for line in [_common(found), *_unsaid(found)]:
-        out.print(line, markup=False, soft_wrap=True)
+        console.print_line(line)
 
 
 def _elo(value: float) -> str:
@@ -155,9 +154,8 @@ def show_counts(text: str, settings: Sequence[str]) -> None:
             f"--counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW"
         ) from None
     hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
-    out = console.out()
     for line in described(counts, hypotheses, strength(counts)):
-        out.print(line, markup=False, soft_wrap=True)
+        console.print_line(line)
 
 
 def _hypothesis(setting: str) -> tuple[str, float]:

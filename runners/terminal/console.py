@@ -1,4 +1,4 @@
-"""What a person sees: results to stdout, everything else to stderr."""
+"""Output for people: results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -6,29 +6,18 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    Task,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
 from analytics.query.results import Crosstable, PairingResult, Standing, crosstable
 from analytics.statistics.intervals import Estimate
-from runners.arena.experiment import Outcome, Progress
+from runners.arena.experiment import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
 
@@ -40,24 +29,29 @@ QUESTIONS = (
 
 
 class _Out(Console):
-    """Standard output; whoever stops reading it early (``| head``) has seen enough."""
+    """Standard output. A reader that closes the pipe early (``| head``) is no error."""
 
     def on_broken_pipe(self) -> None:
         raise SystemExit(0)
 
 
 def out() -> Console:
-    """Where results go."""
+    """The console for results: standard output."""
     return _Out(highlight=False)
 
 
-def say(text: str) -> None:
-    """Tell the user something that is not a result."""
+def print_line(text: str) -> None:
+    """Print text of a result to standard output as it is, not wrapped."""
+    out().print(text, markup=False, soft_wrap=True)
+
+
+def print_note(text: str) -> None:
+    """Print text that is not a result to standard error as it is, not wrapped."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
 
 
 class Column(NamedTuple):
-    """A column of a table, before it is known whether there is room for it."""
+    """A column of a table."""
 
     heading: str
     values: list[str]
@@ -65,7 +59,7 @@ class Column(NamedTuple):
 
 
 def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:
-    """Columns as a table in which nothing is folded, cut or taken for markup."""
+    """A table of these columns. Its text is not wrapped, not cut, and not read as markup."""
     table = Table(title=title, title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right else "left" for column in columns]
     for column, side in zip(columns, sides, strict=True):
@@ -76,9 +70,9 @@ def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:
 
 
 def show(*choices: Sequence[Table]) -> None:
-    """Print the first choice of tables that is no wider than the terminal or, if none is, the last one all the same.
+    """Print the first choice of tables that fits the width of the terminal, the last choice if none fits.
 
-    Piped there is no terminal, and the first choice is printed as wide as it needs.
+    Without a terminal (in a pipe) print the first choice at full width.
     """
     console = out()
     unbounded = console.options.update(width=1 << 20)
@@ -91,72 +85,29 @@ def show(*choices: Sequence[Table]) -> None:
 
 
 def program() -> str:
-    """How this program is called from here: by its name, or by its path where the name alone would not be found."""
+    """The command that starts this program: its name if that is on ``PATH``, else its path."""
     script = Path(sys.executable).with_name("qarena")
     if shutil.which("qarena") or not script.exists():
         return "qarena"
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-class _Speed(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.finished_speed or task.speed or 0:,.0f} {self._unit}/s")
-
-
-class _Bar:
-    """A progress bar as ``execute`` wants one."""
-
-    def __init__(self, bar: RichProgress, doing: str) -> None:
-        self._bar = bar
-        self._task = bar.add_task(doing, total=None, visible=False)
-
-    def start(self, games: int) -> None:
-        self._bar.update(self._task, total=games, visible=True)
-
-    def advance(self, games: int) -> None:
-        self._bar.advance(self._task, games)
-
-
-@contextmanager
-def progress(wanted: bool = True, doing: str = "playing", unit: str = "games") -> Iterator[Progress | None]:
-    """A bar with games (or what ``unit`` says) a second and the time left, on a terminal; nothing elsewhere."""
-    console = Console(stderr=True)
-    if not (wanted and console.is_terminal):
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        MofNCompleteColumn(),
-        _Speed(unit),
-        TimeRemainingColumn(compact=True),
-    )
-    with RichProgress(*columns, console=console, transient=True) as bar:
-        yield _Bar(bar, doing)
-
-
 def show_outcome(outcome: Outcome) -> None:
-    """The tables of a run, what it took, and what to ask next."""
+    """Print the tables of a run, its speed, and commands that ask about its games."""
     if not outcome.results:
-        say(f"run {outcome.run_id} has no games yet")
+        print_note(f"run {outcome.run_id} has no games yet")
         return
     if len(outcome.results) > 1:
         show_crosstable(crosstable(outcome.results))
     _show_pairings(outcome.results)
-    console = out()
-    console.print(_what_it_took(outcome), markup=False, soft_wrap=True)
+    print_line(_summary(outcome))
     if not outcome.interrupted:
-        console.print("Ask the archive:", markup=False)
+        print_line("Ask the archive:")
         for question in QUESTIONS:
-            console.print(f"  {sql_command(question, outcome.root)}", markup=False, soft_wrap=True)
+            print_line(f"  {sql_command(question, outcome.root)}")
 
 
-def _what_it_took(outcome: Outcome) -> str:
+def _summary(outcome: Outcome) -> str:
     total = sum(result.games for result in outcome.results)
     where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games"
     if outcome.played == 0:
@@ -167,23 +118,23 @@ def _what_it_took(outcome: Outcome) -> str:
 
 
 def sql_command(question: str, root: Path) -> str:
-    """The command that asks the archive at ``root`` a question."""
+    """The command line that asks the archive at ``root`` a question in SQL."""
     archive = "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
     return f'{program()} sql{archive} "{question}"'
 
 
 def percent(share: float) -> str:
-    """A share as a percentage."""
+    """A share (0 to 1) in percent."""
     return f"{100 * share:.2f}"
 
 
 def interval(estimate: Estimate) -> str:
-    """An interval of shares as percentages."""
+    """An interval of shares (0 to 1) in percent."""
     return f"{100 * estimate.low:.2f}–{100 * estimate.high:.2f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
 def show_crosstable(table: Crosstable) -> None:
-    """Agents by score; in the matrix, the row's mean score in percent against the column."""
+    """Print agents by score, and the mean score of each agent (row) against each other agent (column) in percent."""
     standings = table.standings
     agents = [
         Column("", [str(place) for place in range(1, len(standings) + 1)]),
@@ -209,7 +160,7 @@ def _against(standing: Standing, agent: str) -> str:
 
 
 def pairing_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
-    """Each pairing as its first agent sees it."""
+    """Columns of pairings; wins and losses are those of the first agent."""
     return [
         Column("first", [each.first for each in pairing_results], right=False),
         Column("second", [each.second for each in pairing_results], right=False),

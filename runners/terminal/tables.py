@@ -1,4 +1,4 @@
-"""Frames and figures as tables, files and JSON."""
+"""Frames as tables, CSV, JSON and Parquet, printed or written to a file."""
 
 from __future__ import annotations
 
@@ -9,76 +9,80 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import RequestError, nearest
 from runners.terminal import console
-
-if TYPE_CHECKING:
-    pass
+from runners.terminal.files import TABLE_FORMATS, write_file
 
 
-FORMS = ("table", "csv", "json", "parquet")
+class TableOutput(NamedTuple):
+    """The format of a table, and the file to write it to."""
+
+    form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
+    path: Path | None = None  # None: standard output
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether it is a table for people on standard output."""
+        return self.form == "table" and self.path is None
 
 
-def write(frame: pl.DataFrame, form: str | None = None, output: Path | None = None) -> None:
-    """Print a frame, or write it to ``output``, as ``table``, ``csv``, ``json`` (one array of objects) or ``parquet``.
+PRINTED = TableOutput()
 
-    Without ``form`` it is what the name of ``output`` ends with, or a table. Raises ``RequestError`` for a
-    file of another kind, ``FailureError`` when it cannot be written.
+
+def output_of(form: str | None, path: Path | None) -> TableOutput:
+    """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
+
+    Raises ``RequestError`` for an unknown format or ending.
     """
-    form = form_of(form, output)
-    if form == "table" and output is None:
-        console.show([table_of(frame)])
-        return
-    content = {"table": as_text, "csv": as_csv, "json": as_json, "parquet": as_parquet}[form](frame)
-    if output is None:
-        with suppress(BrokenPipeError):  # whoever reads has seen enough
-            sys.stdout.buffer.write(content)
-            sys.stdout.buffer.flush()
-        return
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise FailureError(f"cannot write {output}: {error.strerror or error}") from error
-
-
-def form_of(form: str | None, output: Path | None) -> str:
-    """The format to write: what is asked for, else what the name of the file ends with, else a table.
-
-    Raises ``RequestError`` for a name with an ending of another kind.
-    """
-    ending = output.suffix[1:] if output else ""
+    if form is not None and form not in TABLE_FORMATS:
+        raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
+    ending = path.suffix[1:] if path else ""
     if form or not ending:
-        return form or "table"
-    if ending in ("txt", *FORMS):
-        return ending if ending in FORMS else "table"
+        return TableOutput(form or "table", path)
+    if ending in ("txt", *TABLE_FORMATS):
+        return TableOutput(ending if ending in TABLE_FORMATS else "table", path)
     raise RequestError(
-        f"--output {output}: its format is not known, name it with --format or let it end with one of "
-        f"{', '.join(f'.{each}' for each in FORMS)}{nearest(ending, FORMS)}"
+        f"--output {path}: its format is not known, name it with --format or let it end with one of "
+        f"{', '.join(f'.{each}' for each in TABLE_FORMATS)}{nearest(ending, TABLE_FORMATS)}"
     )
 
 
+def write(frame: pl.DataFrame, output: TableOutput = PRINTED) -> None:
+    """Print a frame or write it to a file. Raises ``FailureError`` if the file cannot be written."""
+    if output.is_printed:
+        console.show([table_of(frame)])
+        return
+    content = {"table": as_text, "csv": as_csv, "json": as_json, "parquet": as_parquet}[output.form](frame)
+    if output.path is None:
+        with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+        return
+    write_file(output.path, content)
+
+
 def as_text(frame: pl.DataFrame) -> bytes:
-    """The table as it is printed, as wide as it needs to be."""
+    """The printed table, at full width."""
     text = io.StringIO()
     Console(file=text, width=1 << 16).print(table_of(frame), crop=False, soft_wrap=True)
     return text.getvalue().encode()
 
 
 def as_csv(frame: pl.DataFrame) -> bytes:
-    """Comma-separated values; lists and maps, for which CSV has no form, as JSON."""
+    """Comma-separated values, with lists, structs and bytes as JSON because CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_json_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
     return frame.with_columns(texts).write_csv().encode()
 
 
 def as_json(frame: pl.DataFrame) -> bytes:
-    """One array of objects; what JSON has no form for is text, and what is not a number null."""
+    """One array of objects. Values that JSON does not have become text; NaN and infinity become null."""
     rows = [{name: _json_value(value) for name, value in row.items()} for row in frame.to_dicts()]
     return (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode()
 
@@ -107,7 +111,7 @@ def _json_value(value: Any) -> Any:
 
 
 def table_of(frame: pl.DataFrame) -> Table:
-    """A frame as it is: numbers to the right, nothing folded or left out."""
+    """All rows and columns of a frame, numbers aligned to the right."""
     columns = frame.iter_columns()
     return console.tabulated(
         [console.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric()) for each in columns]
@@ -123,14 +127,11 @@ def _cell(value: Any) -> str:
 
 
 def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
-    """Names and values, one below the other."""
+    """A table of names and their values, one a row."""
     headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
     return console.tabulated([console.Column(heading, [*texts], right=False) for heading, texts in headings], title)
 
 
 def write_json(figures: Mapping[str, Any], path: Path) -> None:
-    """Figures as JSON. Raises ``FailureError`` when the file cannot be written."""
-    try:
-        path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
+    """Write figures as JSON. Raises ``FailureError`` if the file cannot be written."""
+    write_file(path, (json.dumps(figures, indent=1) + "\n").encode())

@@ -22,6 +22,7 @@ from runners.arena.spec import flat
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
+from runners.terminal.progress import progress_bar
 from runners.training.config import (
     CurveConfig,
     PolicyConfig,
@@ -65,8 +66,8 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
     if prepared is None:
         check(request)
     for note in request.notes:
-        console.say(note)
-    with interruptible() as stop, console.progress(request.progress, "training") as progress:
+        console.print_note(note)
+    with interruptible() as stop, progress_bar("training", "games", request.progress) as progress:
         trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
@@ -103,7 +104,9 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
     from analytics.report import style
 
     if not style.can_draw():
-        console.say(f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'")
+        console.print_note(
+            f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'"
+        )
         return {}
     return {"curve": style.learning_curve(curve, f"How {request.setting.name} learned", _subtitle(request))}
 
@@ -154,18 +157,15 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
 
 
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
-    console.out().print(
+    console.print_line(
         f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now; the policy is kept "
-        f"when all are, its games are in {request.setting.root}.",
-        markup=False,
-        soft_wrap=True,
+        f"when all are, its games are in {request.setting.root}."
     )
 
 
 def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """What was learned, from what, where it is and how to play by it."""
     folder = policy_store.folder_of(Archive(request.setting.root), card.policy_id)
-    out = console.out()
     for line in (
         _what_was_learned(request, trained),
         _what_it_took(request, trained),
@@ -177,7 +177,7 @@ def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
         "Play by it:",
         f"  {_play_command(request, card)}",
     ):
-        out.print(line, markup=False, soft_wrap=True)
+        console.print_line(line)
 
 
 def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:

@@ -130,7 +130,7 @@ def show(card: PolicyCard, root: Path, seconds: float) -> None:
         "Play by it:",
         f"  {console.program()} run agent@a=policy a.policy={card.name}{where}",
     ):
-        console.out().print(line, markup=False, soft_wrap=True)
+        console.print_line(line)
 
 
 def code_of(settings: Mapping[str, Any]) -> dict[str, str]:

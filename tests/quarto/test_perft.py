@@ -5,7 +5,7 @@ import pytest
 
 from quarto.canonical import orbit_size
 from quarto.errors import RequestError
-from quarto.perft import MAX_PLIES, Boards, Layer, layers, next_layer, perft
+from quarto.perft import MAX_PLIES, CanonicalBoards, Layer, layers, next_layer, perft
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.symmetry import symmetries
 from tests.naive import PRESETS
@@ -67,7 +67,7 @@ def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting(pli
 
 def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
     """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
-    boards, orders = Boards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
+    boards, orders = CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1
     for ply in range(1, 5):
         _, boards = next_layer(CLASSIC, boards, ply, last=False)
         orders *= ply

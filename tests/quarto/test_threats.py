@@ -5,7 +5,7 @@ from hypothesis import given
 from quarto.jit import uint64
 from quarto.position import Position, board
 from quarto.rules import Rules
-from quarto.threats import SAFE_PIECES, cells_with, danger, look, safe_gifts, safe_pieces, winning_cells
+from quarto.threats import SAFE_PIECES, cells_with, danger, safe_gifts, safe_pieces, winning_cells, wins_and_safe_gifts
 from tests import naive
 from tests.naive_quarto import positions, preset_rules
 
@@ -34,7 +34,7 @@ def test_a_look_at_a_piece_finds_what_trying_every_cell_finds(position: Position
     pieces, left = board(position), bits(position.available)
     assert bits(safe_gifts(position, rules)) == naive.safe_pieces(pieces, left, rules)
     for piece in left:
-        wins, safe = look(position, piece, rules)
+        wins, safe = wins_and_safe_gifts(position, piece, rules)
         assert bits(wins) == naive.winning_cells(pieces, piece, rules)
         others = [other for other in left if other != piece]
         for cell in range(16):

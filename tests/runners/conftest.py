@@ -1,4 +1,4 @@
-"""The command line in this process, quick and isolated: what a test types, and what a user would see."""
+"""The command line in the process of the tests: fast, isolated, with its output and exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runners.hydra_app import sweep
 
 
 class Result(NamedTuple):
-    """What a command came to."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""Archives that tests export: the same games in different shards, and what is in them as the SQL views say."""
+"""Archives for tests of export: the same games in different shards, and their content by the SQL views."""
 
 from __future__ import annotations
 

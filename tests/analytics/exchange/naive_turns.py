@@ -1,4 +1,4 @@
-"""A game as somebody's decisions, in plain Python from the text of docs/exchange.md: the slow twin of every episode."""
+"""Episodes in plain Python from the text of docs/exchange.md: the slow twin of the kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quarto.batch import FORFEIT_ILLEGAL
 from quarto.rules import Rules
 from tests.analytics.naive_games import Game, has_line
 
-NOTHING = 16
+NO_PREFIX = 16
 SEATS = {"mover": (0, 1), "seat_0": (0,), "seat_1": (1,)}
 
 
@@ -70,7 +70,7 @@ def naive_step(game: Game, turn: Iterable[Event], opening: int, rules: Rules) ->
     first, *_ = turn = list(turn)
     board = naive_board(game, first.ply)
     hand = game["plies"][first.ply][0] if first.what == "placement" else -1
-    cell = gift = NOTHING
+    cell = gift = NO_PREFIX
     for event in turn:
         if event.what != "gift":
             cell = game["plies"][event.ply][1]
@@ -94,10 +94,10 @@ def legal(board: list[int], hand: int, rules: Rules) -> set[int]:
     if rules.mover_chooses:
         return {17 * cell + piece for cell in empty for piece in left}
     if hand == -1:
-        return {17 * NOTHING + piece for piece in left}
+        return {17 * NO_PREFIX + piece for piece in left}
     found = set()
     for cell in empty:
         after = {at: piece for at, piece in enumerate(board) if piece != -1} | {cell: hand}
         over = has_line(after, rules) or not left
-        found |= {17 * cell + NOTHING} if over else {17 * cell + piece for piece in left}
+        found |= {17 * cell + NO_PREFIX} if over else {17 * cell + piece for piece in left}
     return found

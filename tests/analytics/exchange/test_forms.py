@@ -16,7 +16,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exchange import to_minari
-from analytics.exchange.export import Wish, export
+from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.turns import PERSPECTIVES
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
@@ -52,7 +52,7 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def exported(root: Path, output: Path, form: str, **options: Any) -> Path:
     with open_archive(root) as opened:
-        export(opened, Wish(form, **options), output)
+        export(opened, ExportRequest(form, **options), output)
     return output
 
 
@@ -197,7 +197,7 @@ def test_games_without_a_turn_that_is_told_are_counted_and_left_out(tmp_path: Pa
     root = tmp_path / "source"
     games, _ = logged(root, naive.PRESETS["classic"])
     with open_archive(root) as opened:
-        done = export(opened, Wish("d3rlpy", perspective="seat_0"), tmp_path / "x.npz")
+        done = export(opened, ExportRequest("d3rlpy", perspective="seat_0"), tmp_path / "x.npz")
     kept = expected_episodes(naive.PRESETS["classic"], games, "seat_0", imposed=False)
     assert (done.games, done.episodes) == (len(games), len(kept))
     assert len(kept) < len(games)

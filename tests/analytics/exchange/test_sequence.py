@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.exchange.export import Wish, export
-from analytics.exchange.sequence import draw, in_order
+from analytics.exchange.export import ExportRequest, export
+from analytics.exchange.sequence import draw, games_in_order
 from analytics.query.selection import select
 from quarto.errors import RequestError
 from tests import naive
@@ -18,8 +18,8 @@ Key = tuple[str, int]
 
 def ids(root: Path, where: str | None = None, sample: int | None = None, seed: int = 1) -> list[Key]:
     with open_archive(root) as opened:
-        passages = in_order(select(opened, where), sample, seed)
-        return [(of.record.run_id, game) for of in passages for game in of.chosen.game_id.tolist()]
+        chunks = games_in_order(select(opened, where), sample, seed)
+        return [(of.record.run_id, game) for of in chunks for game in of.chosen.game_id.tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_samples_are_uniform(whole: Path) -> None:
 
 def test_a_sample_that_is_too_large_is_a_wrong_request(whole: Path) -> None:
     with open_archive(whole) as opened, pytest.raises(RequestError, match="a sample of 10,000 cannot be drawn from"):
-        list(in_order(select(opened), 10_000))
+        list(games_in_order(select(opened), 10_000))
 
 
 @pytest.mark.parametrize("form", ["text", "csv", "d3rlpy", "rlds", "minari"])
@@ -96,11 +96,11 @@ def test_the_same_games_are_the_same_bytes_whatever_the_shards(
 ) -> None:
     content = []
     for number, root in enumerate((whole, scattered, whole)):
-        wish = Wish(form, perspective=None if form in ("text", "csv") else "seat_1", sample=90, seed=3)
+        request = ExportRequest(form, perspective=None if form in ("text", "csv") else "seat_1", sample=90, seed=3)
         output = tmp_path / f"{number}" / "games-v0"
         output.parent.mkdir()
         with open_archive(root) as opened:
-            export(opened, wish, output)
+            export(opened, request, output)
         files = sorted(path for path in [output, *output.rglob("*")] if path.is_file())
         content.append([path.read_bytes() for path in files])
         assert [path.name for path in output.parent.iterdir()] == ["games-v0"]

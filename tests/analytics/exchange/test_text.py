@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analytics import open_archive
-from analytics.exchange.export import Wish, export
-from analytics.exchange.importing import Done, import_games
-from analytics.exchange.reading import Text, read_text
+from analytics.exchange.export import ExportRequest, export
+from analytics.exchange.importing import ImportedRun, import_games
+from analytics.exchange.reading import ParsedText, read_text
 from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
 from analytics.exchange.to_text import text_of
@@ -37,19 +37,19 @@ def rules_of(name: str) -> Rules:
     return naive.PRESETS[name]
 
 
-def read(text: str | bytes, **usual: Any) -> Text:
-    return read_text(text if isinstance(text, bytes) else text.encode(), Tags(**usual), rules_of)
+def read(text: str | bytes, **tags: Any) -> ParsedText:
+    return read_text(text if isinstance(text, bytes) else text.encode(), Tags(**tags), rules_of)
 
 
-def bring_in(root: Path, text: str | bytes, **usual: Any) -> list[Done]:
-    found = read(text, **usual)
+def import_text(root: Path, text: str | bytes, **tags: Any) -> list[ImportedRun]:
+    found = read(text, **tags)
     assert found.bad == []
     return import_games(Archive.open(root, create=True), found, naive.PRESETS, CODE, "qarena archive import")
 
 
 def text_from(root: Path, output: Path, where: str | None = None) -> bytes:
     with open_archive(root) as opened:
-        export(opened, Wish("text", where), output, force=True)
+        export(opened, ExportRequest("text", where), output, force=True)
     return output.read_bytes()
 
 
@@ -134,20 +134,20 @@ def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
 def test_exported_text_imports_as_the_same_games_and_leaves_as_the_same_text(tmp_path: Path) -> None:
     source, copy = archive_of(tmp_path / "source", pairs_a_shard=5), tmp_path / "copy"
     text = text_from(source, tmp_path / "one")
-    done = bring_in(copy, text)
+    done = import_text(copy, text)
     assert [(each.games, each.added) for each in done] == [(108, 108), (72, 72)]  # classic, square
     assert games_of(copy).equals(games_of(source))
     assert text_from(copy, tmp_path / "two") == text
     found = verify(Archive.open(copy))
     assert (found.problems, found.games) == ([], 180)
-    assert [each.added for each in bring_in(copy, text)] == [0, 0]
+    assert [each.added for each in import_text(copy, text)] == [0, 0]
     assert games_of(copy).equals(games_of(source))
 
 
 def test_part_of_an_export_round_trips_too(tmp_path: Path) -> None:
     source, where = archive_of(tmp_path / "source"), "plies > 7 AND agent_1 <> 'random'"
     text = text_from(source, tmp_path / "one", where)
-    bring_in(tmp_path / "copy", text)
+    import_text(tmp_path / "copy", text)
     assert games_of(tmp_path / "copy").equals(games_of(source, where))
     assert text_from(tmp_path / "copy", tmp_path / "two") == text
 
@@ -169,14 +169,14 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     ]
     lines = [naive_line(game, tag) for game, tag in zip(games, tags, strict=True)]
     root = tmp_path / "archive"
-    done = bring_in(root, "\n".join(lines))
+    done = import_text(root, "\n".join(lines))
     assert sum(each.added for each in done) == 60
     assert verify(Archive.open(root)).problems == []
     text = text_from(root, tmp_path / "text").decode()
     assert sorted(text.splitlines()) == sorted(lines)
     of_tag = {tag: [line for line in lines if line.startswith(f"{tag} [res")] for tag in tags}
     assert {tag: [line for line in text.splitlines() if line.startswith(f"{tag} [res")] for tag in tags} == of_tag
-    assert [(each.run_id, each.added) for each in bring_in(root, text)] == [(each.run_id, 0) for each in done]
+    assert [(each.run_id, each.added) for each in import_text(root, text)] == [(each.run_id, 0) for each in done]
 
 
 def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
         Tags(rules="square", event="at home"),
         Tags(rules="square", event="at home", agent_1="bob"),
     ]
-    (done,) = bring_in(tmp_path / "archive", text)
+    (done,) = import_text(tmp_path / "archive", text)
     rows = games_of(tmp_path / "archive").to_dicts()
     assert [(row["agent_0"], row["agent_1"], row["winner"], row["ending"]) for row in rows] == [
         ("unknown", "bob", 0, "line"),
@@ -196,7 +196,7 @@ def test_what_a_line_does_not_say_is_as_usual(tmp_path: Path) -> None:
 
 
 def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
-    (done,) = bring_in(tmp_path / "archive", f"[event=final [1\\]] [date=2026-11-20] [agent_0=a] [agent_1=b] {WON}")
+    (done,) = import_text(tmp_path / "archive", f"[event=final [1\\]] [date=2026-11-20] [agent_0=a] [agent_1=b] {WON}")
     record = Archive.open(tmp_path / "archive").run(done.run_id)
     assert record is not None
     source = record.spec["imported"]
@@ -209,7 +209,7 @@ def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
 
 def test_other_games_of_the_same_agents_are_another_run(tmp_path: Path) -> None:
     other = "0@a2 1@b2 2@c2 3@d2"
-    runs = [done for text in (WON, other, f"{WON}\n{other}", WON) for done in bring_in(tmp_path / "archive", text)]
+    runs = [done for text in (WON, other, f"{WON}\n{other}", WON) for done in import_text(tmp_path / "archive", text)]
     assert [done.added for done in runs] == [1, 1, 2, 0]
     assert len({done.run_id for done in runs}) == 3
     assert len(games_of(tmp_path / "archive")) == 4
@@ -235,7 +235,7 @@ def test_other_games_of_the_same_agents_are_another_run(tmp_path: Path) -> None:
         (f"[date=21.11.2026] {WON}", "tag 'date': '21.11.2026' is not a day such as 2026-11-21"),
         (f"[date=20261121] {WON}", "tag 'date': '20261121' is not a day such as 2026-11-21"),
         (f"[agent0=a] {WON}", "tag 'agent0' is not known; did you mean 'agent_0'?"),
-        (f"[agent_0=a] [agent_0=b] {WON}", "tag 'agent_0' is there twice"),
+        (f"[agent_0=a] [agent_0=b] {WON}", "tag 'agent_0' is given twice"),
         (f"[agent_0=] {WON}", "tag 'agent_0': '' is not a printable text of 1 to 200 characters"),
         (f"[agent_0={'x' * 201}] {WON}", "is not a printable text of 1 to 200 characters"),
         (f"[agent_0=a\\] {WON}", "'[agent_0=a\\\\]' is no tag: write [name=value]"),
@@ -262,8 +262,8 @@ def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_a_game() -> None:
 
 
 def test_tags_may_stand_in_any_order_with_any_spaces() -> None:
-    tags = parse_tags("  [opening=2][agent_1=b]\t[rules=square] ", Tags(agent_0="usual"))
-    assert tags == Tags(rules="square", agent_0="usual", agent_1="b", opening=2)
+    tags = parse_tags("  [opening=2][agent_1=b]\t[rules=square] ", Tags(agent_0="defaults"))
+    assert tags == Tags(rules="square", agent_0="defaults", agent_1="b", opening=2)
 
 
 def test_many_shards_of_one_run_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ def test_many_shards_of_one_run_keep_the_order(tmp_path: Path, monkeypatch: pyte
     games = [random_game(dice) for _ in range(40)]
     heading = [Heading("classic", "", "", 0, agent, "z") for agent in "ab"]
     text = b"".join(text_of(each, block_of(games).games) for each in heading)
-    (done,) = bring_in(tmp_path / "archive", text)
+    (done,) = import_text(tmp_path / "archive", text)
     archive = Archive.open(tmp_path / "archive")
     assert [commit.games.rows for commit in archive.commits(done.run_id)] == [7] * 11 + [3]
     assert verify(archive).problems == []
@@ -282,9 +282,9 @@ def test_many_shards_of_one_run_keep_the_order(tmp_path: Path, monkeypatch: pyte
 def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.exchange.importing.SHARD_GAMES", 1)
     root = tmp_path / "archive"
-    (done,) = bring_in(root, f"{WON}\n{WON}\n{WON}\n")
+    (done,) = import_text(root, f"{WON}\n{WON}\n{WON}\n")
     (root / "commits" / f"run={done.run_id}" / "000002.json").unlink()
-    (again,) = bring_in(root, f"{WON}\n{WON}\n{WON}\n")
+    (again,) = import_text(root, f"{WON}\n{WON}\n{WON}\n")
     assert (again.games, again.added) == (3, 1)
 
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from analytics.exchange.turns import ACTIONS, PERSPECTIVES, Episodes, View, episodes_of
+from analytics.exchange.turns import ACTIONS, PERSPECTIVES, Episodes, StepOptions, episodes_of
 from quarto.batch import FORFEIT_ILLEGAL, LINE
 from quarto.rules import Rules
 from tests import naive
@@ -30,21 +30,21 @@ def random_games(rules: Rules, count: int = 60) -> list[tuple[Game, int]]:
 def episodes(games: list[tuple[Game, int]], rules: Rules, perspective: str, imposed: bool = False) -> Episodes:
     opening = np.array([min(imposed, len(game["plies"])) for game, imposed in games], np.int8)
     played = block_of([game for game, _ in games]).games
-    view = View(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
-    return episodes_of(opening, played, view, rules.tables)
+    options = StepOptions(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
+    return episodes_of(opening, played, options, rules.tables)
 
 
 def unpacked(found: Episodes) -> dict[int, Episode]:
     """The arrays as the twin has them, by game."""
     result, row, step = {}, 0, 0
     for game, steps, terminated in zip(*(column.tolist() for column in found[:3]), strict=True):
-        told = []
+        steps_found = []
         for i in range(steps + 1):
             action = int(found.actions[step + i]) if i < steps else None
             flag = bool(found.imposed[step + i]) if i < steps else False
             mask = set(np.flatnonzero(found.masks[row + i]).tolist())
-            told.append(Step(found.observations[row + i].tolist(), action, flag, mask))
-        result[game] = Episode(told, found.rewards[step : step + steps].astype(int).tolist(), terminated)
+            steps_found.append(Step(found.observations[row + i].tolist(), action, flag, mask))
+        result[game] = Episode(steps_found, found.rewards[step : step + steps].astype(int).tolist(), terminated)
         row, step = row + steps + 1, step + steps
     assert (row, step) == (len(found.observations), len(found.actions))
     return result

@@ -1,4 +1,4 @@
-"""What is a question, what is a mistake, and what answers look like."""
+"""Questions in SQL, wrong questions, and the form of answers."""
 
 from decimal import Decimal
 from pathlib import Path

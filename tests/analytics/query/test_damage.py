@@ -1,4 +1,4 @@
-"""Questions to an archive of which something is damaged: what is sound is answered, the rest says what to do."""
+"""Questions to a damaged archive: answered from sound files, else an error with advice."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The named questions, and what they answer on the sample archive, row for row."""
+"""The named queries and their answers on the sample archive, row for row."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from agents.dumb import Dumb
 from quarto.errors import RequestError
 from runners.arena.config import Request, agent_named, load_agent, load_rules, names
 from runners.arena.experiment import engine_of
-from runners.cli.main import trains
+from runners.cli.run import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -58,7 +58,7 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
         assert (program, verb) in {("qarena", "run"), ("qarena", "sweep")}
         assert f"experiment={name}" in overrides
         first_job = [re.sub(r"(?<==\w)(\w*),.*", r"\1", each) for each in overrides]  # of a sweep; a run is one job
-        if trains(overrides):
+        if is_training(overrides):
             assert training(*first_job).trainer
         else:
             assert engine_of(request(*first_job).spec).pairings

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit codes, one-line errors, answers in every format, help at once."""
+"""The command line: exit codes, one-line errors, answers in every format, help without heavy imports."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {"some games", "outputs"}
 
 
-def test_an_odd_number_of_games_is_said_to_be_rounded_up(qarena: Qarena) -> None:
+def test_an_odd_number_of_games_is_rounded_up_with_a_note(qarena: Qarena) -> None:
     found = qarena("run", "games=3")
     assert found.code == 0
     assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
@@ -85,7 +85,7 @@ def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
         ("a=1 b=2", ""),
     ],
 )
-def test_flags_are_told_from_overrides(typed: str, flags: str) -> None:
+def test_flags_are_separated_from_overrides(typed: str, flags: str) -> None:
     assert flags_first(typed.split()) == (flags.split(), ["a=1", "b=2"])
 
 
@@ -262,7 +262,7 @@ def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, m
         (
             ["SELECT * FROM plies ORDER BY random()", "--memory", "1KiB"],
             2,
-            "more memory than it may take: give it more",
+            "more memory than it is given: give it more",
         ),
         (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 1, "cannot write nowhere/answer.csv"),
     ],
@@ -343,14 +343,14 @@ def test_perft_counts_under_any_rules(qarena: Qarena) -> None:
 # Help at once.
 
 
-def test_help_waits_for_nothing_heavy(tmp_path: Path) -> None:
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     script = """
 import sys
-from runners.cli import main as cli
+from runners.cli.main import main
 for arguments in (["--help"], ["sql", "--help"], ["archive", "--help"], ["bench", "--help"], ["--version?"]):
     sys.argv = ["qarena", *arguments]
     try:
-        cli.main()
+        main()
     except SystemExit:
         pass
 heavy = {"numba", "numpy", "polars", "duckdb", "hydra", "omegaconf", "llvmlite"} & set(sys.modules)

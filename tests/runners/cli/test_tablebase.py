@@ -1,4 +1,4 @@
-"""``qarena tablebase`` as a user meets it."""
+"""``qarena tablebase`` from the command line."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:
         time.sleep(0.05)
         assert building.poll() is None
     os.kill(building.pid, signal.SIGINT)
-    _, said = building.communicate(timeout=60)
+    _, notes = building.communicate(timeout=60)
     assert building.returncode == 130
     again = f"tablebase build --pieces 4 --rules torus_square --directory {own_home} --megabytes 8 --threads "
-    assert again in said.splitlines()[-1]
+    assert again in notes.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`qarena annotate` and `qarena mistakes`: every decision judged, once, and what is asked of that."""
+"""`qarena annotate` and `qarena mistakes`: every decision is judged once, and shown."""
 
 from __future__ import annotations
 

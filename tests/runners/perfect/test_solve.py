@@ -1,4 +1,4 @@
-"""`qarena solve`: what is asked, what is printed, and that Ctrl-C ends a search at once."""
+"""`qarena solve`: questions, output, and Ctrl-C, which ends a search at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.rules import CLASSIC, NONE
 from runners.arena import memory
-from runners.perfect.solvers import Solvers, Wanted, answers, prove, question
+from runners.perfect.solvers import SolveOptions, Solvers, answers, parse_question, prove
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 from tests.quarto.solver.test_solver import live_positions
@@ -37,10 +37,10 @@ BAD = {
 
 def expected_moves(text: str) -> set[tuple[str | None, str | None, int, int]]:
     """Cells and gifts as text with value and distance, by playing every game out."""
-    asked = question(text)
+    question = parse_question(text)
     return {
         (None if cell == NONE else format_cell(cell), None if gift == NONE else format_piece(gift), *solved)
-        for (cell, gift), solved in turns_of(asked.position, asked.rules).items()
+        for (cell, gift), solved in turns_of(question.position, question.rules).items()
     }
 
 
@@ -50,7 +50,7 @@ def test_json_holds_value_distance_and_every_move(qarena: Qarena, hand: str) -> 
     found = qarena("solve", text, "--json", "--megabytes", "1")
     assert found.code == 0
     answer = json.loads(found.out)
-    assert (answer["value"], answer["distance"]) == solve_position(question(text).position, CLASSIC)
+    assert (answer["value"], answer["distance"]) == solve_position(parse_question(text).position, CLASSIC)
     moves = answer["moves"]
     assert {(m.get("cell"), m.get("gift"), m["value"], m["distance"]) for m in moves} == expected_moves(text)
     assert [move["value"] for move in moves] == sorted((move["value"] for move in moves), reverse=True)
@@ -143,26 +143,30 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
     assert "1 line(s) could not be answered" in found.err
     for text, line in zip(texts, lines, strict=True):
         if text != texts[17]:
-            asked = question(text)
-            value, distance = solve_position(asked.position, asked.rules)
+            question = parse_question(text)
+            value, distance = solve_position(question.position, question.rules)
             assert line == {"position": text, "value": value, "distance": distance}
 
 
 def test_a_file_that_is_not_there_is_a_wrong_request(qarena: Qarena) -> None:
-    assert qarena("solve", "--file", "none.txt") == (2, "", "error: cannot read none.txt: No such file or directory\n")
+    assert qarena("solve", "--file", "none.txt") == (
+        2,
+        "",
+        "error: cannot read none.txt: No such file or directory; name a text file, or - for standard input\n",
+    )
 
 
 def test_an_interruption_ends_the_search_at_once() -> None:
-    solvers, looks = Solvers(4.0, based=False), 0
+    solvers, looks = Solvers(4.0, use_tablebase=False), 0
 
-    def look() -> None:
+    def interrupt() -> None:
         nonlocal looks
         looks += 1
         if looks == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prove(CLASSIC, solvers, look)  # half a minute if nobody stopped it
+        prove(CLASSIC, solvers, interrupt)  # half a minute if nobody stopped it
     assert 0 < solvers.nodes < 10**8
 
 
@@ -170,14 +174,14 @@ EARLY = "1.../..../..../.... 2"
 
 
 def test_answers_that_nobody_waits_for_are_not_searched() -> None:
-    solvers = Solvers(4.0, based=False)
+    solvers = Solvers(4.0, use_tablebase=False)
     easy = [(number, POSITION) for number in range(1, 17)]
     hard = [(number, EARLY) for number in range(17, 200)]
-    found = answers(easy + hard, Wanted(turns=False), solvers, 1)
+    found = answers(easy + hard, SolveOptions(turns=False), solvers, 1)
     waiting = threading.Timer(20.0, solvers.stop)
     waiting.start()
     for _ in range(16):
-        assert next(found).wrong is None
+        assert next(found).error is None
     found.close()
     assert waiting.is_alive()
     waiting.cancel()
@@ -185,4 +189,4 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
 
 def test_what_cannot_be_read_is_no_question() -> None:
     with pytest.raises(RequestError):
-        question("nothing")
+        parse_question("nothing")

@@ -1,4 +1,4 @@
-"""What tests of playing share: people who type at random, a screen that takes notes, whole games typed ahead."""
+"""Helpers of the tests of playing: random input, a screen that records, whole games as input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = 77
 
 
 def any_line(game: Game, dice: random.Random) -> str:
-    """Something legal to type: whole turns or half ones, in either case of letters."""
+    """A random legal input: a whole turn or a part of one, in upper or lower case."""
     if game.asked is Asked.GIFT:
         return format_piece(dice.choice(game.left))
     cell = format_cell(dice.choice(game.empty_cells))
@@ -41,27 +41,27 @@ def session(rules: Rules, seat: int, agent: Agent | str, seed: int = SEED, numbe
 
 
 class Notes:
-    """A screen that keeps what it is told and answers with lines prepared, or made up for the game it was shown."""
+    """A screen that records its output. Its input is a list of lines, or random lines for the game that it shows."""
 
     def __init__(self, lines: Sequence[str] | random.Random) -> None:
         self.lines = lines if isinstance(lines, random.Random) else iter(lines)
         self.game: Game | None = None
         self.news: list[str] = []
-        self.said: list[str] = []
+        self.written: list[str] = []
         self.typed: list[str] = []
         self.requests: list[str] = []
         self.boards = 0
 
     def greet(self, heading: str) -> None:
-        self.said.append(heading)
+        self.written.append(heading)
 
     def show(self, game: Game, news: Sequence[str]) -> None:
         self.game = game
         self.news += news
         self.boards += 1
 
-    def say(self, text: str, whole: bool = False) -> None:
-        self.said.append(text)
+    def write(self, text: str, unwrapped: bool = False) -> None:
+        self.written.append(text)
 
     def ask(self, request: str) -> str:
         self.requests.append(request)
@@ -83,5 +83,5 @@ class Notes:
 def typed_ahead(rules: Rules, seat: int, agent: str, seed: int = SEED, number: int = 0) -> tuple[list[str], Game]:
     """The lines of a whole game, and the game that they lead to."""
     held, screen = session(rules, seat, agent, seed, number), Notes(random.Random(seed + number))
-    assert Dialogue(held, screen).hold()
+    assert Dialogue(held, screen).run()
     return screen.typed, held.game

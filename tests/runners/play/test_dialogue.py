@@ -24,7 +24,7 @@ def hold(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, N
     """A dialogue against ``dumb`` until the lines are used up (None), or it is over or left."""
     playing, screen = session(rules, seat, "dumb"), Notes(lines)
     try:
-        return playing, screen, Dialogue(playing, screen).hold()
+        return playing, screen, Dialogue(playing, screen).run()
     except EOFError:
         return playing, screen, None
 
@@ -48,8 +48,8 @@ def test_a_wrong_line_is_explained_and_asked_again(wrong: str) -> None:
     playing, screen, _ = hold("a1 5", wrong, wrong, "d4 F")
     assert playing.game == right.game
     assert screen.requests[1:4] == ["place 1"] * 3
-    assert len(screen.said) == 2
-    assert all(text.endswith(".") for text in screen.said)
+    assert len(screen.written) == 2
+    assert all(text.endswith(".") for text in screen.written)
 
 
 def test_undo_takes_back_a_turn_and_its_answer() -> None:
@@ -62,7 +62,7 @@ def test_undo_takes_back_a_turn_and_its_answer() -> None:
     assert screen.news[-1] == "Taken back: 1 ply. It is your turn again."
     start, screen, _ = hold("undo")
     assert start.game == Game(CLASSIC, hand=0)
-    assert screen.said == ["There is nothing to undo: you have not played yet."]
+    assert screen.written == ["There is nothing to undo: you have not played yet."]
     gift, screen, _ = hold("7", "undo", seat=0)
     assert gift.game == Game(CLASSIC)
     assert screen.news[-1] == "Taken back: 1 ply. It is your turn again."
@@ -88,14 +88,14 @@ def test_quitting_leaves_the_game_unfinished() -> None:
 def test_help_hint_and_board_change_nothing(rules: Rules) -> None:
     playing, screen, _ = hold("help", "hint", "board", "?", rules=rules, seat=1)
     assert len(playing.game.plies) == 0
-    assert screen.said[1 : 1 + len(HELP)] == list(HELP)
-    assert screen.said[0].endswith(("such as a1 1.", "such as 0@a1."))
-    assert "finishes" in screen.said[1 + len(HELP)]
+    assert screen.written[1 : 1 + len(HELP)] == list(HELP)
+    assert screen.written[0].endswith(("such as a1 1.", "such as 0@a1."))
+    assert "finishes" in screen.written[1 + len(HELP)]
     assert screen.boards == 2
 
 
 class Slow(OneByOne):
-    """Thinks until it is told to stop."""
+    """An opponent that thinks until the test stops it."""
 
     def __init__(self) -> None:
         self.thinking = threading.Event()
@@ -117,7 +117,7 @@ def test_ctrl_c_is_heard_while_the_agent_thinks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(screen, "waiting", press)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Dialogue(playing, screen).hold()
+        Dialogue(playing, screen).run()
     assert agent.thinking.is_set()
     assert time.monotonic() - started < 30
     agent.stop.set()
@@ -131,11 +131,11 @@ def test_a_defect_in_the_session_is_not_swallowed_by_the_thread(monkeypatch: pyt
 
     monkeypatch.setattr(playing, "answer", fail)
     with pytest.raises(ZeroDivisionError):
-        Dialogue(playing, Notes([])).hold()
+        Dialogue(playing, Notes([])).run()
 
 
 def test_an_agent_that_raises_forfeits_in_one_line() -> None:
     playing, screen = session(CLASSIC, 1, Misbehaving("raise")), Notes(random.Random(1))
-    assert Dialogue(playing, screen).hold()
+    assert Dialogue(playing, screen).run()
     assert screen.news[-1] == "Misbehaving forfeits the game, and you win: it raised RuntimeError: lost my nerve."
     assert playing.game.winner == 1

@@ -1,4 +1,4 @@
-"""What is drawn shows all there is to see, with and without colours, and fits where it is drawn."""
+"""Drawings are complete, with and without colours, and fit the screen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quarto.rules import CLASSIC, NONE
 from runners.play import plain
 from runners.play.game import Game
 from runners.play.pictures import COLOUR, Room, board_rows, picture, pictured
-from runners.play.words import Players, attributes, result, told
+from runners.play.wording import Players, attributes, result, turn_text
 from tests.naive import PRESETS
 
 PLAYED = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@c4 0@a1 9@d4 6@d2")), hand=10)
@@ -115,8 +115,8 @@ def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:
         (PLAYED, PLAYED.forfeited(2), ""),
     ],
 )
-def test_turns_are_told(before: Game, after: Game, expected: str) -> None:
-    assert told(before, after, YOU) == expected
+def test_turns_in_words(before: Game, after: Game, expected: str) -> None:
+    assert turn_text(before, after, YOU) == expected
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_turns_are_told(before: Game, after: Game, expected: str) -> None:
         (GIVEN.forfeited(2), "it did", "rule_based forfeits the game, and you win: it did."),
     ],
 )
-def test_results_are_told(game: Game, reason: str, expected: str) -> None:
+def test_results_in_words(game: Game, reason: str, expected: str) -> None:
     assert result(game, YOU, reason) == expected
 
 
-def test_a_draw_and_a_loss_are_told() -> None:
+def test_a_draw_and_a_loss_in_words() -> None:
     drawn = "A@d3 C@b4 8@c2 7@b1 1@d4 5@c3 B@a3 6@b2 E@a4 F@d2 4@c4 3@a2 2@c1 0@b3 D@d1 9@a1"
     assert result(Game(CLASSIC, tuple(parse_game(drawn))), YOU) == "A draw: the board is full and no line is finished."
     assert result(WON, Players(0, "rule_based")) == "rule_based wins: b1 b2 b3 b4, all solid and square."

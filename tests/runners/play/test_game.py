@@ -1,4 +1,4 @@
-"""A game as a value goes as the naive twin's, step by step, and refuses what the rules forbid."""
+"""A game as a value equals the naive twin's after each step, and refuses illegal steps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_game_asks_the_seats_in_turn_and_ends_as_the_naive_twin_does(rules: Ru
 
 
 @pytest.mark.parametrize("rules", [PRESETS["classic"], PRESETS["own_piece"]], ids=lambda rules: rules.name)
-def test_whoever_is_to_act_loses_a_forfeit(rules: Rules) -> None:
+def test_the_seat_to_act_loses_a_forfeit(rules: Rules) -> None:
     game = Game(rules)
     steps = [game]
     for piece, cell in [(15, 1), (3, 5), (7, 14)]:
@@ -71,10 +71,10 @@ PLAYED = Game(CLASSIC, ((15, 1), (3, 5)))
         (lambda: PLAYED.give(NONE), "-1 is not the number of a piece"),
         (lambda: PLAYED.give(7).place(5), "b2 is taken by piece 3; free: a1 c1 d1 a2 c2 d2 a3 b3 c3 d3 a4 b4 c4 d4"),
         (lambda: PLAYED.give(7).place(-2), "-2 is not the number of a cell"),
-        (lambda: PLAYED.give(7).give(8), "a gift is not asked for now, but placement"),
-        (lambda: PLAYED.place(0), "a placement is not asked for now, but gift"),
-        (lambda: PLAYED.play(7, 0), "a ply is not asked for now, but gift"),
-        (lambda: PLAYED.forfeited(FORFEIT_RESIGNED).give(7), "a gift is not asked for now, but nothing"),
+        (lambda: PLAYED.give(7).give(8), "the game expects placement now, not gift"),
+        (lambda: PLAYED.place(0), "the game expects gift now, not placement"),
+        (lambda: PLAYED.play(7, 0), "the game expects gift now, not ply"),
+        (lambda: PLAYED.forfeited(FORFEIT_RESIGNED).give(7), "the game expects nothing now, not gift"),
     ],
 )
 def test_what_the_rules_forbid_is_refused_and_what_is_legal_said(wrong: object, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Hints say what trying everything says."""
+"""Hints agree with an exhaustive search of the next placements."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
             if len(set(counts.values())) == 1:
                 assert listed == f"Safe gifts: {counts[game.empty_cells[0]]} wherever it goes."
             else:
-                said = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
-                assert {cell: int(count) for count, where in said for cell in cells(where)} == counts
-                assert [int(count) for count, _ in said] == sorted(set(counts.values()), reverse=True)
-            found = re.match(r"A quick look suggests (\w\w) (\w)\.", suggestion)
+                groups = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
+                assert {cell: int(count) for count, where in groups for cell in cells(where)} == counts
+                assert [int(count) for count, _ in groups] == sorted(set(counts.values()), reverse=True)
+            found = re.match(r"Suggestion: (\w\w) (\w)\.", suggestion)
             assert found
             assert counts[parse_cell(found[1])] == max(counts.values())
             assert parse_piece(found[2]) in safe[parse_cell(found[1])]

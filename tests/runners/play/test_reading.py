@@ -1,4 +1,4 @@
-"""What is typed is read as meant, or explained: which value is wrong, why, and what is legal."""
+"""Input is parsed, or an error names the wrong value, the reason and the legal values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_gift_with_a_finished_line_does_not_matter() -> None:
         ("2c", PLACING, "'2c' is not a cell a1 to d4; did you mean c2?"),
         ("7", PLACING, "'7' is not a cell a1 to d4: place C"),
         ("C@c1", PLACING, "'C@c1': the piece is in your hand, so type its cell alone; place C"),
-        ("c1 c2", PLACING, "'c2' is a second cell where a gift could be: place C"),
+        ("c1 c2", PLACING, "'c2' is a second cell, where a gift is expected: place C"),
         ("c1 G", PLACING, "'G' is not a piece 0 to F: place C"),
         ("c1 12", PLACING, "'12' is not a piece 0 to F: place C"),
         ("c1 0 1", PLACING, "'c1 0 1' is 3 words instead of one or two: place C"),

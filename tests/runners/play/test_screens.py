@@ -1,4 +1,4 @@
-"""Pictures are drawn only where somebody can see them."""
+"""Pictures are drawn only on terminals that can show them."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_pictures_need_a_terminal_that_can_draw_them(
 
 
 def test_a_person_cannot_be_made_by_a_run(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="a person is asked at a terminal: qarena play AGENT"):
+    with pytest.raises(RequestError, match="people play by qarena play AGENT"):
         AgentSpec("human:ada", HUMAN, {}).build()

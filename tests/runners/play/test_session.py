@@ -1,4 +1,4 @@
-"""A session is the engine's game: same randomness, same forfeits; and a turn taken back is answered the same again."""
+"""A session plays like the engine (randomness, forfeits), and the same turn after undo gets the same answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Pl
 def held(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Session:
     """A session that somebody has played to its end."""
     playing = session(rules, seat, agent, number=number)
-    assert Dialogue(playing, Notes(random.Random(number))).hold()
+    assert Dialogue(playing, Notes(random.Random(number))).run()
     return playing
 
 

@@ -1,4 +1,4 @@
-"""`qarena play` over a pipe: every rules preset from both seats, what is logged, and what is said when it is not."""
+"""`qarena play` through a pipe: every rules preset from both seats, logging, and messages without logging."""
 
 from __future__ import annotations
 

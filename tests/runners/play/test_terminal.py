@@ -1,4 +1,4 @@
-"""`qarena play` at a real terminal: a whole game is typed into a terminal multiplexer and read off its screen."""
+"""`qarena play` at a real terminal: a whole game is typed into tmux and read from its screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed fits the terminal if it can, is complete if it is piped, and is never taken for markup."""
+"""Tables fit the terminal if possible, are complete in a pipe, and are never read as markup."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
 def test_the_form_of_a_file_is_what_its_name_ends_with(tmp_path: Path) -> None:
     frame = pl.DataFrame({"games": [7]})
     for name in ("answer.csv", "answer.json", "answer.parquet", "answer.txt"):
-        tables.write(frame, output=tmp_path / name)
+        tables.write(frame, tables.output_of(None, tmp_path / name))
     assert (tmp_path / "answer.csv").read_text() == "games\n7\n"
     assert json.loads((tmp_path / "answer.json").read_text()) == [{"games": 7}]
     assert pl.read_parquet(tmp_path / "answer.parquet").equals(frame)

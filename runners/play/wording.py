@@ -1,4 +1,4 @@
-"""Pieces, turns and results in words: what every way of showing a game shares. Pure."""
+"""Pieces, turns and results in words, for all screens. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollo
 
 
 class Players(NamedTuple):
-    """Who plays: the person's seat and the agent's label."""
+    """The person's seat and the agent's label."""
 
     seat: int
     agent: str
 
 
 def attributes(piece: int) -> list[str]:
-    """``high, coloured, solid, square`` or their opposites."""
+    """Words for a piece's attributes, such as ``high, coloured, solid, square``."""
     bits = (piece >> attribute & 1 for attribute in reversed(range(ATTRIBUTES)))
     return [words[0] if bit else words[1] for words, bit in zip(ATTRIBUTE_WORDS, bits, strict=True)]
 
 
-def told(before: Game, after: Game, players: Players) -> str:
-    """What was done between two moments of a game, by the seat that was to act at the first."""
+def turn_text(before: Game, after: Game, players: Players) -> str:
+    """A sentence about what the seat to act in ``before`` did until ``after``; empty if it did nothing."""
     you = before.seat == players.seat
     who, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
     done = [
@@ -39,7 +39,7 @@ def told(before: Game, after: Game, players: Players) -> str:
 
 
 def result(game: Game, players: Players, reason: str = "") -> str:
-    """How a game ended; ``reason`` says why the agent forfeited, if it did."""
+    """A sentence about the end of a game; ``reason`` says why the agent forfeited, if it did."""
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
@@ -52,20 +52,20 @@ def result(game: Game, players: Players, reason: str = "") -> str:
 
 
 def _line(game: Game, line: Line) -> str:
-    """A finished line and what its pieces share."""
+    """A finished line and the attributes that its pieces share."""
     of_pieces = [set(attributes(game.board[cell])) for cell in line]
     shared = [word for words in ATTRIBUTE_WORDS for word in words if all(word in each for each in of_pieces)]
     return f"{cells_text(line)}, all {' and '.join(shared)}"
 
 
 def request(game: Game) -> str:
-    """What the person is asked for, as a prompt says it."""
+    """The prompt for the next decision."""
     if game.asked is Asked.PLACEMENT:
         return f"place {format_piece(game.hand)}"
     return "give a piece" if game.asked is Asked.GIFT else "place piece@cell"
 
 
 def _sentence(text: str) -> str:
-    """``text`` with a full stop and, unless it begins with a label, a capital."""
+    """``text`` with a full stop and, unless it begins with a label, a capital letter."""
     first = text[0].upper() if text.startswith("you") else text[0]
     return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -1,4 +1,4 @@
-"""Games to letters and back, by the million: ``F@b1 3@b2 7@c4``, as ``quarto.notation`` has it."""
+"""Kernels that write and read games as text, ``F@b1 3@b2 7@c4``: the form of ``quarto.notation``, by the million."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from quarto.lanes import spread
 from quarto.notation import COLUMN_LETTERS, PIECE_DIGITS, ROW_DIGITS
 from quarto.rules import PIECES, SIDE, finishes_line
 
-PLY_LETTERS = 5  # a space, the piece, @, the cell
+PLY_BYTES = 5  # a space, the piece, @, the cell
 DIGITS = np.frombuffer(PIECE_DIGITS.encode(), np.uint8)
-COLUMNS, ROWS = (np.frombuffer(letters.encode(), np.uint8) for letters in (COLUMN_LETTERS, ROW_DIGITS))
+COLUMNS, ROWS = (np.frombuffer(text.encode(), np.uint8) for text in (COLUMN_LETTERS, ROW_DIGITS))
 SPACE, TAB, RETURN, NEWLINE, AT, LOWER_CASE = 32, 9, 13, 10, 64, 32
 
 
-class Endings(NamedTuple):
-    """What stands before the plies of a game, by how it ended: one text for each winner and ending."""
+class Prefixes(NamedTuple):
+    """The text before the plies of a game, one for each winner and ending."""
 
-    letters: NDArray[np.uint8]  # [15, W] by 5 * (winner + 1) + ending
+    text: NDArray[np.uint8]  # [15, W] by 5 * (winner + 1) + ending
     lengths: NDArray[np.int64]  # [15]
 
     @staticmethod
-    def of(texts: list[bytes]) -> Endings:
-        """From 15 texts."""
-        letters = np.zeros((len(texts), max(1, *map(len, texts))), np.uint8)
-        for row, text in zip(letters, texts, strict=True):
+    def of(texts: list[bytes]) -> Prefixes:
+        """From 15 texts, by 5 * (winner + 1) + ending."""
+        rows = np.zeros((len(texts), max(1, *map(len, texts))), np.uint8)
+        for row, text in zip(rows, texts, strict=True):
             row[: len(text)] = np.frombuffer(text, np.uint8)
-        return Endings(letters, np.array([len(text) for text in texts]))
+        return Prefixes(rows, np.array([len(text) for text in texts]))
 
 
-def lines_of(games: Games, endings: Endings) -> bytes:
-    """A line for each game: what its ending says, then its plies, with spaces between; a newline ends it."""
-    longest = int(endings.lengths.max()) + PIECES * PLY_LETTERS + 1
+def lines_of(games: Games, prefixes: Prefixes) -> bytes:
+    """A line for each game: its prefix and its plies, separated by spaces, and a newline."""
+    longest = int(prefixes.lengths.max()) + PIECES * PLY_BYTES + 1
     out = np.empty(len(games.plies) * longest, np.uint8)
-    return out[: _write(games, endings, out)].tobytes()
+    return out[: _write(games, prefixes, out)].tobytes()
 
 
 @kernel()
-def _write(games: Games, endings: Endings, out: NDArray[np.uint8]) -> int:
+def _write(games: Games, prefixes: Prefixes, out: NDArray[np.uint8]) -> int:
     at = int64(0)
     for game in range(games.plies.shape[0]):
-        ended = len(ENDINGS) * (int64(games.winner[game]) + 1) + int64(games.ending[game])
+        outcome = len(ENDINGS) * (int64(games.winner[game]) + 1) + int64(games.ending[game])
         start = at
-        for i in range(endings.lengths[ended]):
-            out[at] = endings.letters[ended, i]
+        for i in range(prefixes.lengths[outcome]):
+            out[at] = prefixes.text[outcome, i]
             at += 1
         for ply in range(games.plies[game]):
             if at > start:
@@ -59,24 +59,24 @@ def _write(games: Games, endings: Endings, out: NDArray[np.uint8]) -> int:
             out[at + 1] = AT
             out[at + 2] = COLUMNS[cell % SIDE]
             out[at + 3] = ROWS[cell // SIDE]
-            at += PLY_LETTERS - 1
+            at += PLY_BYTES - 1
         out[at] = NEWLINE
         at += 1
     return at
 
 
 @inlined
-def _is_blank(letter: int) -> bool:
-    return letter == SPACE or letter == TAB or letter == RETURN  # noqa: PLR1714  (numba compiles no tuple of letters)
+def _is_blank(byte: int) -> bool:
+    return byte == SPACE or byte == TAB or byte == RETURN  # noqa: PLR1714  (numba does not compile the tuple)
 
 
 @kernel()
 def read_plies(
     text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
 ) -> NDArray[np.bool_]:
-    """The plies of games written from ``start`` to ``end`` [G] of ``text`` [N] into ``games``; [G] what is no game.
+    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``. Returns [G]: which are no games.
 
-    What is wrong with those, ``quarto.notation.parse_game`` says.
+    ``quarto.notation.parse_game`` finds the error in those.
     """
     bad = np.zeros(start.shape[0], np.bool_)
     for game in range(start.shape[0]):
@@ -85,7 +85,7 @@ def read_plies(
             if _is_blank(text[at]):
                 at += 1
                 continue
-            after = at + PLY_LETTERS - 1
+            after = at + PLY_BYTES - 1
             if after > end[game] or (after < end[game] and not _is_blank(text[after])) or text[at + 1] != AT:
                 bad[game] = True
                 break
@@ -112,8 +112,8 @@ def read_plies(
 
 
 @kernel()
-def first_lines(games: Games, which: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
-    """[W] for each of the games ``which`` [W]: the first ply that finishes a line, or -1."""
+def first_line_plies(games: Games, which: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
+    """[W] the first ply that finishes a line in each of the games ``which`` [W], -1 for none."""
     found = np.full(which.shape[0], -1, np.int64)
     for i in range(which.shape[0]):
         game = which[i]

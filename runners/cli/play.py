@@ -1,0 +1,44 @@
+"""``qarena play``: a game of a person against an agent."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(play)
+
+
+def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    agent: Annotated[
+        str,
+        typer.Argument(
+            help="An agent, with or without parameters: 'mcts(iterations=1000)'.", autocompletion=agent_options
+        ),
+    ],
+    seat: Annotated[int, typer.Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
+    rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Seed of the agent's random choices.")] = 1,
+    name: Annotated[
+        str | None, typer.Option(help="The game is logged as human:NAME. Default: your login name.")
+    ] = None,
+    archive: ArchiveOption = ARCHIVE,
+    no_log: Annotated[bool, typer.Option("--no-log", help="Do not log the game.")] = False,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Plain text without pictures and colours.")] = False,
+) -> None:
+    """Play against an agent at the terminal, or over a pipe."""
+    from runners.play.start import PlayOptions, start
+
+    command = shlex.join(["qarena", *sys.argv[1:]])
+    start(PlayOptions(agent, rules, seat, seed, name, None if no_log else archive, archive, config_dir, plain, command))

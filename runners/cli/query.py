@@ -1,0 +1,72 @@
+"""``qarena sql`` and ``openings``: questions to an archive."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from runners.cli.options import ARCHIVE, ArchiveOption, FormatOption, OutputOption, RunsOption, rules_options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(sql)
+    app.command()(openings)
+
+
+def sql(
+    question: Annotated[
+        str,
+        typer.Argument(
+            help="One SELECT over the views runs, games, plies, decisions, positions, sweeps, verdicts; - reads stdin."
+        ),
+    ],
+    archive: ArchiveOption = ARCHIVE,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
+    memory: Annotated[
+        str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
+    ] = "70%",
+) -> None:
+    """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
+    from runners.archive.index import ask
+    from runners.terminal.tables import output_of, write
+
+    destination = output_of(format, output)  # before the question is asked
+    write(ask(archive, sys.stdin.read() if question == "-" else question, memory), destination)
+
+
+def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    position: Annotated[
+        str,
+        typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', - for no hand, then rules if not classic."),
+    ] = "..../..../..../.... -",
+    archive: ArchiveOption = ARCHIVE,
+    by: Annotated[
+        str | None,
+        typer.Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns."),
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Only decisions of the agent with this label.")] = None,
+    run: RunsOption = None,
+    since: Annotated[str | None, typer.Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only runs created on this day or earlier.")] = None,
+    least: Annotated[int, typer.Option(min=1, help="Only decisions that were made at least so often.")] = 1,
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            help="Rules of the position, if it does not name them. Default: classic.", autocompletion=rules_options
+        ),
+    ] = None,
+    imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
+) -> None:
+    """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
+    from analytics.query.openings import Filters
+    from runners.archive.openings import show_openings, text_of
+    from runners.terminal.tables import output_of
+
+    filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
+    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output))

@@ -1,0 +1,64 @@
+"""``qarena run``, ``sweep``, ``train``: experiments, carried out by Hydra; ``agents``: the players they can name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from runners.cli.flags import flags_first
+from runners.cli.options import HYDRA_ARGUMENTS, ROOT, Overrides, TrainingOverrides
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    hydra = {
+        run: "Play a match or a tournament (`qarena run --help` lists what can be set).",
+        sweep: "Play every combination of the given values: Hydra's multirun.",
+        train: "Train a player: learn from games, keep what was learned.",
+    }
+    for command, text in hydra.items():
+        app.command(context_settings=HYDRA_ARGUMENTS, help=text)(command)
+    app.command()(agents)
+
+
+def run(context: typer.Context, arguments: Overrides = None) -> None:
+    """Play one experiment."""
+    _hydra("run", [*(arguments or []), *context.args])
+
+
+def sweep(context: typer.Context, arguments: Overrides = None) -> None:
+    """Play a sweep of experiments."""
+    _hydra("sweep", [*(arguments or []), *context.args])
+
+
+def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
+    """Carry out a training, or continue it."""
+    _hydra("train", [*(arguments or []), *context.args])
+
+
+def is_training(arguments: Sequence[str]) -> bool:
+    """Whether the chosen experiment is a training. Then it is carried out as one by any of the three commands."""
+    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
+    recipe = ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
+    return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
+
+
+def _hydra(command: str, arguments: Sequence[str]) -> None:
+    from runners.hydra_app.application import RUN, launch
+    from runners.training.application import TRAIN
+
+    flags, rest = flags_first(arguments)
+    multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
+    flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
+    application = TRAIN if command == "train" or is_training(rest) else RUN
+    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
+
+
+def agents() -> None:
+    """List the agents with their parameters."""
+    from runners.hydra_app.agents_table import agents_table
+    from runners.terminal.console import show
+
+    show([agents_table()])
