@@ -158,10 +158,11 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     plain: Annotated[bool, typer.Option("--plain", help="No pictures and colours, as over a pipe.")] = False,
 ) -> None:
     """Play against an agent at the terminal, or over a pipe."""
-    from runners.play.start import Setting, start
+    from runners.play.start import PlayOptions, start
 
     command = shlex.join(["qarena", *sys.argv[1:]])
-    start(Setting(agent, rules, seat, seed, name, None if no_log else archive, archive, config_dir, plain, command))
+    logged_to = None if no_log else archive
+    start(PlayOptions(agent, rules, seat, seed, name, logged_to, archive, config_dir, plain, command))
 
 
 @app.command()

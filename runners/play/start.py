@@ -17,7 +17,7 @@ from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
 from runners.arena.engine import Contestant
 from runners.arena.spec import RunSpec
-from runners.hydra_app.config_dir import own_folder
+from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
@@ -28,8 +28,8 @@ NOBODY = "somebody"  # plays where the system knows no login name
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What was asked for on the command line."""
+class PlayOptions:
+    """The options of ``qarena play``."""
 
     agent: str  # its label
     rules: str
@@ -43,32 +43,32 @@ class Setting:
     command: str  # as it was typed
 
 
-def start(setting: Setting) -> None:
+def start(options: PlayOptions) -> None:
     """Play one game.
 
-    Raises ``RequestError`` for a setting that makes no sense, before anything is asked or written; ``FailureError``
+    Raises ``RequestError`` for an option that makes no sense, before anything is asked or written; ``FailureError``
     when the input ends before the game does, or the disk refuses; ``SystemExit`` at Ctrl-C.
     """
-    with own_folder(setting.config_dir):
-        rules, agent = load_rules(setting.rules), agent_named(setting.agent, setting.policies)
+    with user_config_dir(options.config_dir):
+        rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
     for note in untrained([agent]):
         say(note)
-    spec = spec_of(rules, login_name() if setting.name is None else setting.name, agent, setting.seat, setting.seed)
+    spec = spec_of(rules, login_name() if options.name is None else options.name, agent, options.seat, options.seed)
     contestant = Contestant(agent.build(), agent.label, rules)
     logbook = number = None
-    if setting.archive is not None:
-        logbook = Logbook(Archive.open(setting.archive, create=True), spec, setting.command)
+    if options.archive is not None:
+        logbook = Logbook(Archive.open(options.archive, create=True), spec, options.command)
         number = logbook.next_number()
-    screen = screen_for(setting.plain)
-    screen.greet(_heading(spec, setting, number))
-    session = Session(rules, setting.seat, AgentOpponent(contestant, setting.seed, number or 0))
+    screen = screen_for(options.plain)
+    screen.greet(_heading(spec, options, number))
+    session = Session(rules, options.seat, AgentOpponent(contestant, options.seed, number or 0))
     started = time.perf_counter()
     if not _held(Dialogue(session, screen), screen):
         return
     screen.say(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
-    if logbook is not None and number is not None and setting.archive is not None:
+    if logbook is not None and number is not None and options.archive is not None:
         number = logbook.enter(session.game, number, time.perf_counter() - started)
-        _say_where(screen, logbook, number, setting.archive)
+        _say_where(screen, logbook, number, options.archive)
 
 
 def login_name() -> str:
@@ -79,10 +79,10 @@ def login_name() -> str:
         return NOBODY
 
 
-def _heading(spec: RunSpec, setting: Setting, number: int | None) -> str:
+def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
     human, agent = spec.agents
     in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
-    does = in_seat_0 if setting.seat == 0 else "places first"
+    does = in_seat_0 if options.seat == 0 else "places first"
     kept = "not logged" if number is None else f"game {number}"
     who = f"{human.label} ({does}) against {agent.label}"
     return f"{who}; {spec.rules.name} rules, seed {spec.seed}, {kept}"

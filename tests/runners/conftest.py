@@ -41,7 +41,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["qarena", *arguments])
         monkeypatch.setattr(sweep, "folders", [])
-        monkeypatch.setattr(sweep, "_made", [])
+        monkeypatch.setattr(sweep, "_created", [])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main.main()
