@@ -1,4 +1,4 @@
-"""The configuration of a training: its schema, and how a composed one becomes a request that can be carried out."""
+"""The configuration of a training: its schema, and the request that a composed configuration becomes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _MISSING = object()
 
 @dataclass
 class PolicyConfig:
-    """What is learned."""
+    """The policy that is learned."""
 
     name: str | None = None
 
 
 @dataclass
 class CurveConfig:
-    """How the learning curve is drawn."""
+    """The learning curve."""
 
     block: int = BLOCK
 
 
 @dataclass
 class TrainConfig:
-    """One training. ``conf/train.yaml`` says what each key means."""
+    """One training. ``conf/train.yaml`` explains each key."""
 
     rules: Any = None
     trainer: Any = None
@@ -62,20 +62,21 @@ ConfigStore.instance().store(name="train_schema", node=TrainConfig)
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """A checked configuration: how to train, where, and how to call what is learned."""
+    """A checked configuration: the trainer, its setting, and the name of the policy."""
 
     trainer: Trainer
     settings: Mapping[str, Any]  # of the trainer: its class under _target_ and its parameters
     setting: Setting
     policy: str  # name
     progress: bool
-    notes: tuple[str, ...]  # what the user should be told of how the request was read
+    notes: tuple[str, ...]  # remarks for the user on how the configuration was understood
 
     @property
     def training(self) -> str:
-        """12 hex digits, the same for what goes on as one training: all that affects what is learned, but for how much.
+        """The training's id, 12 hex digits: a hash of all that affects what is learned.
 
-        That is all of the trainer's parameters where it cannot go on from less.
+        If the trainer is ``Extensible``, the parameter that says how much is left out: asking for more is the same
+        training.
         """
         settings = dict(self.settings)
         if isinstance(self.trainer, Extensible):
@@ -86,14 +87,14 @@ class TrainingRequest:
 
     @functools.cached_property
     def changed(self) -> dict[str, Any]:
-        """The trainer's settings that are not those of its yaml, by dotted key; how much it is to learn is not one."""
+        """The trainer's settings that differ from its yaml, by dotted key, without the one that says how much."""
         own = dict(flat(settings_of("trainer", self.setting.name)))
         extent = self.trainer.extent if isinstance(self.trainer, Extensible) else None
         return {key: value for key, value in flat(self.settings) if key != extent and own.get(key, _MISSING) != value}
 
     @functools.cached_property
     def code(self) -> dict[str, str]:
-        """What is going to learn, as for runs."""
+        """The code that will learn, as ``runners.arena.spec.code_of`` describes it."""
         return code_by([str(value) for key, value in flat(self.settings) if key.endswith("_target_")], learning=True)
 
 
@@ -132,9 +133,9 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
 
 def check(request: TrainingRequest) -> None:
-    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, its agents do not fit.
+    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, or its agents do not fit.
 
-    Only if all is well, and there is no archive yet, it is made.
+    Otherwise the archive is created, if it does not exist.
     """
     policy_store.check_name(request.policy)
     root = request.setting.storage.root
@@ -142,7 +143,7 @@ def check(request: TrainingRequest) -> None:
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "
-            f"{taken.learned['seed']}; 'qarena policy show {request.policy}' tells all): choose another name"
+            f"{taken.learned['seed']}; 'qarena policy show {request.policy}' describes it): choose another name"
         )
     if isinstance(request.trainer, Checking):
         request.trainer.check(request.setting)
@@ -150,7 +151,7 @@ def check(request: TrainingRequest) -> None:
 
 
 def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
-    """The trainer's settings, and itself."""
+    """The trainer's settings, and the trainer."""
     if not OmegaConf.is_dict(node):
         raise RequestError(f"trainer={node} is not a trainer: choose one with trainer=NAME")
     settings = plain(node)
@@ -165,7 +166,7 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
 
 
 def _derived_name(request: TrainingRequest) -> str:
-    """The trainer's name and whatever is not as usual, so that different trainings have different names."""
+    """The trainer's name and all changed settings, so that different trainings have different names."""
     setting = request.setting
     changed = {key.rpartition(".")[2]: value for key, value in request.changed.items()}
     changed |= {"rules": setting.rules.name} if setting.rules.name != "classic" else {}

@@ -1,4 +1,4 @@
-"""The trainers of the genetic players: ``conf/trainer/ga5.yaml`` and ``ga2.yaml``, checked, become an evolution."""
+"""The trainers of the genetic players: they check ``conf/trainer/ga5.yaml`` and ``ga2.yaml`` and start an evolution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PHASES = ("early", "stuck", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticTrainer(ABC):
-    """What both trainers share; the yamls say what each key means.
+    """The common part of both trainers; the yamls explain each key.
 
     Raises ``RequestError`` for a value that makes no sense.
     """
@@ -63,11 +63,11 @@ class GeneticTrainer(ABC):
 
     @abstractmethod
     def seats_of_the_study(self) -> str:
-        """How individuals are seated unless ``seats`` says so: ``swapped`` or ``fixed``."""
+        """The seats of individuals if ``seats`` is null: ``swapped`` or ``fixed``."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should be told of how the parameters were read."""
+        """Remarks for the user on how the parameters were understood."""
         return rounding_notes("trainer.games", self.games, self._plan().games)
 
     def check(self, setting: Setting) -> None:
@@ -75,7 +75,7 @@ class GeneticTrainer(ABC):
         self._training(setting).check()
 
     def train(self, setting: Setting) -> Trained:
-        """Evolve, or go on with it. Raises ``RequestError`` before anything is played if the agents make no sense."""
+        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if the agents make no sense."""
         return self._training(setting).run()
 
     def _training(self, setting: Setting) -> Training:
@@ -195,9 +195,10 @@ def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
 
 
 def stored_genes(root: Path, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
-    """[n, G] the genes of those who went on from the last generation of a stored policy, best first.
+    """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
 
-    Raises ``RequestError`` if the archive at ``root`` has no such policy, or it is of other genes or no evolution's.
+    Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
+    evolution.
     """
     archive = Archive.open(root)
     card = policy_store.find(archive, policy)

@@ -1,7 +1,7 @@
-"""Closing the loop: play, learn from the log, play with what was learned, generation after generation.
+"""Self-improvement: each generation plays games against itself, and the next policy is derived from the logged games.
 
-Each generation's policy is derived from logged games like any other (``qarena policy build``), so it is stored under a
-name of its own, can be rebuilt, and its games are in the archive: going on after a stop means finding what is there.
+The policy of each generation is derived as ``qarena policy build`` does, so it is stored under a name of its own and
+can be rebuilt. A stopped training goes on from the games and policies that are in the archive.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STRENGTH = {
 
 @dataclass(frozen=True, kw_only=True)
 class SelfImprovement:
-    """The trainer of ``conf/trainer/self_improve.yaml``, which says what each key means.
+    """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
 
     Raises ``RequestError`` for a value that makes no sense.
     """
@@ -95,16 +95,16 @@ class SelfImprovement:
         _Loop(self, setting).check()
 
     def train(self, setting: Setting) -> Trained:
-        """Go through all generations, or as many as there is time for until ``setting.stop`` is set.
+        """Go through all generations, or stop once ``setting.stop`` is set.
 
         Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
-        refuses; what was committed and derived before is kept.
+        refuses; games committed and policies derived before are kept.
         """
         return _Loop(self, setting).run()
 
 
 class _Loop:
-    """One self-improvement, while it goes on."""
+    """One self-improvement in progress."""
 
     def __init__(self, plan: SelfImprovement, setting: Setting) -> None:
         self._plan, self._setting = plan, setting
@@ -122,8 +122,8 @@ class _Loop:
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
         agent_of(self._plan.player, self._setting.storage.root, "trainer.player").build()
-        prepare(self._meeting(self._first))
-        prepare(self._lesson(0, self._first))
+        prepare(self._strength_request(self._first))
+        prepare(self._self_play_request(0, self._first))
 
     def run(self) -> Trained:
         started, plan = time.perf_counter(), self._plan
@@ -139,7 +139,7 @@ class _Loop:
         return self._trained(card, time.perf_counter() - started)
 
     def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
-        """What it has come to; ``card`` is that of the last generation, if it was reached."""
+        """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
         archive = Archive.open(self._setting.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
@@ -156,11 +156,11 @@ class _Loop:
         )
 
     def _name(self, generation: int) -> str:
-        """What the policy of a generation is called."""
+        """The name of a generation's policy."""
         return f"{self._setting.policy}-{generation}"
 
     def _player(self, generation: int, label: str) -> AgentSpec:
-        """Who plays in a generation: from the first policy on what ``label`` says."""
+        """The player of a generation: ``first`` in generation 0, later the agent ``label`` with its policy."""
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
@@ -168,9 +168,9 @@ class _Loop:
         return agent_of(entry, self._setting.storage.root, "trainer.player")
 
     def _measure(self, generation: int) -> bool:
-        """Meet every opponent; false if somebody asked to stop before all of these games were played."""
+        """Play against every opponent; false if ``stop`` was set before all games were played."""
         player = self._player(generation, "policy")
-        outcome = self._play(self._meeting(player))
+        outcome = self._play(self._strength_request(player))
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
@@ -181,15 +181,15 @@ class _Loop:
         return True
 
     def _practise(self, generation: int) -> bool:
-        """Play against itself, to learn from; false if somebody asked to stop."""
-        outcome = self._play(self._lesson(generation, self._player(generation, self._plan.player)))
+        """Play the games to learn from; false if ``stop`` was set before all were played."""
+        outcome = self._play(self._self_play_request(generation, self._player(generation, self._plan.player)))
         if outcome is None:
             return False
         self._learned_from.append(outcome.run_id)
         return True
 
     def _derive(self, generation: int) -> PolicyCard:
-        """The policy of a generation, from the games before it: what is stored already is not derived again."""
+        """The policy of a generation, derived from the games before it unless it is stored already."""
         plan, setting = self._plan, self._setting
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.derivation
@@ -208,29 +208,29 @@ class _Loop:
             return known
         return build(wanted)
 
-    def _meeting(self, player: AgentSpec) -> Request:
-        """The player against each opponent. All generations meet the same openings and the same randomness.
+    def _strength_request(self, player: AgentSpec) -> Request:
+        """The run of the player against each opponent. The openings and the randomness are the same in all generations.
 
-        Without openings, two players that leave nothing to chance would play one game over and over.
+        Without openings, two deterministic players would play the same game over and over.
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
         spec = RunSpec(self._setting.rules, agents, pairings, self._seed(0), opening_plies=0)
         return self._setting.request(spec, self._plan.strength_games)
 
-    def _lesson(self, generation: int, player: AgentSpec) -> Request:
-        """The player against itself."""
+    def _self_play_request(self, generation: int, player: AgentSpec) -> Request:
+        """The run of the player against itself."""
         spec = RunSpec(
             self._setting.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
         )
         return self._setting.request(spec, self._plan.games)
 
     def _seed(self, number: int) -> int:
-        """Of a run: the games to be played are part of it, since asking for more would change an earlier generation."""
+        """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
         return seed_of_games(self._setting.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
 
     def _play(self, request: Request) -> Outcome | None:
-        """Play what the archive lacks; None if games are missing still."""
+        """Play what the archive lacks; None if games are still missing."""
         experiment = prepare(request)
         if experiment.games_left(request.games) and self._setting.stop.is_set():
             return None

@@ -184,6 +184,12 @@ REFUSED_BY_HYDRA = {
     "--config-dir nowhere": "nowhere' not found",
     "--resolve": "The --resolve flag can only be used in conjunction",
 }
+
+
+def test_the_yaml_and_the_code_have_the_same_defaults_of_storage() -> None:
+    assert request().storage == Storage()
+
+
 REFUSED = {
     "games=0": "games=0 is out of range: it must be at least 1",
     "games=-4": "games=-4 is out of range: it must be at least 1",

@@ -25,7 +25,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
-from runners.arena.engine import Engine, Order, Played
+from runners.arena.engine import Engine, Order, TimedBlock
 from runners.arena.schedule import Pace
 from runners.arena.spec import code_of
 from runners.strength import sprt_play
@@ -198,7 +198,7 @@ def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     """Blocks in flight when a test ends are dropped."""
     played, original = list[Order](), Engine.play_block
 
-    def noted(engine: Engine, order: Order) -> Played:
+    def noted(engine: Engine, order: Order) -> TimedBlock:
         played.append(order)
         return original(engine, order)
 
