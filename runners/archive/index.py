@@ -13,7 +13,7 @@ import typer
 from analytics import open_archive
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
-from runners.arena.config import available_cores
+from runners.arena.machine import available_cores
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 

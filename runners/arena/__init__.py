@@ -1,1 +1,1 @@
-"""The main job: what a run is, its configuration, schedule, lockstep, engine, experiment."""
+"""Playing runs: specification, configuration, storage, schedule, lockstep, engine, experiment."""

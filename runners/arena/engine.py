@@ -24,11 +24,11 @@ from runners.arena.lockstep import Deal, advance, begin, draw_openings, first_gi
 
 logger = logging.getLogger(__name__)
 
-# Pairs in a block at most: 16,384 games in lockstep are 0.4 MB of state, which a core's own cache holds, and take two
-# milliseconds, long against what it costs to hand a block to a thread and back.
+# The most pairs in a block: the state of 16,384 games in lockstep is 0.4 MB, which fits into a core's own cache. They
+# take two milliseconds, long against the cost of handing a block to a thread and back.
 MAX_PAIRS = 16384
-# Bytes of one thread for what players remember of their games (``Knowledge.game_words``), unless a pair needs more: of
-# a block whose players remember so much, fewer games are in lockstep at a time.
+# The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
+# needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY = 1 << 28
 TRACEBACKS_LOGGED = 10  # of one agent in one run; an agent that always raises would fill the disk
 
@@ -41,15 +41,15 @@ class Order(NamedTuple):
     pairs: int
 
 
-class Played(NamedTuple):
-    """A block and what it took one thread to play it."""
+class TimedBlock(NamedTuple):
+    """A block and the seconds that one thread took to play it."""
 
     block: Block
     seconds: float
 
 
 class Contestant:
-    """An agent under its label, for all threads: lifts it, asks it for turns, turns its exceptions into forfeits."""
+    """An agent with its label, for all threads: lifts it, asks for turns, and turns exceptions into forfeits."""
 
     def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
         self.label = label
@@ -60,25 +60,25 @@ class Contestant:
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
-        self._numbers = count(1)  # of its exceptions; taking the next one is safe among threads
+        self._numbers = count(1)  # of its exceptions; ``next`` is safe between threads
 
     def player(self) -> Player:
         """The player for one thread."""
         return self._player.fork()
 
     def take(self, player: Player) -> None:
-        """Be played by ``player`` from now on."""
+        """Use ``player`` from now on."""
         self._player = player
 
     @property
     def game_words(self) -> int:
-        """How many words of uint64 a player remembers of each game."""
+        """The number of uint64 words that a player remembers of each game."""
         return self._player.game_words
 
     def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
-        """The turns of ``player`` (this contestant's); those it raises for have the cell ``ERROR``.
+        """The turns of ``player``, one of this contestant's. Where it raises, the cell is ``ERROR``.
 
-        An exception says nothing about which game of the batch is to blame, so each is then asked for alone.
+        An exception does not tell which game of the batch caused it, so each game is then asked for alone.
         """
         together = self._attempt(player, batch, rng, slots)
         if together is not None:
@@ -92,10 +92,10 @@ class Contestant:
         return turns
 
     def _attempt(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns | None:
-        """The turns of ``player``; None if it raises, which is logged when there is one game to blame."""
+        """The turns of ``player``; None if it raises. The exception is logged if the batch is a single game."""
         try:
             return player.play(batch, rng, slots)
-        except (Exception, SystemExit) as error:  # an agent may even ask to leave
+        except (Exception, SystemExit) as error:  # an agent may even call sys.exit
             if len(rng.seeds) == 1:
                 self._log(error)
             return None
@@ -134,13 +134,13 @@ class Engine:
         self._contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
 
-    def play(self, orders: Iterable[Order], threads: int) -> Iterator[Played]:
-        """Play ``orders`` on ``threads`` threads and yield them as they are finished, not always in order.
+    def play(self, orders: Iterable[Order], threads: int) -> Iterator[TimedBlock]:
+        """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
 
         An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what
-        to play next; once the iterable ends, what is in flight is still played and yielded.
+        to play next. Once the iterable ends, the blocks in progress are still played and yielded.
         """
-        pending: set[Future[Played]] = set()
+        pending: set[Future[TimedBlock]] = set()
         source = iter(orders)
         with ThreadPoolExecutor(threads, thread_name_prefix="play") as pool:
             try:
@@ -156,7 +156,7 @@ class Engine:
                 for future in pending:
                     future.cancel()
 
-    def play_block(self, order: Order) -> Played:
+    def play_block(self, order: Order) -> TimedBlock:
         """Play the games of each pair of ``order`` in the calling thread."""
         started = time.perf_counter()
         parts = [self._play_pairs(part) for part in self._parts(order)]
@@ -166,7 +166,7 @@ class Engine:
             else Games(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
         )
         block = Block(order.pairing, order.first_pair, self.opening_plies, games, self.swapped)
-        return Played(block, time.perf_counter() - started)
+        return TimedBlock(block, time.perf_counter() - started)
 
     def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
         """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
@@ -179,7 +179,7 @@ class Engine:
         self._play_game(order, game, self.openings(order.first_pair, order.pairs), games)
 
     def player(self, agent: int, copy: int = 0) -> Player:
-        """This thread's player of an agent; who meets himself has a copy, to remember the game apart."""
+        """This thread's player of an agent. One that plays against itself needs a second, with its own memory."""
         players: dict[tuple[int, int], Player] | None = getattr(self._local, "players", None)
         if players is None:
             players = self._local.players = {}
@@ -188,12 +188,12 @@ class Engine:
         return players[agent, copy]
 
     def replace_player(self, agent: int, player: Player) -> None:
-        """Let ``player`` play for an agent from now on. Not while games are being played."""
+        """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
         self._contestants[agent].take(player)
         self._local = threading.local()
 
     def _parts(self, order: Order) -> Iterator[Order]:
-        """``order``, or it piece by piece where players remember so much that they could not all at once."""
+        """``order``, split where the memory of its players for all its games at once would exceed ``GAME_MEMORY``."""
         words = sum(self._contestants[agent].game_words for agent in self.pairings[order.pairing])
         most = max(1, GAME_MEMORY // (8 * words)) if words else order.pairs
         end = order.first_pair + order.pairs
@@ -221,7 +221,7 @@ class Engine:
     def _begin(
         self, deal: Deal, seats: tuple[int, int], openings: NDArray[np.int8], state: Lockstep, games: Games
     ) -> list[Player]:
-        """Set up one game of each pair; returns the players by seat, who have forgotten whatever they played before."""
+        """Set up one game of each pair; returns the players by seat, with their memory of earlier games cleared."""
         begin(deal, openings, state, games)
         zero, one = seats
         players = [self.player(zero), self.player(one, copy=int(zero == one))]
@@ -230,14 +230,14 @@ class Engine:
         return players
 
     def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:
-        """Play all games in one kernel; false if that cannot be: a player in Python, or a jitted turn that raised."""
+        """Play all games in one kernel; false if a player is not jitted or a jitted turn raised."""
         zero, one = players
         if not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         span = (self.opening_plies, size)
         try:
             play_out(zero.turn, zero.own, one.turn, one.own, self.rules.tables, span, state, games)
-        except Exception:  # which game raised is found out, logged and forfeited step by step
+        except Exception:  # playing step by step finds the game, logs the error and forfeits the game
             return False
         return True
 
@@ -259,7 +259,7 @@ class Engine:
                 size = advance(state, games, self.rules.tables, turn - 1, size)
 
     def _state(self, size: int) -> Lockstep:
-        """This thread's lockstep, kept from block to block while the size stays."""
+        """This thread's lockstep, reused from block to block while the size stays the same."""
         state: Lockstep | None = getattr(self._local, "state", None)
         if state is None or len(state.slot) != size:
             state = self._local.state = Lockstep.empty(size)
@@ -267,7 +267,7 @@ class Engine:
 
 
 def _take(source: Iterator[Order], count: int) -> Iterator[Order]:
-    """At most ``count`` more of an iterator, one at a time."""
+    """At most ``count`` more orders of an iterator, each taken when it is asked for."""
     for _ in range(count):
         order = next(source, None)
         if order is None:

@@ -1,4 +1,4 @@
-"""Who meets whom, and what is left to play: pure iterators."""
+"""Schedules: the pairings of a tournament, and the pairs still to be played as blocks. Pure functions and iterators."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from itertools import combinations
 
 from runners.arena.engine import MAX_PAIRS, Order
 
-Range = tuple[int, int]  # first pair, end pair
+Range = tuple[int, int]  # of numbers of pairs: first, end
 
 SCHEDULES = ("round_robin", "gauntlet")
 
 
 def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
-    """The pairings of a tournament, as indices: everybody against everybody, or the first against each other one."""
+    """The pairings of a tournament as indices: all against all, or in a gauntlet the first against each other agent."""
     if schedule == "gauntlet":
         return tuple((0, other) for other in range(1, agents))
     return tuple(combinations(range(agents), 2))
 
 
 def missing(pairs: int, covered: Sequence[Range]) -> list[Range]:
-    """What ``covered`` (sorted, disjoint) leaves of [0, pairs)."""
+    """The ranges of [0, pairs) that are not in ``covered``, which is sorted and disjoint."""
     gaps, start = [], 0
     for first, end in covered:
         if start < min(first, pairs):
@@ -33,9 +33,9 @@ def missing(pairs: int, covered: Sequence[Range]) -> list[Range]:
 
 
 class Pace:
-    """How many pairs of a pairing play for a fraction of a second. It affects when rows are written, never which."""
+    """The number of pairs of each pairing that play for ``SECONDS``. It affects when rows are written, never which."""
 
-    SECONDS = 0.25  # long against the overhead of a block, short for somebody who presses Ctrl-C
+    SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
     GROWTH = 16
     FIRST = 16
 
@@ -44,18 +44,18 @@ class Pace:
         self._pairs: dict[int, int] = {}
 
     def pairs(self, pairing: int) -> int:
-        """How many to order next."""
+        """The number of pairs to order next."""
         return self._pairs.get(pairing, min(self.FIRST, self._most))
 
-    def took(self, pairing: int, pairs: int, seconds: float) -> None:
-        """Learn from a block that was played."""
+    def update(self, pairing: int, pairs: int, seconds: float) -> None:
+        """Take into account the time of a block that was played."""
         fitting = int(pairs * self.SECONDS / max(seconds, 1e-9))
         before = self.pairs(pairing)
         self._pairs[pairing] = max(1, min(fitting, before * self.GROWTH, self._most))
 
 
 def orders(left: Mapping[int, Sequence[Range]], pace: Pace) -> Iterator[Order]:
-    """Everything in ``left`` (ranges of pairs by pairing), block by block, taking turns among the pairings."""
+    """Orders for all pairs in ``left`` (ranges by pairing), block by block, in turn for each pairing."""
     queue = deque((pairing, first, end) for pairing in sorted(left) for first, end in left[pairing])
     while queue:
         pairing, first, end = queue.popleft()

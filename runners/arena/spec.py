@@ -1,4 +1,4 @@
-"""What a run is: everything that affects its games, and the id that follows from it."""
+"""The specification of a run: all that affects its games, the id that follows from it, and the code that plays it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all th
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
+MAX_OPENING_PLIES = 15
+MAX_SEED = (1 << 63) - 1
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
@@ -40,8 +42,8 @@ class AgentSpec:
     label: str  # its name in the archive
     target: str  # dotted path of its class
     params: Mapping[str, Any]  # what its constructor is given
-    policy_id: str | None = None  # of what it plays by, if that was learned
-    policy: Policy | None = field(default=None, compare=False, repr=False)  # handed to a constructor that takes one
+    policy_id: str | None = None  # of the policy it plays by, if any
+    policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
 
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
@@ -57,7 +59,7 @@ class AgentSpec:
         return "policy" in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
 
     def as_mapping(self) -> dict[str, Any]:
-        """What affects its games as JSON values."""
+        """All that affects its games, as JSON values."""
         mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
         return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
 
@@ -85,11 +87,11 @@ class RunSpec:
     seed: int
     opening_plies: int
     seats: str = "swapped"  # in the second game of each pair; "fixed": there is none, the first agent has seat 0
-    learner: int | None = None  # index of the agent that learns from each game before the next one, if one does
-    salt: str = ""  # the code's fingerprint, for a run that is to be kept apart from one of other code
+    learner: int | None = None  # index of the agent that learns from each game before the next, if any
+    salt: str = ""  # the code's fingerprint, if the run is kept apart from one begun by other code
 
     def as_mapping(self) -> dict[str, Any]:
-        """The fields as JSON values; those that are as in most runs are left out."""
+        """The fields as JSON values; those of ``rare`` are left out when usual. Run ids depend on this mapping."""
         rare = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
@@ -101,7 +103,7 @@ class RunSpec:
 
     @functools.cached_property
     def run_id(self) -> str:
-        """Twelve hex digits: the same for the same spec on every machine, and for no other one."""
+        """Twelve hex digits of a hash of the specification: the same on every machine."""
         return run_id_of(self.as_mapping())
 
     @property
@@ -166,7 +168,7 @@ _MISSING = object()
 
 
 def _plain(value: Any) -> str:
-    """A parameter's value as one would type it on the command line."""
+    """A parameter's value as it is typed on the command line."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, list | dict):
@@ -175,12 +177,12 @@ def _plain(value: Any) -> str:
 
 
 def code_of(spec: RunSpec) -> dict[str, str]:
-    """What is going to play: the project's version, a fingerprint of everything that decides games, the libraries."""
+    """The code that will play: the project's version, a fingerprint of the sources that affect games, the libraries."""
     return code_by([agent.target for agent in spec.agents], spec.learner is not None)
 
 
 def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:
-    """``code_of``, by the dotted paths of the classes that take part and whether games depend on what is learned."""
+    """The same for classes given by dotted path; ``learning``: games depend on what is learned from earlier ones."""
     digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
     for module in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
         digest.update(_source(module).read_bytes())

@@ -1,1 +1,1 @@
-"""Hydra as an application: run, sweep, error messages, a user's own config folder."""
+"""Hydra applications: what the commands share, run and sweep, error messages, a user's own configuration folder."""

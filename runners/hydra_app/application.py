@@ -1,4 +1,4 @@
-"""Hydra as an application: what `qarena run`, `qarena sweep` and `qarena train` have in common, and the first two.
+"""Hydra applications: the parts that all of them share, and `qarena run` and `qarena sweep`.
 
 The task functions live here, at module level, because launchers that use other processes import them by name.
 """
@@ -26,9 +26,12 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners.arena.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.arena.agent_labels import agent_settings
+from runners.arena.config import Request, RunConfig, request_of
+from runners.arena.config_groups import CONF
 from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
 from runners.arena.spec import NOT_PARAMETERS
+from runners.arena.storage import ArchiveConfig
 from runners.hydra_app import sweep
 from runners.hydra_app.error_messages import Keys, explained, own_settings
 from runners.terminal import console
@@ -36,20 +39,20 @@ from runners.terminal.progress import progress_bar
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
-# Environment variables, for processes that a launcher starts: the command as it was typed, and a name for the folders
-# of this launch. Two in the same second must not share one.
+# Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
+# name of this launch's output folders, which must differ between two launches in the same second.
 COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
 
 
 class OneLine(logging.Formatter):
-    """Log records without their tracebacks: those are in the job's file."""
+    """Formats log records without tracebacks, which are in the job's log file."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {record.getMessage()}"
 
 
 class Refused(SystemExit):
-    """Leaves Hydra at once: it turns a callback's exceptions into warnings, and adds to what a job raises."""
+    """Carries an error out of Hydra, which turns exceptions of callbacks into warnings and adds lines to others."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(1)
@@ -57,10 +60,10 @@ class Refused(SystemExit):
 
 
 class EarlyChecks(Callback):
-    """Refuses a wrong request before Hydra has made any folder, and remembers where a sweep's jobs put theirs."""
+    """Refuses a wrong request before Hydra creates any folder, and remembers the folder of a sweep's jobs."""
 
     def check(self, config: DictConfig) -> None:
-        """Raises ``ArenaError`` for a request that cannot be met."""
+        """Raises ``ArenaError`` for a request that cannot be carried out."""
         raise NotImplementedError
 
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
@@ -74,23 +77,23 @@ class EarlyChecks(Callback):
 
 
 class Checks(EarlyChecks):
-    """Those of experiments."""
+    """Checks of experiments."""
 
-    prepared: Experiment | None = None  # what was checked, so that agents are not made twice
+    prepared: Experiment | None = None  # kept from the check, so that the agents are made once
 
     def check(self, config: DictConfig) -> None:
         Checks.prepared = prepare(_request(config, config.hydra))
 
 
 class Finished(NamedTuple):
-    """What one task came to, whatever it was."""
+    """The outcome of a task."""
 
     run_id: str | None
-    interrupted: bool  # something is missing
-    stopped: bool  # somebody asked to stop
+    interrupted: bool  # it is not complete
+    stopped: bool  # because the user asked to
     score: float | None  # for sweepers that optimise
     show: Callable[[], None]
-    row: Mapping[str, str] | None = None  # of a sweep's table, where that does not show the pairings of runs
+    row: Mapping[str, str] | None = None  # in a sweep's table; None: the pairings of the run are shown
 
 
 Task = Callable[[DictConfig], float | None]
@@ -99,16 +102,17 @@ Task = Callable[[DictConfig], float | None]
 class Application(NamedTuple):
     """A command that Hydra runs."""
 
-    config: str  # of conf/
-    alone: Task
-    job: Task  # of a multirun
-    keys: Keys  # which could have been meant by an unknown one
+    config: str  # the yaml in conf/
+    alone: Task  # of a single run
+    job: Task  # of each job of a multirun
+    keys: Keys  # to suggest for an unknown key
 
 
 def launch(application: Application, arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
-    """Hand ``arguments`` (flags first) to Hydra; ``typed`` came after the program's name. Returns the exit code.
+    """Run an application with ``arguments`` for Hydra, flags first. Returns the exit code.
 
-    Raises ``ArenaError`` with one line for whatever went wrong.
+    ``typed`` is the command as the user typed it, without the program's name. Raises ``ArenaError`` with a message of
+    one line for whatever went wrong.
     """
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
@@ -132,23 +136,23 @@ def launch(application: Application, arguments: Sequence[str], typed: Sequence[s
                 sweep.report()
             raise
         except Exception:
-            if not sweep.finished():  # else: jobs failed, each is told of below
+            if not sweep.finished():  # else jobs failed, and the report below names each of them
                 sweep.withdraw()
                 raise
     return sweep.report() if sweep.folders else 0
 
 
 def _start(config: str, task: Task) -> None:
-    """Let Hydra run ``task``. By path, since a folder named ``conf`` on the import path would hide the package."""
+    """Let Hydra run ``task``. ``conf`` is a path: as a package, a folder of that name in ``sys.path`` could hide it."""
     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(task)()
 
 
 def finish_alone(execute: Callable[[], Finished]) -> float | None:
-    """Do what a command asks for and show what it came to; its score, for sweepers that optimise."""
+    """Carry out a single run and show its outcome; returns the score, for sweepers that optimise."""
     try:
         finished = execute()
     except ArenaError as error:
-        raise Refused(error) from error  # as an exception it would pass through Hydra, which adds lines of its own
+        raise Refused(error) from error  # to any other exception Hydra adds lines of its own
     finished.show()
     if finished.interrupted:
         sys.exit(_say_how_to_resume())
@@ -156,7 +160,7 @@ def finish_alone(execute: Callable[[], Finished]) -> float | None:
 
 
 def finish_job(cfg: DictConfig, games: int, execute: Callable[[], Finished]) -> float | None:
-    """Do one job of a sweep and keep what it came to for the table at the end."""
+    """Carry out a job of a sweep and keep its outcome for the table at the end; returns the score."""
     job = sweep.job_of(cfg, HydraConfig.get(), games)
     try:
         finished = execute()
@@ -210,14 +214,14 @@ def _say_how_to_resume() -> int:
 
 
 def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
-    """The same for the same sweep, whatever the order of its overrides and wherever folders and archive are."""
-    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive\.|threads=|progress=)", a))
+    """The id of a sweep. It does not depend on the order of overrides, nor on folders, archive, threads or progress."""
+    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive[.=]|threads=|progress=)", a))
     return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 
 @contextmanager
 def _argv(arguments: list[str]) -> Iterator[None]:
-    """``sys.argv``, which is where Hydra reads its arguments, for the time being."""
+    """Replace ``sys.argv``, from which Hydra reads its arguments, inside the context."""
     before, sys.argv = sys.argv, arguments
     try:
         yield
@@ -226,7 +230,7 @@ def _argv(arguments: list[str]) -> Iterator[None]:
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
-    """What could have been meant by an unknown key: the keys of an agent, or what can be set or chosen."""
+    """The keys that the user may have meant by an unknown one: those of an agent, or those of the configuration."""
     seat, _, _ = unknown.partition(".")
     if seat in ("a", "b"):
         chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]

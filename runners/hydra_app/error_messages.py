@@ -1,4 +1,4 @@
-"""What Hydra and OmegaConf raise for a wrong command line, in one line and with the nearest valid name."""
+"""Errors of Hydra and OmegaConf about the command line as messages of one line, with the nearest valid name."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from quarto.errors import FailureError, RequestError, nearest
-from runners.arena.config import plain
+from runners.arena.config_groups import plain
 from runners.arena.spec import flat
 
-EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # options of Hydra's groups that a package brings, by our extra
+EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # our extra that installs an option of Hydra's groups
 
-Keys = Callable[[str, Sequence[str]], list[str]]  # those of a configuration, by an unknown one and the arguments
+Keys = Callable[[str, Sequence[str]], list[str]]  # the keys to suggest, given an unknown key and all arguments
 
 
 @contextmanager
 def explained(command: str, arguments: Sequence[str], keys: Keys) -> Iterator[None]:
-    """Hydra's and OmegaConf's errors as ``RequestError`` in one line, with the nearest valid name.
+    """Raise ``RequestError`` with a message of one line for errors of Hydra and OmegaConf inside the context.
 
-    ``command`` is what was typed after the program's name, ``keys`` says which keys could have been meant.
+    ``command`` is the command's name, ``keys`` returns the keys to suggest for an unknown one. Raises ``FailureError``
+    for a file that cannot be written; other exceptions pass through.
     """
     try:
         yield
@@ -43,7 +44,7 @@ def explained(command: str, arguments: Sequence[str], keys: Keys) -> Iterator[No
 
 
 def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys: Keys) -> str:
-    """The message of a configuration error, and what was probably meant."""
+    """The message of a configuration error, with a suggestion if a name is unknown."""
     causes = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
         causes.append(cause)
@@ -68,7 +69,7 @@ def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys
 
 
 def _reason(setting: str, text: str) -> str:
-    """Why a value does not fit its key, from what OmegaConf says."""
+    """The reason why a value does not fit its key, from the text of OmegaConf's error."""
     key, _, value = setting.lstrip("+").partition("=")
     if kind := re.search(r"(?:could not be converted to|is not a valid) (\w+)", text):
         return f"{value!r} is not {_KINDS.get(kind[1], kind[1])}"
@@ -83,7 +84,7 @@ _KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or fal
 
 
 def _advice(override: str, text: str) -> str:
-    """What to do about an override that Hydra's grammar rejects."""
+    """Advice on an override that Hydra's grammar rejects."""
     if function := re.search(r"Unknown function '([^']+)'", text):
         return f"""write {function[1]}(…) in quotes of its own: agents='[random,"{function[1]}(parameter=value)"]'"""
     if "=" not in override:
@@ -94,7 +95,7 @@ def _advice(override: str, text: str) -> str:
 
 
 def _raised_in_reading(error: BaseException) -> bool:
-    """Whether Hydra or YAML raised it themselves, for arguments or files that they do not understand."""
+    """Whether code of Hydra or YAML raised the error: they could not parse an argument or a file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -102,7 +103,7 @@ def _raised_in_reading(error: BaseException) -> bool:
 
 
 def own_settings(group: str, option: str, arguments: Sequence[str]) -> list[str]:
-    """The keys of an option in a ``--config-dir``, which Hydra has closed by the time that its error is explained."""
+    """The keys of an option in the user's ``--config-dir``, read as a file: Hydra no longer searches there."""
     for flag, value in pairwise([*chain(*(argument.split("=", 1) for argument in arguments))]):
         path = Path(value) / f"{group}/{option}.yaml"
         if flag in ("--config-dir", "-cd") and path.is_file():

@@ -1,7 +1,7 @@
-"""Sweeps: what each job of a Hydra multirun came to, told at once, and all of it in one table at the end.
+"""Sweeps: the outcome of each job of a Hydra multirun, reported when it ends, and a table of all jobs at the end.
 
-A job may run in another process or on another machine. It therefore leaves its record twice: in the archive, for the
-view ``sweeps``, and in the folder that Hydra gave it, where the process that started the sweep finds it.
+A job may run in another process or on another machine. It therefore writes its record twice: into the archive, for the
+view ``sweeps``, and into its output folder, where the process that started the sweep finds it.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from runners.terminal import console
 RECORD = "job.json"
 
 folders: list[Path] = []  # of the sweeps that this process started
-_made: list[Path] = []  # those and their parents that Hydra had to make, inner ones first
+_created: list[Path] = []  # those of them, and of their parents, that Hydra had to create; inner ones first
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job of a sweep, where it is kept, and where it plays to."""
+    """A job of a sweep."""
 
     record: SweepJob
-    folder: Path
-    root: Path
+    folder: Path  # of its output
+    root: Path  # of its archive
 
 
 def forget() -> None:
-    """A new launch in the same process."""
+    """Forget the sweeps of an earlier launch in the same process."""
     folders.clear()
-    _made.clear()
+    _created.clear()
 
 
 def begin(folder: Path) -> None:
-    """Hydra is about to start a sweep in ``folder``."""
+    """Remember that Hydra is about to start a sweep in ``folder``."""
     folders.append(folder)
-    _made.extend(path for path in (folder, *folder.parents) if not path.exists())
+    _created.extend(path for path in (folder, *folder.parents) if not path.exists())
 
 
 def withdraw() -> None:
-    """Hydra has refused a sweep before any job of it: leave nothing behind."""
+    """Remove the folders of a sweep that Hydra refused before its first job."""
     for folder in folders:
         (folder / "multirun.yaml").unlink(missing_ok=True)
-    for path in _made:
-        with suppress(OSError):  # somebody else has put something there
+    for path in _created:
+        with suppress(OSError):  # it is not empty
             path.rmdir()
 
 
 def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
-    """The job that Hydra is about to run, which asks for so many ``games`` of each pairing."""
+    """The job that Hydra is about to run, which asks for ``games`` games of each pairing."""
     overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
     overrides.pop("sweep.id", None)
     asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": overrides, "games": max(0, games)}
@@ -69,17 +69,17 @@ def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
 
 
 def completed(job: Job, run_id: str | None, row: Mapping[str, str] | None = None) -> None:
-    """The job has played all it was asked for; ``row`` is its own of the table at the end."""
+    """Record that a job is complete; ``row`` is its row in the table at the end."""
     _keep(job, structs.replace(job.record, status="complete", run_id=run_id), row)
 
 
 def interrupted(job: Job, run_id: str | None) -> None:
-    """The job was cut short; what it played is in the archive."""
+    """Record that a job was interrupted; the games that it played are in the archive."""
     _keep(job, structs.replace(job.record, status="interrupted", run_id=run_id))
 
 
 def failed(job: Job, error: Exception) -> None:
-    """The job failed: said at once, and again at the end."""
+    """Record that a job failed, and print why; ``report`` prints it again at the end."""
     text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
     record = structs.replace(job.record, status="failed", error=" ".join(text.split()))
     console.print_note(_failure(record))
@@ -96,12 +96,12 @@ def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> N
     try:
         Archive.open(job.root).save_sweep_job(record)
     except ArenaError:
-        if record.status != "failed":  # a job may well have failed because of its archive
+        if record.status != "failed":  # a job may have failed because of its archive
             raise
 
 
 class _Kept(JsonRecord, frozen=True):
-    """What a job has left."""
+    """The record that a job wrote into its output folder."""
 
     archive: str  # its folder
     record: SweepJob
@@ -109,22 +109,22 @@ class _Kept(JsonRecord, frozen=True):
 
 
 def _records() -> list[_Kept]:
-    """What the jobs of this process's sweeps have left, in the order of their numbers."""
+    """The records of the jobs of this process's sweeps, in the order of their numbers."""
     found = (load(path, _Kept) for folder in folders for path in folder.rglob(RECORD))
     return sorted(found, key=lambda each: each.record.job)
 
 
 def finished() -> bool:
-    """Whether any job got as far as leaving its record."""
+    """Whether any job has written its record."""
     return bool(_records())
 
 
 def report() -> int:
-    """Print what varied against what came out, then the failures again; returns the exit code."""
+    """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
     records = _records()
     failures = [each for each in records if each.record.status == "failed"]
     for each in failures:
-        with suppress(ArenaError):  # when it failed there may have been no archive yet
+        with suppress(ArenaError):  # there may be no archive
             Archive.open(Path(each.archive)).save_sweep_job(each.record)
     if any(each.row for each in records):
         console.show([_table_of_rows(records)])
@@ -140,7 +140,7 @@ def report() -> int:
 
 
 def _report_pairings(records: Sequence[_Kept]) -> None:
-    """The pairings of the jobs' runs, and what to ask next."""
+    """Print the pairings of the jobs' runs, and queries to go on with."""
     played = [(each.record, Path(each.archive), each.record.run_id) for each in records if each.record.run_id]
     outcomes = [(record, results(Archive.open(root), run_id)) for record, root, run_id in played]
     if outcomes:
@@ -166,7 +166,7 @@ def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence
 
 
 def _table_of_rows(records: Sequence[_Kept]) -> Table:
-    """One row a job, as it left it."""
+    """One row a job, as it recorded it."""
     rows = [(each.record, each.row) for each in records if each.row]
     names = dict.fromkeys(name for _, row in rows for name in row)
     texts = {name: [row.get(name, "") for _, row in rows] for name in names}
@@ -178,7 +178,7 @@ def _table_of_rows(records: Sequence[_Kept]) -> Table:
 
 
 def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[console.Column]:
-    """The number of each row's job, and what varied between all of them."""
+    """The columns of each row's job number and of the settings that vary between jobs."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
     varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
     settings = [console.Column(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]

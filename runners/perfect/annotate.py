@@ -16,8 +16,7 @@ from analytics.report.sections import drawn
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import annotation_jobs
 from quarto.errors import RequestError
-from runners.arena.config import available_cores
-from runners.arena.memory import check_tables
+from runners.arena.machine import available_cores, check_tables
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 from runners.terminal.files import check_writable, write_file

@@ -12,11 +12,12 @@ from pathlib import Path
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from quarto.notation import format_game
+from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
-from runners.arena.config import agent_named, load_rules
+from runners.arena.config_groups import load_rules
 from runners.arena.engine import Contestant
 from runners.arena.spec import RunSpec
-from runners.hydra_app.config_dir import own_folder
+from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
@@ -28,7 +29,7 @@ NOBODY = "somebody"  # the player where the system knows no login name
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """The options of `qarena play`."""
+    """The options of ``qarena play``."""
 
     agent: str  # its label
     rules: str
@@ -45,10 +46,10 @@ class PlayOptions:
 def start(options: PlayOptions) -> None:
     """Play one game.
 
-    Raises ``RequestError`` for wrong options before anything is asked or written; ``FailureError`` if the input ends
+    Raises ``RequestError`` for a wrong option before anything is asked or written; ``FailureError`` if the input ends
     before the game or the game cannot be logged; ``SystemExit`` at Ctrl-C.
     """
-    with own_folder(options.config_dir):
+    with user_config_dir(options.config_dir):
         rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
     for note in untrained([agent]):
         print_note(note)

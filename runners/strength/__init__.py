@@ -1,1 +1,1 @@
-"""Ratings' tables and the sequential test."""
+"""Tables of ratings, and the sequential test of strength."""

@@ -1,4 +1,4 @@
-"""`qarena sprt` as Hydra runs it: play until the test decides, show how it stands, say what it came to."""
+"""`qarena sprt` as a Hydra application: play until the test decides, and show its progress and its outcome."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from analytics.statistics.sprt import strength
-from runners.arena.config import ArchiveConfig
 from runners.arena.experiment import interruptible
+from runners.arena.storage import ArchiveConfig
 from runners.hydra_app.application import (
     RUN,
     Application,
@@ -22,32 +22,32 @@ from runners.hydra_app.application import (
     finish_job,
     typed_command,
 )
-from runners.strength.sprt_config import SprtConfig, TrialRequest, trial_request_of
-from runners.strength.sprt_play import Contest, Found, arrange, carry_out
+from runners.strength.sprt_config import SprtConfig, SprtRequest, sprt_request_of
+from runners.strength.sprt_play import SprtExperiment, SprtOutcome, carry_out, prepare_sprt
 from runners.strength.sprt_show import row, show, watching
 from runners.terminal import console
 
 UNDECIDED = 3  # the exit code after as many games as were allowed
 
 
-class TrialChecks(EarlyChecks):
-    """Those of tests of strength."""
+class SprtChecks(EarlyChecks):
+    """Checks of tests of strength."""
 
-    arranged: Contest | None = None  # what was checked, so that agents are not made twice
+    prepared: SprtExperiment | None = None  # kept from the check, so that the agents are made once
 
     def check(self, config: DictConfig) -> None:
-        TrialChecks.arranged = arrange(_request(config, config.hydra))
+        SprtChecks.prepared = prepare_sprt(_request(config, config.hydra))
 
 
 def _sprt_task(cfg: DictConfig) -> float | None:
-    found: list[Found] = []
+    outcomes: list[SprtOutcome] = []
 
     def execute() -> Finished:
-        found.append(_execute(cfg, TrialChecks.arranged))
-        return _finished(found[0])
+        outcomes.append(_execute(cfg, SprtChecks.prepared))
+        return _finished(outcomes[0])
 
     score = finish_alone(execute)
-    if found[0].trial.accepted is None:
+    if outcomes[0].trial.accepted is None:
         sys.exit(UNDECIDED)
     return score
 
@@ -56,29 +56,33 @@ def _sprt_job(cfg: DictConfig) -> float | None:
     return finish_job(cfg, cfg.games, lambda: _finished(_execute(cfg)))
 
 
-def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrialRequest:
-    return trial_request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtRequest:
+    return sprt_request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
-def _execute(cfg: DictConfig, arranged: Contest | None = None) -> Found:
-    contest = arranged or arrange(_request(cfg, HydraConfig.get()))
-    request = contest.request.run
+def _execute(cfg: DictConfig, prepared: SprtExperiment | None = None) -> SprtOutcome:
+    prepared = prepared or prepare_sprt(_request(cfg, HydraConfig.get()))
+    request = prepared.request.run
     for note in request.notes:
         console.print_note(note)
     with interruptible() as stop, watching(request.progress, request.games) as watch:
-        return carry_out(contest, typed_command(), stop, watch)
+        return carry_out(prepared, typed_command(), stop, watch)
 
 
-def _finished(found: Found) -> Finished:
-    trial = found.trial
-    score = strength(trial.counts).normalised_elo.mean if trial.pairs else None
-    interrupted = not trial.ended
-    run_id = found.contest.experiment.run_id
-    return Finished(run_id, interrupted, found.stopped, score, lambda: show(found), row(found))
+def _finished(outcome: SprtOutcome) -> Finished:
+    trial = outcome.trial
+    return Finished(
+        run_id=outcome.run_id,
+        interrupted=not trial.ended,
+        stopped=outcome.stopped,
+        score=strength(trial.counts).normalised_elo.mean if trial.pairs else None,
+        show=lambda: show(outcome),
+        row=row(outcome),
+    )
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
-    """What could have been meant by an unknown key."""
+    """The keys that the user may have meant by an unknown one."""
     if unknown.partition(".")[0] in ("a", "b"):
         return RUN.keys(unknown, arguments)
     keys = [each.name for each in fields(SprtConfig) if each.name not in ("a", "b", "sweep", "archive")]

@@ -1,4 +1,4 @@
-"""The configuration of a test of strength, and how a composed one becomes a request that can be carried out."""
+"""The configuration of a test of strength: its schema, and the request that a composed configuration becomes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.statistics.sprt import Hypotheses
-from runners.arena.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
+from runners.arena.checks import check_keys, check_range
+from runners.arena.config import Request, RunConfig, SweepConfig, request_of
+from runners.arena.storage import ArchiveConfig
 
 
 @dataclass
 class SprtConfig:
-    """One test. ``conf/sprt.yaml`` says what each key means."""
+    """One test. ``conf/sprt.yaml`` explains each key."""
 
     rules: Any = None
     a: Any = None
@@ -37,10 +39,10 @@ ConfigStore.instance().store(name="sprt_schema", node=SprtConfig)
 
 
 @dataclass(frozen=True)
-class TrialRequest:
-    """A checked configuration: whose games, at most how many, and what they are to decide."""
+class SprtRequest:
+    """A checked configuration: the run whose games are tested, and the hypotheses to decide between."""
 
-    run: Request  # an ordinary run: what is tested does not affect its games
+    run: Request  # its games do not depend on the hypotheses
     hypotheses: Hypotheses
 
     @property
@@ -48,12 +50,12 @@ class TrialRequest:
         return self.run.games // 2
 
 
-def trial_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> TrialRequest:
+def sprt_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtRequest:
     """Check a composed configuration; raises ``RequestError`` as ``runners.arena.config.request_of`` does."""
-    complete(cfg, SprtConfig)
-    within("games", cfg.games, 2, float("inf"))
+    check_keys(cfg, SprtConfig)
+    check_range("games", cfg.games, 2, float("inf"))
     hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
     shared = [each.name for each in fields(RunConfig) if each.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))
-    return TrialRequest(request_of(run, choices, overrides), hypotheses)
+    return SprtRequest(request_of(run, choices, overrides), hypotheses)

@@ -1,8 +1,8 @@
-"""Carrying out a test of strength: pairs are played, looked at in the order of their numbers, and kept up to its end.
+"""Carrying out a test of strength: pairs are played, taken into the test in the order of their numbers, and committed.
 
-Blocks are played ahead of the looks, since threads must not wait for one another. They come in any order, are put in
-theirs, and are committed once the test has gone past them; what was played beyond its end is dropped. So both the
-verdict and the games that a test leaves in the archive depend on neither threads nor blocks nor interruptions.
+Blocks are played ahead of the test, since threads must not wait for one another. They are finished in any order, sorted
+by their first pair, and committed once the test has taken their pairs; games beyond its end are dropped. So neither the
+verdict nor the games that a test leaves in the archive depend on threads, blocks or interruptions.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from numpy.typing import NDArray
 from analytics.statistics.sprt import Trial, looks, pair_outcomes
 from analytics.store import sprt_verdicts
 from quarto.batch import Block
+from runners.arena.config import Request
 from runners.arena.engine import Order
-from runners.arena.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session
+from runners.arena.experiment import Experiment, begin, contribute, prepare, refuse_other_code
 from runners.arena.schedule import Pace, missing
-from runners.strength.sprt_config import TrialRequest
+from runners.strength.sprt_config import SprtRequest
 
 Watcher = Callable[[Trial], None]  # told whenever more pairs were looked at
 
 
 @dataclass(frozen=True)
-class Contest:
-    """A test that can be carried out."""
+class SprtExperiment:
+    """A test that is ready to be carried out."""
 
-    request: TrialRequest
+    request: SprtRequest
     experiment: Experiment
 
     def trial(self) -> Trial:
-        """The test by the games that the archive holds by now."""
+        """The state of the test after the games that the archive holds now."""
         experiment = self.experiment
         return sprt_verdicts.trial(
             experiment.archive, experiment.run_id, self.request.hypotheses, self.request.most_pairs
@@ -41,56 +42,62 @@ class Contest:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a test has come to."""
+class SprtOutcome:
+    """The state of a test when playing has ended."""
 
-    contest: Contest
+    run: Request
+    run_id: str
     trial: Trial
-    played: int  # games in this session
+    played: int  # games, by this process
     seconds: float  # playing and writing them
-    stopped: bool  # somebody asked to stop
+    stopped: bool  # because the user asked to
 
 
-def arrange(request: TrialRequest) -> Contest:
+def prepare_sprt(request: SprtRequest) -> SprtExperiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
-    Raises ``RequestError`` as ``prepare`` does; a run begun by other code is fine if its games decide the test.
+    Raises ``RequestError`` as ``prepare`` does, but not for a run begun by other code if its games decide the test.
     """
-    contest = Contest(request, prepare(replace(request.run, games=0)))
-    if not contest.trial().ended:
-        asked = replace(contest.experiment.request, games=request.run.games)
-        refuse_other_code(replace(contest.experiment, request=asked))
-    return contest
+    prepared = SprtExperiment(request, prepare(replace(request.run, games=0)))
+    if not prepared.trial().ended:
+        asked = replace(prepared.experiment.request, games=request.run.games)
+        refuse_other_code(replace(prepared.experiment, request=asked))
+    return prepared
 
 
-def carry_out(contest: Contest, command: str, stop: threading.Event, watch: Watcher) -> Found:
-    """Play until the test ends or ``stop`` is set, and keep the verdict. Raises ``FailureError`` as a run does."""
-    experiment, trial = contest.experiment, contest.trial()
+def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: Watcher) -> SprtOutcome:
+    """Play until the test ends or ``stop`` is set, and store the verdict.
+
+    Raises ``FailureError`` when the disk refuses; games committed before are kept.
+    """
+    experiment, trial = prepared.experiment, prepared.trial()
     archive, spec = experiment.archive, experiment.request.spec
     begun = replace(experiment, request=replace(experiment.request, games=2 * trial.horizon))
-    with session(begun, command) as spent:
+    with contribute(begun, command) as contribution:
         try:
-            # More than once only if another process plays the same run: what counts is what the archive holds.
+            # Repeated only if another process plays the same run: the test takes the games that the archive holds.
             while not (trial.ended or stop.is_set()):
-                spent.played += _play(contest, trial, stop, watch)
-                trial = contest.trial()
-        finally:  # the run asks for the games that its test needs next: none are missing once that has ended
+                contribution.games += _play(prepared, trial, stop, watch)
+                trial = prepared.trial()
+        finally:  # the run's record asks for the games up to the next look; none are missing once the test has ended
             begin(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
         sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(experiment.run_id, trial, command))
-    return Found(contest, trial, spent.played, spent.seconds, stop.is_set())
+    return SprtOutcome(
+        prepared.request.run, experiment.run_id, trial, contribution.games, contribution.seconds, stop.is_set()
+    )
 
 
-def _play(contest: Contest, trial: Trial, stop: threading.Event, watch: Watcher) -> int:
-    """Play and commit what ``trial`` lacks until it ends or ``stop`` is set; returns the games committed."""
-    experiment, most = contest.experiment, contest.request.most_pairs
+def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: Watcher) -> int:
+    """Play and commit what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games committed."""
+    experiment, most = prepared.experiment, prepared.request.most_pairs
     outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
     covered = experiment.archive.covered(experiment.run_id).get(0, [])
     gaps, pace, held = missing(most, covered), Pace(), dict[int, Block]()
     source = _until(stop, trial, _orders(gaps, most, pace))
-    with ShardWriter(experiment.archive, experiment.run_id, experiment.request) as writer:
+    with experiment.shard_writer() as writer:
         for block, seconds in experiment.engine.play(source, experiment.request.threads):
-            pace.took(block.pairing, block.pairs, seconds)
+            pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
             trial.take(outcomes.after(trial.pairs))
@@ -104,7 +111,7 @@ def _play(contest: Contest, trial: Trial, stop: threading.Event, watch: Watcher)
 
 
 def _until(stop: threading.Event, trial: Trial, source: Iterator[Order]) -> Iterator[Order]:
-    """``source`` as long as the test goes on and nobody has asked to stop."""
+    """The orders of ``source`` until the test ends or ``stop`` is set."""
     for order in source:
         if stop.is_set() or trial.ended:
             return
@@ -112,7 +119,7 @@ def _until(stop: threading.Event, trial: Trial, source: Iterator[Order]) -> Iter
 
 
 def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Order]:
-    """The pairs in ``gaps`` in order, in blocks none of which goes beyond a look: a test ends with a block."""
+    """The pairs in ``gaps``, ascending. No block crosses a look, since a test ends at a look and so with a block."""
     start = 0
     for look in looks(most):
         for gap, gap_end in gaps:
@@ -125,19 +132,19 @@ def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Orde
 
 
 class _Outcomes:
-    """The outcomes of pairs by number, as ``verdicts.outcomes`` has them, with room for more."""
+    """The outcomes of pairs by number, as ``sprt_verdicts.outcomes`` returns them; it grows as needed."""
 
     def __init__(self, known: NDArray[np.int8]) -> None:
-        self._found = known
+        self._outcomes = known
 
     def put(self, first: int, outcomes: NDArray[np.int8]) -> None:
-        """Learn those of consecutive pairs."""
+        """Add those of consecutive pairs from number ``first`` on."""
         end = first + len(outcomes)
-        if end > len(self._found):
-            room = max(end, 2 * len(self._found)) - len(self._found)
-            self._found = np.concatenate([self._found, np.full(room, sprt_verdicts.UNKNOWN, np.int8)])
-        self._found[first:end] = outcomes
+        if end > len(self._outcomes):
+            room = max(end, 2 * len(self._outcomes)) - len(self._outcomes)
+            self._outcomes = np.concatenate([self._outcomes, np.full(room, sprt_verdicts.UNKNOWN, np.int8)])
+        self._outcomes[first:end] = outcomes
 
     def after(self, pairs: int) -> NDArray[np.int8]:
-        """All that follow one another after the first ``pairs``."""
-        return sprt_verdicts.known(self._found, pairs)
+        """The outcomes from pair number ``pairs`` to before the first unknown one."""
+        return sprt_verdicts.known(self._outcomes, pairs)

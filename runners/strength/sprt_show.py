@@ -1,4 +1,4 @@
-"""What a person sees of a test: how it stands while it is played, and what it came to."""
+"""A test of strength on the terminal: its progress while it is played, and its outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from analytics.statistics.sprt import Trial, strength
-from runners.strength.sprt_play import Found, Watcher
+from runners.strength.sprt_play import SprtOutcome, Watcher
 from runners.strength.tables import around, described
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
@@ -52,49 +52,50 @@ class _Lines:
 
 
 def standing(trial: Trial) -> str:
-    """How a test stands: games, the ratio at the last look between its bounds, and what is known of strength."""
+    """The state of a test: games, the log-likelihood ratio at the last look with its bounds, the strength so far."""
     lower, upper = trial.hypotheses.bounds
     known = f", nElo {around(strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
     return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {2 * trial.pairs:,} games{known}"
 
 
-def show(found: Found) -> None:
-    """What a test came to, from how many games, and where they are."""
-    trial = found.trial
+def show(outcome: SprtOutcome) -> None:
+    """Print a test's verdict, its number of games, and where they are stored."""
+    trial = outcome.trial
     if not trial.pairs:
-        console.print_note(f"run {found.contest.experiment.run_id} has no games yet")
+        console.print_note(f"run {outcome.run_id} has no games yet")
         return
-    for line in [*described(trial.counts, trial.hypotheses, strength(trial.counts)), *_verdict(found), _took(found)]:
+    measured = described(trial.counts, trial.hypotheses, strength(trial.counts))
+    for line in [*measured, *_verdict(outcome), _games_played(outcome)]:
         console.print_line(line)
 
 
-def _verdict(found: Found) -> list[str]:
+def _verdict(outcome: SprtOutcome) -> list[str]:
     """The decision in words."""
-    trial, (first, second) = found.trial, found.contest.request.run.spec.labels[0]
+    trial, spec = outcome.trial, outcome.run.spec
+    ((first, second),) = spec.labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
     games = f"after {2 * trial.pairs:,} games"
-    said = {
+    sentences = {
         "elo1": f"Decided {games}: {first} is above {second} by {one:g} nElo or more, rather than by {zero:g} or less.",
         "elo0": f"Decided {games}: {first} is above {second} by {zero:g} nElo or less, rather than by {one:g} or more.",
         None: f"Undecided {games}, as many as were allowed: games=… allows more.",
     }
-    lines = [said[trial.accepted] if trial.ended else f"Undecided so far, {games}."]
-    if trial.pairs == max(trial.counts) and not found.contest.request.run.spec.opening_plies:
-        lines.append("All pairs went the same way, as those of two agents without chance do: try opening_plies=2.")
+    lines = [sentences[trial.accepted] if trial.ended else f"Undecided so far, {games}."]
+    if trial.pairs == max(trial.counts) and not spec.opening_plies:
+        lines.append("All pairs had the same outcome, as between two deterministic agents: try opening_plies=2.")
     return lines
 
 
-def _took(found: Found) -> str:
-    experiment = found.contest.experiment
-    where = f"run {experiment.run_id} in {experiment.request.root}"
-    if not found.played:
+def _games_played(outcome: SprtOutcome) -> str:
+    where = f"run {outcome.run_id} in {outcome.run.storage.root}"
+    if not outcome.played:
         return f"Nothing to play: {where} had all of them."
-    return f"{found.played:,} games in {found.seconds:.1f} s, every ply on disk; {where}."
+    return f"{outcome.played:,} games in {outcome.seconds:.1f} s, every ply on disk; {where}."
 
 
-def row(found: Found) -> dict[str, str]:
+def row(outcome: SprtOutcome) -> dict[str, str]:
     """The row of a job in the table of its sweep."""
-    trial, (first, second) = found.trial, found.contest.request.run.spec.labels[0]
+    trial, ((first, second),) = outcome.trial, outcome.run.spec.labels
     return {
         "first": first,
         "second": second,

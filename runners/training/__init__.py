@@ -1,1 +1,1 @@
-"""Training: games are played, logged and learned from until there is a policy."""
+"""Training: trainers play games, learn from them, and store policies; deriving policies from logged games."""

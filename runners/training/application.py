@@ -1,4 +1,4 @@
-"""`qarena train` as Hydra runs it: train, keep what was learned under its name, say what it was and how to play it."""
+"""`qarena train` as a Hydra application: train, store the policy, and show what was learned and how to play by it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.arena.config import ARCHIVE, ArchiveConfig, settings_of
+from runners.arena.config_groups import settings_of
 from runners.arena.experiment import interruptible
 from runners.arena.spec import flat
+from runners.arena.storage import ARCHIVE, ArchiveConfig
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
@@ -38,9 +39,9 @@ DEFAULT = "rl_encoded"  # the trainer of conf/train.yaml
 
 
 class TrainingChecks(EarlyChecks):
-    """Those of trainings."""
+    """Checks of trainings."""
 
-    prepared: TrainingRequest | None = None  # what was checked
+    prepared: TrainingRequest | None = None  # kept from the check
 
     def check(self, config: DictConfig) -> None:
         request = _request(config, config.hydra)
@@ -80,7 +81,7 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
 
 
 def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
-    """Store what was learned, with its curve and a picture of it if there is somebody to draw one."""
+    """Store the policy with its learning curve, and a picture of the curve if the extra for plots is installed."""
     setting = request.setting
     learned = {
         "training": request.training,
@@ -94,13 +95,13 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
     }
     tables = {"curve": trained.curve, **trained.tables}
     how = trained.origin.get("derivation")
-    code = code_of(how["parameters"]) if how else request.code  # what can make the policy again
+    code = code_of(how["parameters"]) if how else request.code  # the code that can make the policy again
     origin = Origin(request.policy, setting.rules, code, learned, tables, _pictures(request, trained.curve))
-    return policy_store.save(Archive.open(setting.root), policy, origin)
+    return policy_store.save(Archive.open(setting.storage.root), policy, origin)
 
 
 def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
-    """The learning curve as a picture, or a note of what it takes to have one."""
+    """The learning curve as a picture; none, and a remark for the user, without the extra for plots."""
     from analytics.report import style
 
     if not style.can_draw():
@@ -112,7 +113,7 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
 
 
 def _subtitle(request: TrainingRequest) -> list[str]:
-    """Two lines: what learned from whom, and what else decided how."""
+    """Two lines: the opponents and the conditions of the training, and the parameters that were changed."""
     settings, setting = request.settings, request.setting
     opponents = settings.get("opponents", settings.get("opponent"))
     against = (
@@ -131,12 +132,12 @@ def _subtitle(request: TrainingRequest) -> list[str]:
 
 
 def _full(curve: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a curve by games that have as many as the first: the last one may have few, which says little."""
+    """The rows of a curve that have as many games as the first: the last may have too few to be informative."""
     return curve.filter(pl.col("games") == pl.first("games"))
 
 
 def _score(curve: pl.DataFrame) -> float | None:
-    """What a curve has come to: the learner's last win rate, the fitness of the best, or the strength measured."""
+    """The last value of a curve: the learner's win rate, the fitness of the best, or the measured strength."""
     if curve.is_empty():
         return None
     if "win_rate" in curve.columns:
@@ -158,14 +159,14 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
 
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
     console.print_line(
-        f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now; the policy is kept "
-        f"when all are, its games are in {request.setting.root}."
+        f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now. They are in "
+        f"{request.setting.storage.root}; the policy is stored once all games are played."
     )
 
 
 def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
-    """What was learned, from what, where it is and how to play by it."""
-    folder = policy_store.folder_of(Archive(request.setting.root), card.policy_id)
+    """Print what was learned, from which games, where the policy is and how to play by it."""
+    folder = policy_store.folder_of(Archive(request.setting.storage.root), card.policy_id)
     for line in (
         _what_was_learned(request, trained),
         _what_it_took(request, trained),
@@ -198,23 +199,23 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
 def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
     runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
     if trained.played == 0:
-        return f"Nothing to play: {request.setting.root} had all games; learned from {runs}."
+        return f"Nothing to play: {request.setting.storage.root} had all games; learned from {runs}."
     speed = trained.played / trained.seconds
     took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
-    return f"{took}; learned from {runs} in {request.setting.root}."
+    return f"{took}; learned from {runs} in {request.setting.storage.root}."
 
 
 def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
-    """A command that plays by a policy, against whom it was learned from."""
+    """A command that plays by a policy."""
     players = READERS.get(card.kind, ())
     player = request.setting.name if request.setting.name in players or not players else players[0]
-    root = request.setting.root
+    root = request.setting.storage.root
     where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
     return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
-    """What could have been meant by an unknown key."""
+    """The keys that the user may have meant by an unknown one."""
     chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("trainer=")]
     trainer = chosen[-1] if chosen else DEFAULT
     if unknown.startswith("trainer."):

@@ -1,4 +1,4 @@
-"""The configuration of a training: its schema, and how a composed one becomes a request that can be carried out."""
+"""The configuration of a training: its schema, and the request that a composed configuration becomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
@@ -18,20 +17,11 @@ from analytics.policies.learning_curve import BLOCK
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
-from runners.arena.config import (
-    MAX_SEED,
-    ArchiveConfig,
-    SweepConfig,
-    available_cores,
-    check_keeping,
-    complete,
-    named_rules,
-    plain,
-    rules_of,
-    settings_of,
-    within,
-)
-from runners.arena.spec import code_by, flat, made
+from runners.arena.checks import check_keys, check_range
+from runners.arena.config import SweepConfig, threads_of
+from runners.arena.config_groups import named_rules, plain, rules_of, settings_of
+from runners.arena.spec import MAX_SEED, code_by, flat, made
+from runners.arena.storage import ArchiveConfig, storage_of
 from runners.training.trainer import Checking, Extensible, Setting, Trainer
 
 MOST_GAMES_OF_A_ROW = 1 << 30
@@ -40,21 +30,21 @@ _MISSING = object()
 
 @dataclass
 class PolicyConfig:
-    """What is learned."""
+    """The policy that is learned."""
 
     name: str | None = None
 
 
 @dataclass
 class CurveConfig:
-    """How the learning curve is drawn."""
+    """The learning curve."""
 
     block: int = BLOCK
 
 
 @dataclass
 class TrainConfig:
-    """One training. ``conf/train.yaml`` says what each key means."""
+    """One training. ``conf/train.yaml`` explains each key."""
 
     rules: Any = None
     trainer: Any = None
@@ -72,38 +62,39 @@ ConfigStore.instance().store(name="train_schema", node=TrainConfig)
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """A checked configuration: how to train, where, and how to call what is learned."""
+    """A checked configuration: the trainer, its setting, and the name of the policy."""
 
     trainer: Trainer
     settings: Mapping[str, Any]  # of the trainer: its class under _target_ and its parameters
     setting: Setting
     policy: str  # name
     progress: bool
-    notes: tuple[str, ...]  # what the user should be told of how the request was read
+    notes: tuple[str, ...]  # remarks for the user on how the configuration was understood
 
     @property
     def training(self) -> str:
-        """12 hex digits, the same for what goes on as one training: all that affects what is learned, but for how much.
+        """The training's id, 12 hex digits: a hash of all that affects what is learned.
 
-        That is all of the trainer's parameters where it cannot go on from less.
+        If the trainer is ``Extensible``, the parameter that says how much is left out: asking for more is the same
+        training.
         """
         settings = dict(self.settings)
         if isinstance(self.trainer, Extensible):
             settings.pop(self.trainer.extent, None)
         mapping = {"trainer": settings, "rules": asdict(self.setting.rules), "seed": self.setting.seed}
-        other = {"salt": self.code["fingerprint"]} if self.setting.other_code == "new" else {}
+        other = {"salt": self.code["fingerprint"]} if self.setting.storage.other_code == "new" else {}
         return run_id_of(mapping | other)
 
     @functools.cached_property
     def changed(self) -> dict[str, Any]:
-        """The trainer's settings that are not those of its yaml, by dotted key; how much it is to learn is not one."""
+        """The trainer's settings that differ from its yaml, by dotted key, without the one that says how much."""
         own = dict(flat(settings_of("trainer", self.setting.name)))
         extent = self.trainer.extent if isinstance(self.trainer, Extensible) else None
         return {key: value for key, value in flat(self.settings) if key != extent and own.get(key, _MISSING) != value}
 
     @functools.cached_property
     def code(self) -> dict[str, str]:
-        """What is going to learn, as for runs."""
+        """The code that will learn, as ``runners.arena.spec.code_of`` describes it."""
         return code_by([str(value) for key, value in flat(self.settings) if key.endswith("_target_")], learning=True)
 
 
@@ -112,22 +103,17 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
     Raises ``RequestError`` for the first value that makes no sense.
     """
-    complete(cfg, TrainConfig)
-    for key, schema in (("archive", ArchiveConfig), ("policy", PolicyConfig), ("curve", CurveConfig)):
-        complete(cfg[key], schema, f"{key}.")
-    within("seed", cfg.seed, 0, MAX_SEED)
-    within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
-    within("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)
-    check_keeping(cfg.archive)
+    check_keys(cfg, TrainConfig)
+    for key, schema in (("policy", PolicyConfig), ("curve", CurveConfig)):
+        check_keys(cfg[key], schema, f"{key}.")
+    check_range("seed", cfg.seed, 0, MAX_SEED)
+    check_range("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)
     setting = Setting(
         name=choices["trainer"],
         rules=named_rules(rules_of(plain(cfg.rules)), choices["rules"]),
         seed=cfg.seed,
-        threads=cfg.threads or available_cores(),
-        root=Path(cfg.archive.root),
-        shard_games=cfg.archive.shard_games,
-        shard_seconds=cfg.archive.shard_seconds,
-        other_code=cfg.archive.other_code,
+        threads=threads_of(cfg),
+        storage=storage_of(cfg.archive),
         command=command,
         stop=threading.Event(),
         progress=None,
@@ -147,17 +133,17 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
 
 def check(request: TrainingRequest) -> None:
-    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, its agents do not fit.
+    """Raises ``RequestError`` for a training that cannot begin: its policy's name is taken, or its agents do not fit.
 
-    Only if all is well, and there is no archive yet, it is made.
+    Otherwise the archive is created, if it does not exist.
     """
     policy_store.check_name(request.policy)
-    root = request.setting.root
+    root = request.setting.storage.root
     taken = policy_store.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "
-            f"{taken.learned['seed']}; 'qarena policy show {request.policy}' tells all): choose another name"
+            f"{taken.learned['seed']}; 'qarena policy show {request.policy}' describes it): choose another name"
         )
     if isinstance(request.trainer, Checking):
         request.trainer.check(request.setting)
@@ -165,7 +151,7 @@ def check(request: TrainingRequest) -> None:
 
 
 def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
-    """The trainer's settings, and itself."""
+    """The trainer's settings, and the trainer."""
     if not OmegaConf.is_dict(node):
         raise RequestError(f"trainer={node} is not a trainer: choose one with trainer=NAME")
     settings = plain(node)
@@ -180,13 +166,13 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
 
 
 def _derived_name(request: TrainingRequest) -> str:
-    """The trainer's name and whatever is not as usual, so that different trainings have different names."""
+    """The trainer's name and all changed settings, so that different trainings have different names."""
     setting = request.setting
     changed = {key.rpartition(".")[2]: value for key, value in request.changed.items()}
     changed |= {"rules": setting.rules.name} if setting.rules.name != "classic" else {}
     changed |= {"seed": setting.seed} if setting.seed != 1 else {}
     texts = (str(value).lower() if isinstance(value, bool) else str(value) for value in changed.values())
     name = "_".join([setting.name, *map("-".join, zip(changed, texts, strict=True))])
-    if setting.other_code == "new" or not POLICY_NAME.fullmatch(name):
+    if setting.storage.other_code == "new" or not POLICY_NAME.fullmatch(name):
         name = f"{re.sub('[^A-Za-z0-9_.-]', '-', setting.name)[:48]}-{request.training}"
     return name

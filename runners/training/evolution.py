@@ -1,7 +1,7 @@
-"""Training by evolution: each generation is a run that judges its individuals, and the archive is the checkpoint.
+"""Training by evolution. Each generation is a run whose results are the fitnesses of its individuals.
 
-An evolution is a pure function of its plan, its seed and the fitnesses of its individuals, and these follow from the
-tallies of the generations' runs. So to go on after a stop is to begin again: what is complete is found, not played.
+An evolution is a pure function of its plan, its seed and the fitnesses, which follow from the tallies of the runs. So
+the archive is the checkpoint: a stopped evolution begins again, and finds the games of complete generations there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from agents.learning.policy import GENOME, Policy
 from analytics.query.results import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.arena.config import Request, agent_of, load_agent
+from runners.arena.agent_labels import agent_of, load_agent
+from runners.arena.config import Request
 from runners.arena.experiment import Outcome, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Setting, Trained
@@ -32,24 +33,24 @@ from runners.training.trainer import Setting, Trained
 
 @dataclass(frozen=True)
 class Plan:
-    """What an evolution is, but for the way its individuals are made."""
+    """The parameters of an evolution, except those of its breeder."""
 
-    agent: str  # who plays by the genes
+    agent: str  # label of the agent that plays by the genes
     size: int  # of the population
     offspring: int  # in each generation
     generations: int  # after the initial one
-    games: int  # by which an individual is judged, against each opponent
-    opponents: tuple[Any, ...]  # labels or mappings; the first decides, the next ones where two are equal
+    games: int  # of an individual against each opponent, for its fitness
+    opponents: tuple[Any, ...]  # labels or mappings; fitness against the first decides, the next ones break ties
     seats: str  # swapped, or fixed: individuals hold seat 0 only
     draw_reward: float  # what a drawn game counts; a win counts 1
-    again: bool  # judge those that go on anew in every generation
+    again: bool  # play for the fitness of survivors anew in every generation
     answer: str  # best or mean: see ``Evolution.answer``
     faithful: bool  # all players follow their studies' code, where they have that choice
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The games by which an individual was judged last."""
+    """The games of an individual's current fitness."""
 
     run_id: str
     label: str  # under which it played them
@@ -78,9 +79,9 @@ class Tracker:
 
 
 class Training:
-    """One evolution, while it goes on. ``start`` [n, G] are genes to begin with.
+    """One evolution in progress. ``start`` [n, G] are genes of the initial population.
 
-    Raises ``RequestError`` for agents that do not exist, and for one that has not the genes.
+    Raises ``RequestError`` for agents that do not exist, and for one that does not have the genes.
     """
 
     def __init__(
@@ -93,9 +94,9 @@ class Training:
             breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
         )
         self._name = plan.agent.partition("(")[0].strip()
-        self._player = _player(plan, breeder.genes, setting.root)
+        self._player = _player(plan, breeder.genes, setting.storage.root)
         self._defaults = load_agent(self._name).params
-        self._opponents = _opponents(plan, setting.root)
+        self._opponents = _opponents(plan, setting.storage.root)
         self._judgements: dict[int, Judgement] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
@@ -132,7 +133,7 @@ class Training:
         )
 
     def _generation(self, tracker: Tracker) -> bool:
-        """Breed a generation and judge it; false if somebody asked to stop before all of its games were played."""
+        """Breed a generation and play its games; false if ``stop`` was set before all were played."""
         due = self._evolution.breed()
         players = [self._individual(genes) for genes in due.genes.tolist()]
         outcome = self._play(players, tracker)
@@ -156,7 +157,7 @@ class Training:
         return replace(self._player, label=label, params=params, policy_id=None)
 
     def _request(self, players: Sequence[AgentSpec]) -> Request:
-        """Each player against each opponent, as a run."""
+        """The run of each player against each opponent."""
         plan, setting = self._plan, self._setting
         opponents = range(len(players), len(players) + len(self._opponents))
         spec = RunSpec(
@@ -167,24 +168,15 @@ class Training:
             opening_plies=0,
             seats=plan.seats,
         )
-        return Request(
-            spec=spec,
-            games=plan.games,
-            threads=setting.threads,
-            root=setting.root,
-            shard_games=setting.shard_games,
-            shard_seconds=setting.shard_seconds,
-            other_code=setting.other_code,
-            progress=setting.progress is not None,
-        )
+        return setting.request(spec, plan.games)
 
     def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
-        """Play what the archive lacks; None if games are missing still."""
+        """Play what the archive lacks; None if games are still missing."""
         stop, experiment = self._setting.stop, prepare(self._request(players))
         left, known = experiment.games_left(self._plan.games), experiment.archive.run(experiment.run_id)
         if left and stop.is_set():
             return None
-        if left and self._found_of_other_code and self._setting.other_code == "refuse":
+        if left and self._found_of_other_code and self._setting.storage.other_code == "refuse":
             raise RequestError(
                 f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
                 "archive.other_code=extend goes on from it all the same, archive.other_code=new plays all of them anew"
@@ -201,7 +193,7 @@ class Training:
         return np.array(rewards).reshape(-1, len(self._opponents))
 
     def _table(self, everybody: Population, youngest: int) -> pl.DataFrame:
-        """A generation's rows of the table ``population``: everybody, best first."""
+        """A generation's rows of the table ``population``: all individuals, best first."""
         generation, numbers = self._evolution.generation, everybody.number.tolist()
         new = everybody.number > youngest - self._plan.offspring
         judgements = [self._judgements[number] for number in numbers]
@@ -228,7 +220,7 @@ class Training:
         )
 
     def _curve_schema(self) -> dict[str, pl.DataType]:
-        """The columns of the curve: what decides is ``best`` and ``mean``, the others say against whom."""
+        """The columns of the curve: ``best`` and ``mean`` are against the first opponent, the others name theirs."""
         schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
         for i, opponent in enumerate(self._opponents):
             against = f" v {opponent.label}" * (i > 0)
@@ -236,7 +228,7 @@ class Training:
         return schema
 
     def _point(self) -> tuple[float, ...]:
-        """A generation's row of the curve: the fitness of the best that goes on, and the mean of all that do."""
+        """A generation's row of the curve: the best and the mean fitness of the individuals that go on."""
         fitness = self._evolution.population.fitness
         best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
         return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
@@ -246,7 +238,7 @@ _INDIVIDUALS = pl.List(pl.Int64)
 
 
 def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
-    """Who plays by the genes."""
+    """The agent that plays by the genes."""
     player = _agent(plan.agent, plan.faithful, root, "trainer.agent")
     for gene in genes:
         if gene not in player.params:
@@ -264,7 +256,7 @@ def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
 
 
 def _agent(entry: Any, faithful: bool, root: Path, key: str) -> AgentSpec:
-    """The agent that an entry describes, following its study's code if it has that choice and ``faithful`` says so."""
+    """The agent that an entry describes, with ``faithful=true`` if asked for and the agent has that parameter."""
     agent = agent_of(entry, root, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent

@@ -1,4 +1,4 @@
-"""The trainers of the genetic players: ``conf/trainer/ga5.yaml`` and ``ga2.yaml``, checked, become an evolution."""
+"""The trainers of the genetic players: they check ``conf/trainer/ga5.yaml`` and ``ga2.yaml`` and start an evolution."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
+from runners.arena.checks import rounding_notes
 from runners.training.evolution import Plan, Training
 from runners.training.trainer import Setting, Trained
 
@@ -29,7 +30,7 @@ PHASES = ("early", "stuck", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticTrainer(ABC):
-    """What both trainers share; the yamls say what each key means.
+    """The common part of both trainers; the yamls explain each key.
 
     Raises ``RequestError`` for a value that makes no sense.
     """
@@ -62,26 +63,23 @@ class GeneticTrainer(ABC):
 
     @abstractmethod
     def seats_of_the_study(self) -> str:
-        """How individuals are seated unless ``seats`` says so: ``swapped`` or ``fixed``."""
+        """The seats of individuals if ``seats`` is null: ``swapped`` or ``fixed``."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should be told of how the parameters were read."""
-        games = self._plan().games
-        return (f"trainer.games={self.games} is odd; games come in pairs with the seats swapped, so {games} it is",) * (
-            games - self.games
-        )
+        """Remarks for the user on how the parameters were understood."""
+        return rounding_notes("trainer.games", self.games, self._plan().games)
 
     def check(self, setting: Setting) -> None:
         """Raises ``RequestError`` if ``train`` would."""
         self._training(setting).check()
 
     def train(self, setting: Setting) -> Trained:
-        """Evolve, or go on with it. Raises ``RequestError`` before anything is played if the agents make no sense."""
+        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if the agents make no sense."""
         return self._training(setting).run()
 
     def _training(self, setting: Setting) -> Training:
-        start = None if self.start is None else stored_genes(setting.root, self.start, self.breeder().genes)
+        start = None if self.start is None else stored_genes(setting.storage.root, self.start, self.breeder().genes)
         return Training(self.breeder(), self._plan(), setting, start)
 
     def _check_sizes(self) -> None:
@@ -197,9 +195,10 @@ def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
 
 
 def stored_genes(root: Path, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
-    """[n, G] the genes of those who went on from the last generation of a stored policy, best first.
+    """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
 
-    Raises ``RequestError`` if the archive at ``root`` has no such policy, or it is of other genes or no evolution's.
+    Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
+    evolution.
     """
     archive = Archive.open(root)
     card = policy_store.find(archive, policy)

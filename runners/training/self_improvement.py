@@ -1,7 +1,7 @@
-"""Closing the loop: play, learn from the log, play with what was learned, generation after generation.
+"""Self-improvement: each generation plays games against itself, and the next policy is derived from the logged games.
 
-Each generation's policy is derived from logged games like any other (``qarena policy build``), so it is stored under a
-name of its own, can be rebuilt, and its games are in the archive: going on after a stop means finding what is there.
+The policy of each generation is derived as ``qarena policy build`` does, so it is stored under a name of its own and
+can be rebuilt. A stopped training goes on from the games and policies that are in the archive.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
+from runners.arena.agent_labels import agent_of, agent_settings, parse_label
+from runners.arena.config import Request
+from runners.arena.config_groups import settings_of
 from runners.arena.experiment import Outcome, carry_out, prepare
-from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.spec import MAX_OPENING_PLIES, AgentSpec, RunSpec
 from runners.training.derive import GROUP, Wanted, build, code_of, derivation_of
 from runners.training.evolution import Tracker
 from runners.training.trainer import Setting, Trained
@@ -41,7 +43,7 @@ STRENGTH = {
 
 @dataclass(frozen=True, kw_only=True)
 class SelfImprovement:
-    """The trainer of ``conf/trainer/self_improve.yaml``, which says what each key means.
+    """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
 
     Raises ``RequestError`` for a value that makes no sense.
     """
@@ -80,7 +82,7 @@ class SelfImprovement:
     @property
     def derivation(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
-        name, parameters = labelled(self.kind, "trainer.kind")
+        name, parameters = parse_label(self.kind, "trainer.kind")
         own = settings_of(GROUP, name, "kind")
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
@@ -93,21 +95,21 @@ class SelfImprovement:
         _Loop(self, setting).check()
 
     def train(self, setting: Setting) -> Trained:
-        """Go through all generations, or as many as there is time for until ``setting.stop`` is set.
+        """Go through all generations, or stop once ``setting.stop`` is set.
 
         Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
-        refuses; what was committed and derived before is kept.
+        refuses; games committed and policies derived before are kept.
         """
         return _Loop(self, setting).run()
 
 
 class _Loop:
-    """One self-improvement, while it goes on."""
+    """One self-improvement in progress."""
 
     def __init__(self, plan: SelfImprovement, setting: Setting) -> None:
         self._plan, self._setting = plan, setting
-        self._opponents = [agent_of(entry, setting.root, "trainer.opponents") for entry in plan.opponents]
-        self._first = agent_of(plan.first, setting.root, "trainer.first")
+        self._opponents = [agent_of(entry, setting.storage.root, "trainer.opponents") for entry in plan.opponents]
+        self._first = agent_of(plan.first, setting.storage.root, "trainer.first")
         self._tracker = Tracker(setting.progress)
         self._learned_from: list[str] = []  # runs, one for each generation
         self._strength: list[tuple[Any, ...]] = []
@@ -116,12 +118,12 @@ class _Loop:
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
         policy_store.check_name(self._name(self._plan.generations))
-        agent, _ = labelled(self._plan.player, "trainer.player")
+        agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
-        agent_of(self._plan.player, self._setting.root, "trainer.player").build()
-        prepare(self._meeting(self._first))
-        prepare(self._lesson(0, self._first))
+        agent_of(self._plan.player, self._setting.storage.root, "trainer.player").build()
+        prepare(self._strength_request(self._first))
+        prepare(self._self_play_request(0, self._first))
 
     def run(self) -> Trained:
         started, plan = time.perf_counter(), self._plan
@@ -137,8 +139,8 @@ class _Loop:
         return self._trained(card, time.perf_counter() - started)
 
     def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
-        """What it has come to; ``card`` is that of the last generation, if it was reached."""
-        archive = Archive.open(self._setting.root)
+        """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
+        archive = Archive.open(self._setting.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
         tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
@@ -154,21 +156,21 @@ class _Loop:
         )
 
     def _name(self, generation: int) -> str:
-        """What the policy of a generation is called."""
+        """The name of a generation's policy."""
         return f"{self._setting.policy}-{generation}"
 
     def _player(self, generation: int, label: str) -> AgentSpec:
-        """Who plays in a generation: from the first policy on what ``label`` says."""
+        """The player of a generation: ``first`` in generation 0, later the agent ``label`` with its policy."""
         if generation == 0:
             return self._first
-        agent, parameters = labelled(label, "trainer.player")
+        agent, parameters = parse_label(label, "trainer.player")
         entry = {"agent": agent, **parameters, "policy": self._name(generation)}
-        return agent_of(entry, self._setting.root, "trainer.player")
+        return agent_of(entry, self._setting.storage.root, "trainer.player")
 
     def _measure(self, generation: int) -> bool:
-        """Meet every opponent; false if somebody asked to stop before all of these games were played."""
+        """Play against every opponent; false if ``stop`` was set before all games were played."""
         player = self._player(generation, "policy")
-        outcome = self._play(self._meeting(player))
+        outcome = self._play(self._strength_request(player))
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
@@ -179,15 +181,15 @@ class _Loop:
         return True
 
     def _practise(self, generation: int) -> bool:
-        """Play against itself, to learn from; false if somebody asked to stop."""
-        outcome = self._play(self._lesson(generation, self._player(generation, self._plan.player)))
+        """Play the games to learn from; false if ``stop`` was set before all were played."""
+        outcome = self._play(self._self_play_request(generation, self._player(generation, self._plan.player)))
         if outcome is None:
             return False
         self._learned_from.append(outcome.run_id)
         return True
 
     def _derive(self, generation: int) -> PolicyCard:
-        """The policy of a generation, from the games before it: what is stored already is not derived again."""
+        """The policy of a generation, derived from the games before it unless it is stored already."""
         plan, setting = self._plan, self._setting
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.derivation
@@ -198,51 +200,37 @@ class _Loop:
             name=self._name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
             threads=setting.threads,
-            root=setting.root,
+            root=setting.storage.root,
             command=setting.command,
         )
-        known = policy_store.named(Archive.open(setting.root), wanted.name)
+        known = policy_store.named(Archive.open(setting.storage.root), wanted.name)
         if known and known.learned["training"] == wanted.training and known.code == code_of(settings):
             return known
         return build(wanted)
 
-    def _meeting(self, player: AgentSpec) -> Request:
-        """The player against each opponent. All generations meet the same openings and the same randomness.
+    def _strength_request(self, player: AgentSpec) -> Request:
+        """The run of the player against each opponent. The openings and the randomness are the same in all generations.
 
-        Without openings, two players that leave nothing to chance would play one game over and over.
+        Without openings, two deterministic players would play the same game over and over.
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
-        return self._request(
-            RunSpec(self._setting.rules, agents, pairings, self._seed(0), 0), self._plan.strength_games
-        )
+        spec = RunSpec(self._setting.rules, agents, pairings, self._seed(0), opening_plies=0)
+        return self._setting.request(spec, self._plan.strength_games)
 
-    def _lesson(self, generation: int, player: AgentSpec) -> Request:
-        """The player against itself."""
+    def _self_play_request(self, generation: int, player: AgentSpec) -> Request:
+        """The run of the player against itself."""
         spec = RunSpec(
             self._setting.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
         )
-        return self._request(spec, self._plan.games)
+        return self._setting.request(spec, self._plan.games)
 
     def _seed(self, number: int) -> int:
-        """Of a run: the games to be played are part of it, since asking for more would change an earlier generation."""
+        """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
         return seed_of_games(self._setting.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
 
-    def _request(self, spec: RunSpec, games: int) -> Request:
-        setting = self._setting
-        return Request(
-            spec=spec,
-            games=games + games % 2,
-            threads=setting.threads,
-            root=setting.root,
-            shard_games=setting.shard_games,
-            shard_seconds=setting.shard_seconds,
-            other_code=setting.other_code,
-            progress=setting.progress is not None,
-        )
-
     def _play(self, request: Request) -> Outcome | None:
-        """Play what the archive lacks; None if games are missing still."""
+        """Play what the archive lacks; None if games are still missing."""
         experiment = prepare(request)
         if experiment.games_left(request.games) and self._setting.stop.is_set():
             return None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.arena import config
+from runners.arena import agent_labels, config_groups
 from runners.cli import main
 from runners.hydra_app import sweep
 
@@ -41,7 +41,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["qarena", *arguments])
         monkeypatch.setattr(sweep, "folders", [])
-        monkeypatch.setattr(sweep, "_made", [])
+        monkeypatch.setattr(sweep, "_created", [])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main.main()
@@ -58,5 +58,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def composed_once() -> Iterator[None]:
     """Each yaml is read once: composing it takes longer than the games of a small training."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config, "settings_of", cache(config.settings_of))
+        settings_of = cache(config_groups.settings_of)
+        for module in (agent_labels, config_groups):
+            patch.setattr(module, "settings_of", settings_of)
         yield

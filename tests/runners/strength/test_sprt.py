@@ -26,16 +26,16 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
-from runners.arena.engine import Engine, Order, Played
+from runners.arena.engine import Engine, Order, TimedBlock
 from runners.arena.schedule import Pace
 from runners.arena.spec import code_of
-from runners.strength import sprt_play as contests
-from runners.strength.sprt_config import TrialRequest, trial_request_of
-from runners.strength.sprt_play import Found, arrange, carry_out
+from runners.strength import sprt_play
+from runners.strength.sprt_config import SprtRequest, sprt_request_of
+from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
 from runners.strength.sprt_show import _Lines, standing
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows
+from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows, stored_at
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125")
@@ -44,25 +44,25 @@ SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
 
 @cache
-def composed(*overrides: str) -> TrialRequest:
+def composed(*overrides: str) -> SprtRequest:
     """What ``qarena sprt`` with these overrides asks for."""
     with initialize_config_module("conf", version_base="1.3"):
         found = compose("sprt", overrides=[*overrides], return_hydra_config=True)
-        return trial_request_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
+        return sprt_request_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
 
 
-def request(root: Path, *overrides: str) -> TrialRequest:
+def request(root: Path, *overrides: str) -> SprtRequest:
     """The same in an archive of one's own."""
     asked = composed(*overrides)
-    return replace(asked, run=replace(asked.run, root=root))
+    return replace(asked, run=stored_at(root, asked.run))
 
 
 def ignore(_trial: Trial) -> None:
     """Nobody watches."""
 
 
-def carried_out(root: Path, *overrides: str) -> Found:
-    return carry_out(arrange(request(root, *overrides)), "qarena sprt", threading.Event(), ignore)
+def carried_out(root: Path, *overrides: str) -> SprtOutcome:
+    return carry_out(prepare_sprt(request(root, *overrides)), "qarena sprt", threading.Event(), ignore)
 
 
 def kept(root: Path) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def test_threads_and_shards_change_nothing(tmp_path: Path, long_one: Path, overr
 def test_the_size_of_blocks_changes_nothing(
     tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(contests, "Pace", lambda: Pace(most))
+    monkeypatch.setattr(sprt_play, "Pace", lambda: Pace(most))
     carried_out(tmp_path / "archive", *LONG, "threads=2")
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 
@@ -137,7 +137,7 @@ def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path
             if told == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
-        found = carry_out(arrange(request(root, *LONG, "threads=2")), "qarena sprt", stop, watch)
+        found = carry_out(prepare_sprt(request(root, *LONG, "threads=2")), "qarena sprt", stop, watch)
         sessions += 1
         if found.trial.ended:
             break
@@ -167,19 +167,19 @@ def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, lon
     outcome = play(root, *LONG[:2], "opening_plies=2", "games=4000")
     before = snapshot(root)
     found = carried_out(root, *LONG)
-    assert (found.played, found.contest.experiment.run_id) == (0, outcome.run_id)
+    assert (found.played, found.run_id) == (0, outcome.run_id)
     assert kept(root) == kept(long_one)
     assert {path: content for path, content in snapshot(root).items() if "verdicts" not in path.parts} == before
 
 
 def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
     root = tmp_path / "archive"
-    arranged = arrange(request(root, *LONG, "threads=1"))
+    arranged = prepare_sprt(request(root, *LONG, "threads=1"))
     other = Archive.open(root)
 
     def watch(trial: Trial) -> None:
         if trial.pairs >= 64 and not other.commits(arranged.experiment.run_id):
-            faster = arrange(request(root, *LONG)).experiment.engine.play_block(Order(0, 0, 40)).block
+            faster = prepare_sprt(request(root, *LONG)).experiment.engine.play_block(Order(0, 0, 40)).block
             other.commit(arranged.experiment.run_id, [faster], arranged.experiment.request.spec.labels)
 
     carry_out(arranged, "qarena sprt", threading.Event(), watch)
@@ -199,7 +199,7 @@ def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     """Blocks in flight when a test ends are dropped."""
     played, original = list[Order](), Engine.play_block
 
-    def noted(engine: Engine, order: Order) -> Played:
+    def noted(engine: Engine, order: Order) -> TimedBlock:
         played.append(order)
         return original(engine, order)
 
@@ -251,7 +251,7 @@ def test_a_test_says_how_it_stands_and_what_it_came_to(qarena: Qarena, tmp_path:
 def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qarena) -> None:
     found = qarena("sprt", *SHORT, "games=99", "progress=false")
     assert found.code == 3
-    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 it is\n"
+    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 will be played\n"
     assert "Undecided after 100 games, as many as were allowed: games=… allows more." in found.out
     more = qarena("sprt", *SHORT, "progress=false")
     assert (more.code, more.err) == (0, "")
@@ -263,7 +263,7 @@ def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qare
 def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -> None:
     drawn = qarena("sprt", "agent@a=dumb", "agent@b=dumb", "opening_plies=0", "games=200")
     assert drawn.code == 3
-    assert "All pairs went the same way" in drawn.out
+    assert "All pairs had the same outcome" in drawn.out
     won = qarena("sprt", "agent@a=minimax", "agent@b=dumb", "opening_plies=0", "games=2000")
     assert won.code == 0
     assert "minimax is above dumb by 10 nElo or more" in won.out
@@ -277,7 +277,7 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
         (("games=1",), "games=1 is out of range: it must be at least 2"),
         (("elo=3",), "key 'elo' does not exist; did you mean 'elo1'?"),
         (("seats=fixed",), "key 'seats' does not exist"),
-        (("~elo0",), "~elo0 takes away what every run needs"),
+        (("~elo0",), "~elo0 removes a key that every run needs"),
         (("a.faithfull=true",), "did you mean 'a.faithful'"),
         (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
         (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),

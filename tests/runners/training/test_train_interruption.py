@@ -93,7 +93,8 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert process.returncode == 130
     assert "Traceback" not in out + err
     kept = re.match(
-        r"Learned from ([\d,]+) games so far; \1 games were played now; the policy is kept when all are", out
+        r"Learned from ([\d,]+) games so far; \1 games were played now\. They are in .*; the policy is stored once all",
+        out,
     )
     assert kept
     assert 0 < int(kept[1].replace(",", "")) < GAMES
