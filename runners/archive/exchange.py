@@ -19,7 +19,7 @@ from analytics.exchange.reading import Bad, read_text
 from analytics.exchange.tags import Tags, checked
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
-from runners.arena.config import load_rules
+from runners.arena.config_groups import load_rules
 from runners.arena.spec import code_by
 
 STREAM = "-"  # a path that means the standard input or output

@@ -13,7 +13,7 @@ import typer
 from analytics import open_archive
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import Done, NotIndexedError, index_shards, plies_before, shards_of, stale
-from runners.arena.config import available_cores
+from runners.arena.machine import available_cores
 from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT

@@ -1,4 +1,4 @@
-"""Carrying out a request: play what the archive lacks, write it shard by shard, say what came out."""
+"""Carrying out a request: play the games that the archive lacks, store them shard by shard, return the results."""
 
 from __future__ import annotations
 
@@ -7,62 +7,61 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, Self
+from typing import Protocol
 
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, readable
-from analytics.store.records import Commit, RunRecord
-from quarto.batch import Block
+from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
 from runners.arena.config import Request
 from runners.arena.engine import Engine, Order
 from runners.arena.schedule import Pace, missing, orders
+from runners.arena.shard_writer import ShardWriter
 from runners.arena.spec import RunSpec, code_of
 
 Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
 
 class Progress(Protocol):
-    """Somebody who wants to know how far it is."""
+    """Receives how many games have been played, to show it."""
 
     def start(self, games: int) -> None:
-        """So many games are going to be played."""
+        """``games`` games are going to be played."""
         ...
 
     def advance(self, games: int) -> None:
-        """So many more have been played."""
+        """``games`` more have been played."""
         ...
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a request came to."""
+    """The result of carrying out a request."""
 
     run_id: str
     results: Sequence[PairingResult]
-    played: int  # games in this session
+    played: int  # games, by this process
     seconds: float  # playing and writing them
-    interrupted: bool  # games are missing
-    stopped: bool  # somebody asked to stop
+    interrupted: bool  # games are still missing
+    stopped: bool  # because the user asked to
     root: Path  # of the archive
 
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C is a ``KeyboardInterrupt``."""
+    """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C raises ``KeyboardInterrupt``."""
     stop = threading.Event()
 
     def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        sys.stderr.write("finishing what is in flight; Ctrl-C again drops it\n")
+        sys.stderr.write("finishing the games in progress; Ctrl-C again drops them\n")
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -74,60 +73,9 @@ def interruptible() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-class ShardWriter:
-    """Gathers blocks into shards and commits each while the next one is being played: at most two are in memory."""
-
-    def __init__(self, archive: Archive, run_id: str, request: Request) -> None:
-        self.committed = 0  # games
-        self._archive = archive
-        self._run_id = run_id
-        self._request = request
-        self._blocks: list[Block] = []
-        self._games = 0
-        self._since = time.monotonic()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
-        self._writing: Future[Commit | None] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            if kind is None:
-                self.flush()
-        finally:
-            self._pool.shutdown()
-
-    def add(self, block: Block) -> None:
-        """Take a block; commits a shard when there are enough games, or enough time has passed."""
-        self._blocks.append(block)
-        self._games += len(block.games.plies)
-        waited = time.monotonic() - self._since
-        if self._games >= self._request.shard_games or waited >= self._request.shard_seconds:
-            self._submit()
-
-    def flush(self) -> None:
-        """Commit what there is and wait for it. Raises what the archive raised."""
-        if self._blocks:
-            self._submit()
-        self._settle()
-
-    def _submit(self) -> None:
-        self._settle()
-        blocks, self._blocks, self._games, self._since = self._blocks, [], 0, time.monotonic()
-        self._writing = self._pool.submit(self._archive.commit, self._run_id, blocks, self._request.spec.labels)
-
-    def _settle(self) -> None:
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            commit = writing.result()
-            if commit is not None:
-                self.committed += commit.games.rows
-
-
 @dataclass(frozen=True)
 class Experiment:
-    """A request that can be carried out: its agents are made, its archive is open, its code may extend the run."""
+    """A request that is ready to be carried out: its agents are made, its archive is open, its run may be extended."""
 
     request: Request
     engine: Engine
@@ -139,12 +87,16 @@ class Experiment:
         return self.request.spec.run_id
 
     def left(self, games: int) -> Left:
-        """The pairs of each pairing that the archive lacks of so many games."""
+        """The pairs of each pairing that the archive lacks of ``games`` games a pairing."""
         return left(self.archive, self.request.spec, games)
 
     def games_left(self, games: int) -> int:
-        """How many games of all pairings those are."""
+        """The number of games, of all pairings, that the archive lacks of ``games`` a pairing."""
         return games_left(self.archive, self.request.spec, games)
+
+    def shard_writer(self) -> ShardWriter:
+        """A writer that stores games of this run as the request says."""
+        return ShardWriter(self.archive, self.request.spec, self.request.storage)
 
 
 def prepare(request: Request) -> Experiment:
@@ -154,19 +106,19 @@ def prepare(request: Request) -> Experiment:
     """
     engine = engine_of(request.spec)  # before the archive is touched
     code = code_of(request.spec)
-    if request.other_code == "new":
+    if request.storage.other_code == "new":
         request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
-    experiment = Experiment(request, engine, Archive.open(request.root, create=True), code)
+    experiment = Experiment(request, engine, Archive.open(request.storage.root, create=True), code)
     refuse_other_code(experiment)
     return experiment
 
 
 def refuse_other_code(experiment: Experiment) -> None:
-    """Raises ``RequestError`` if games are missing in a run that other code has begun, unless that was asked for."""
+    """Raises ``RequestError`` if other code began the run and games are missing, unless the request allows that."""
     request, code = experiment.request, experiment.code
     known = experiment.archive.run(experiment.run_id)
     other = known is not None and readable(known).code.get("fingerprint") != code["fingerprint"]
-    if known and other and request.other_code == "refuse" and experiment.games_left(request.games):
+    if known and other and request.storage.other_code == "refuse" and experiment.games_left(request.games):
         theirs, ours = (f"{each.get('version')}, {each.get('fingerprint')}" for each in (known.code, code))
         raise RequestError(
             f"run {known.run_id} was begun by other code ({theirs}; this is {ours}): archive.other_code=extend "
@@ -180,41 +132,48 @@ def execute(request: Request, command: str, stop: threading.Event, progress: Pro
 
 
 def carry_out(experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
-    """Play what the archive lacks and commit it; ``stop`` ends it after the blocks in flight.
+    """Play what the archive lacks and commit it. Once ``stop`` is set, only the blocks in progress are finished.
 
     Raises ``FailureError`` when the disk refuses; what was committed before is kept.
     """
-    with session(experiment, command) as spent:
-        spent.played = _play(experiment, stop, progress)
-    run_id, root = experiment.run_id, experiment.request.root
-    interrupted = experiment.games_left(experiment.request.games) > 0
+    with contribute(experiment, command) as contribution:
+        contribution.games = _play(experiment, stop, progress)
     return Outcome(
-        run_id, results(experiment.archive, run_id), spent.played, spent.seconds, interrupted, stop.is_set(), root
+        run_id=experiment.run_id,
+        results=results(experiment.archive, experiment.run_id),
+        played=contribution.games,
+        seconds=contribution.seconds,
+        interrupted=experiment.games_left(experiment.request.games) > 0,
+        stopped=stop.is_set(),
+        root=experiment.request.storage.root,
     )
 
 
 @dataclass
-class Session:
-    """What has been done for a run by now."""
+class Contribution:
+    """What this process has added to a run."""
 
-    played: int = 0  # games that were committed
-    seconds: float = 0.0  # known at the end
+    games: int = 0  # committed
+    seconds: float = 0.0  # of playing and writing; set when the context of ``contribute`` is left
 
 
 @contextmanager
-def session(experiment: Experiment, command: str) -> Iterator[Session]:
-    """Whoever plays for a run inside says in the yielded value what was committed; the run's record is kept true."""
+def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
+    """Keep a run's record up to date while games are played for it inside.
+
+    The caller sets ``games`` of the yielded value to the number of games that it committed.
+    """
     archive, spec = experiment.archive, experiment.request.spec
     begin(archive, spec, experiment.code, experiment.request.games, command)
-    spent, started = Session(), time.perf_counter()
+    contribution, started = Contribution(), time.perf_counter()
     try:
-        yield spent
+        yield contribution
     except BaseException:
         with suppress(ArenaError):  # the reason for stopping is what the user should read
             end(archive, spec, time.perf_counter() - started)
         raise
-    spent.seconds = time.perf_counter() - started
-    end(archive, spec, spent.seconds if spent.played else 0.0)
+    contribution.seconds = time.perf_counter() - started
+    end(archive, spec, contribution.seconds if contribution.games else 0.0)
 
 
 def engine_of(spec: RunSpec) -> Engine:
@@ -231,7 +190,7 @@ def engine_of(spec: RunSpec) -> Engine:
 
 
 def left(archive: Archive, spec: RunSpec, games: int) -> Left:
-    """The pairs of each pairing of a run that the archive lacks of so many games."""
+    """The pairs of each pairing of a run that the archive lacks of ``games`` games a pairing."""
     covered = archive.covered(spec.run_id)
     return {
         pairing: missing(games // spec.games_a_pair, covered.get(pairing, [])) for pairing in range(len(spec.pairings))
@@ -239,13 +198,13 @@ def left(archive: Archive, spec: RunSpec, games: int) -> Left:
 
 
 def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
-    """How many games of all pairings those are."""
+    """The number of games of a run, of all pairings, that the archive lacks of ``games`` a pairing."""
     ranges = (each for pairing in left(archive, spec, games).values() for each in pairing)
     return spec.games_a_pair * sum(end - first for first, end in ranges)
 
 
 def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, command: str) -> None:
-    """Make the record of a run of so many games, or bring it up to date: another process may have just done so."""
+    """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
     known = archive.run(spec.run_id)
     if known is None:
         created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -257,7 +216,7 @@ def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, com
 
 
 def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
-    """Note in a run's record what it has come to, and ``seconds`` more of playing."""
+    """Save in a run's record whether it is complete, and add ``seconds`` of playing."""
     known = archive.run(spec.run_id)
     if known is None:
         return
@@ -273,12 +232,12 @@ def _play(experiment: Experiment, stop: threading.Event, progress: Progress | No
     if progress and games:
         progress.start(games)
     committed, pace = 0, Pace()
-    # More than once only if another process was faster with some games: our shards that hold any of those are dropped.
+    # Repeated only if another process committed some games first: the archive drops our shards that hold any of those.
     while games and not stop.is_set():
         source = orders(experiment.left(request.games), pace)
-        with ShardWriter(experiment.archive, experiment.run_id, request) as writer:
+        with experiment.shard_writer() as writer:
             for block, seconds in experiment.engine.play(_until(stop, source), request.threads):
-                pace.took(block.pairing, block.pairs, seconds)
+                pace.update(block.pairing, block.pairs, seconds)
                 writer.add(block)
                 if progress:
                     progress.advance(len(block.games.plies))
@@ -288,7 +247,7 @@ def _play(experiment: Experiment, stop: threading.Event, progress: Progress | No
 
 
 def _until(stop: threading.Event, source: Iterator[Order]) -> Iterator[Order]:
-    """``source`` as long as nobody has asked to stop."""
+    """The orders of ``source`` until ``stop`` is set."""
     for order in source:
         if stop.is_set():
             return

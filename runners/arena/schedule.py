@@ -47,7 +47,7 @@ class Pace:
         """How many to order next."""
         return self._pairs.get(pairing, min(self.FIRST, self._most))
 
-    def took(self, pairing: int, pairs: int, seconds: float) -> None:
+    def update(self, pairing: int, pairs: int, seconds: float) -> None:
         """Learn from a block that was played."""
         fitting = int(pairs * self.SECONDS / max(seconds, 1e-9))
         before = self.pairs(pairing)

@@ -30,6 +30,8 @@ AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all th
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
+MAX_OPENING_PLIES = 15
+MAX_SEED = (1 << 63) - 1
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 

@@ -18,7 +18,9 @@ from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import Shard, index_shards, shards_of, stale
 from quarto.errors import FailureError
-from runners.arena.config import available_cores, load_agent, load_rules
+from runners.arena.agent_labels import load_agent
+from runners.arena.config_groups import load_rules
+from runners.arena.machine import available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.policies import KINDS, policy_figures
 from runners.bench.warm import play

@@ -18,11 +18,13 @@ import polars as pl
 
 from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
-from runners.arena.config import MAX_SEED, available_cores, load_agent, load_rules, names
+from runners.arena.agent_labels import load_agent
+from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
+from runners.arena.machine import available_cores
 from runners.arena.schedule import Pace, orders
-from runners.arena.spec import RunSpec
+from runners.arena.spec import MAX_SEED, RunSpec
 from runners.bench.archive import bench_archive
 from runners.bench.processes import MEBIBYTE, process
 from runners.bench.searches import searches
@@ -155,7 +157,7 @@ def _agent(name: str, seconds: float, threads: int) -> Figures:
             yield order
 
     for block, took in engine.play(until_late(), threads):
-        pace.took(0, block.pairs, took)
+        pace.update(0, block.pairs, took)
         games += 2 * block.pairs
     figures: Figures = {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
     return figures | ({"target_games_per_second": TARGETS[name]} if name in TARGETS else {})

@@ -17,7 +17,7 @@ from quarto.errors import FailureError
 from quarto.position import ALL_PIECES, Position, board, from_plies
 from quarto.rules import CLASSIC, finished_lines
 from quarto.solver.solver import Solver
-from runners.arena.config import available_cores
+from runners.arena.machine import available_cores
 from runners.bench.judging import judging_figures, oracle_figures
 from runners.perfect.solvers import Solvers, prove
 

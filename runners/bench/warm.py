@@ -20,10 +20,13 @@ from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
 from analytics.verify.archive import verify
 from quarto.jit import load_all
-from runners.arena.config import Request, load_agent, load_rules, names
+from runners.arena.agent_labels import load_agent
+from runners.arena.config import Request
+from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import Contestant
 from runners.arena.experiment import execute
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.storage import Storage
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
 
@@ -82,9 +85,7 @@ def ask_once() -> None:
 
 def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
     """Play games into an archive without a bar or a table; seconds spent playing and writing."""
-    request = Request(
-        spec, games, threads, root, shard_games=1 << 18, shard_seconds=30.0, other_code="extend", progress=False
-    )
+    request = Request(spec, games, threads, Storage(root, other_code="extend"), progress=False)
     return execute(request, "qarena warm", threading.Event()).seconds
 
 

@@ -56,7 +56,8 @@ def bench(
 
 
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
-    from runners.arena.config import agent_named, load_rules
+    from runners.arena.agent_labels import agent_named
+    from runners.arena.config_groups import load_rules
     from runners.arena.experiment import interruptible
     from runners.bench.tables import show_turns
     from runners.bench.turn_times import turn_times

@@ -33,9 +33,9 @@ def build(
     from analytics.perfect import tablebase_build
     from analytics.perfect.tablebase import home
     from quarto.sources import source_fingerprint
-    from runners.arena.config import available_cores, load_rules
+    from runners.arena.config_groups import load_rules
     from runners.arena.experiment import interruptible
-    from runners.arena.memory import available_megabytes
+    from runners.arena.machine import available_cores, available_megabytes
     from runners.arena.spec import version
     from runners.terminal.console import say
 
@@ -140,7 +140,7 @@ def show_tablebases(
     from analytics.perfect.tablebase import largest_for, same_game, tablebases
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
-    from runners.arena.config import load_rules, names
+    from runners.arena.config_groups import load_rules, names
     from runners.perfect.tablebase_tables import tablebase_tables
     from runners.terminal.console import show
 

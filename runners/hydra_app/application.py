@@ -26,9 +26,12 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners.arena.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.arena.agent_labels import agent_settings
+from runners.arena.config import Request, RunConfig, request_of
+from runners.arena.config_groups import CONF
 from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
 from runners.arena.spec import NOT_PARAMETERS
+from runners.arena.storage import ArchiveConfig
 from runners.hydra_app import sweep
 from runners.hydra_app.error_messages import Keys, explained, own_settings
 from runners.terminal import console
@@ -210,7 +213,7 @@ def _say_how_to_resume() -> int:
 
 def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
     """The same for the same sweep, whatever the order of its overrides and wherever folders and archive are."""
-    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive\.|threads=|progress=)", a))
+    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive[.=]|threads=|progress=)", a))
     return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 

@@ -21,8 +21,7 @@ from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import first_pieces, missing
 from quarto.errors import RequestError
 from runners.archive.report import check_place, write_file
-from runners.arena.config import available_cores
-from runners.arena.memory import check_tables
+from runners.arena.machine import available_cores, check_tables
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 

@@ -17,8 +17,8 @@ from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, Turn
-from runners.arena.config import available_cores, load_rules
-from runners.arena.memory import MEBIBYTE, check_tables
+from runners.arena.config_groups import load_rules
+from runners.arena.machine import MEBIBYTE, available_cores, check_tables
 from runners.perfect.solvers import (
     VALUE_NAMES,
     Question,

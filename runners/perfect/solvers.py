@@ -23,7 +23,7 @@ from quarto.notation import format_cell, format_piece, format_position, parse_po
 from quarto.position import EMPTY, Position, board
 from quarto.rules import NONE, Rules, finished_lines
 from quarto.solver.solver import Solution, Solver, Turn
-from runners.arena.config import load_rules
+from runners.arena.config_groups import load_rules
 
 POLL_SECONDS = 0.1  # between two looks at a search
 LINES_A_TASK = 16

@@ -12,8 +12,9 @@ from pathlib import Path
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from quarto.notation import format_game
+from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
-from runners.arena.config import agent_named, load_rules
+from runners.arena.config_groups import load_rules
 from runners.arena.engine import Contestant
 from runners.arena.spec import RunSpec
 from runners.hydra_app.config_dir import own_folder

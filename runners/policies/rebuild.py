@@ -20,8 +20,9 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.config import available_cores
+from runners.arena.machine import available_cores
 from runners.arena.spec import code_by, flat, made
+from runners.arena.storage import Storage
 from runners.training.derive import code_of, derivation_of
 
 ONLINE = "runners.training.online.Online"
@@ -140,10 +141,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
         threads=threads,
-        root=archive.root,
-        shard_games=1 << 18,
-        shard_seconds=30.0,
-        other_code="new" if first is not None and "salt" in first.spec else "refuse",
+        storage=Storage(archive.root, other_code="new" if first is not None and "salt" in first.spec else "refuse"),
         command="",
         stop=stop,
         progress=None,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from analytics.published import Figure, Follower, followers
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.statistics.tally import Tally
-from runners.arena.config import ArchiveConfig, Request, agent_named, load_rules
+from runners.arena.agent_labels import agent_named
+from runners.arena.config import Request
+from runners.arena.config_groups import load_rules
 from runners.arena.experiment import Experiment, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.storage import Storage
 from runners.reproduce.trainings import Learned
 
 TEXT, CODE = "text", "code"
@@ -22,13 +24,12 @@ TEXT, CODE = "text", "code"
 
 @dataclass(frozen=True)
 class Terms:
-    """How all meetings are played."""
+    """How the games of all figures are played and stored."""
 
     games: int  # of each, even
     seed: int
-    root: Path  # of the archive
     threads: int
-    other_code: str  # what to do about runs begun by other code: refuse, extend, new
+    storage: Storage
     command: str  # as it was typed
 
 
@@ -146,22 +147,12 @@ class Meetings:
         learned = self.lessons.get(side.trainer)
         label = with_parameter(side.label, learned.policy if learned else None)
         if label not in self._known:
-            self._known[label] = agent_named(label, self.terms.root)
+            self._known[label] = agent_named(label, self.terms.storage.root)
         return self._known[label]
 
     def _request(self, figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
         spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.terms.seed, opening_plies=0)
-        usual = ArchiveConfig()
-        return Request(
-            spec=spec,
-            games=self.terms.games,
-            threads=self.terms.threads,
-            root=self.terms.root,
-            shard_games=usual.shard_games,
-            shard_seconds=usual.shard_seconds,
-            other_code=self.terms.other_code,
-            progress=True,
-        )
+        return Request(spec, self.terms.games, self.terms.threads, self.terms.storage, progress=True)
 
 
 class _Whole:

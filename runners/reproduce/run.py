@@ -17,9 +17,11 @@ from analytics.published.page import page
 from analytics.report import style as drawing
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError, nearest
-from runners.arena.config import ARCHIVE, MAX_SEED, OTHER_CODE, among, available_cores, within
+from runners.arena.checks import check_range, rounding_notes
 from runners.arena.experiment import interruptible
-from runners.arena.spec import version
+from runners.arena.machine import available_cores
+from runners.arena.spec import MAX_SEED, version
+from runners.arena.storage import Storage
 from runners.reproduce.pairings import Meetings, Terms, trainings
 from runners.reproduce.trainings import Learned, learn
 from runners.terminal import console
@@ -48,8 +50,8 @@ DEFAULTS = {
     "games": str(GAMES),
     "seed": "1",
     "threads": "",  # one for each core
-    "archive.root": str(ARCHIVE),
-    "archive.other_code": OTHER_CODE[0],
+    "archive.root": str(Storage.root),
+    "archive.other_code": Storage.other_code,
     "markdown": "",
     "html": "",
 }
@@ -62,18 +64,16 @@ def wanted_of(words: Sequence[str], options: Mapping[str, str | None], typed: Se
     anything is touched.
     """
     given = _given(words, options)
-    among("archive.other_code", given["archive.other_code"], OTHER_CODE)
     games = _whole("games", given["games"], 1, 2 * MAX_PAIRS)
-    if games % 2:
-        console.say(f"games={games} is odd; games come in pairs with the seats swapped, so {games + 1} it is")
+    for note in rounding_notes("games", games, games + games % 2):
+        console.say(note)
     return Wanted(
         studies=_studies(given["study"]),
         terms=Terms(
             games=games + games % 2,
             seed=_whole("seed", given["seed"], 0, MAX_SEED),
-            root=Path(given["archive.root"]),
             threads=_whole("threads", given["threads"] or str(available_cores()), 1, 1024),
-            other_code=given["archive.other_code"],
+            storage=Storage(Path(given["archive.root"]), other_code=given["archive.other_code"]),
             command=shlex.join(typed),
         ),
         markdown=_writable(given["markdown"]),
@@ -111,7 +111,7 @@ def _whole(key: str, text: str, least: int, most: int) -> int:
         value = int(text)
     except ValueError as error:
         raise RequestError(f"{key}={text!r} is not a whole number") from error
-    within(key, value, least, most)
+    check_range(key, value, least, most)
     return value
 
 
@@ -129,7 +129,7 @@ def _writable(text: str) -> Path | None:
 
 def reproduce(wanted: Wanted) -> int:
     """Play, compare, show and write; returns the exit code."""
-    root = wanted.terms.root
+    root = wanted.terms.storage.root
     with interruptible() as stop:
         lessons = _lessons(wanted, stop)
         meetings = Meetings(wanted.terms, lessons)
@@ -154,9 +154,9 @@ def _lessons(wanted: Wanted, stop: threading.Event) -> dict[str, Learned]:
     for training in trainings(wanted.figures):
         if stop.is_set():
             break
-        overrides = f"{training} seed={terms.seed} archive.other_code={terms.other_code}"
+        overrides = f"{training} seed={terms.seed}"
         with console.progress(wanted=True) as progress:
-            learned = learn(overrides, terms.root, f"qarena {terms.command}", stop, progress)
+            learned = learn(overrides, terms.storage, f"qarena {terms.command}", stop, progress)
         if learned:
             lessons[training] = learned
     return lessons

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
@@ -13,8 +12,9 @@ from analytics.policies.relearn import training_of
 from analytics.statistics.tally import Row
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.arena.config import CONF
+from runners.arena.config_groups import CONF
 from runners.arena.experiment import Progress
+from runners.arena.storage import Storage
 from runners.training.application import keep
 from runners.training.config import TrainingRequest, check, training_request_of
 
@@ -32,14 +32,16 @@ class Learned:
     played: int  # of these, now
 
 
-def learn(overrides: str, root: Path, command: str, stop: threading.Event, progress: Progress | None) -> Learned | None:
+def learn(
+    overrides: str, storage: Storage, command: str, stop: threading.Event, progress: Progress | None
+) -> Learned | None:
     """Train as ``qarena train`` does with these overrides, or find that it was done; None if stopped before the end.
 
-    ``overrides`` are separated by spaces, ``root`` is the archive's. Raises what a training raises, before anything is
-    played if the request is wrong.
+    ``overrides`` are separated by spaces. Raises what a training raises, before anything is played if the request is
+    wrong.
     """
-    request = _request(overrides.split(), root, command)
-    archive = Archive.open(root, create=True)
+    request = _request(overrides.split(), storage, command)
+    archive = Archive.open(storage.root, create=True)
     card, played = _known(request, archive), 0
     if card is None:
         check(request)
@@ -50,11 +52,12 @@ def learn(overrides: str, root: Path, command: str, stop: threading.Event, progr
     return _learned(archive, card, played)
 
 
-def _request(overrides: list[str], root: Path, command: str) -> TrainingRequest:
+def _request(overrides: list[str], storage: Storage, command: str) -> TrainingRequest:
     with initialize_config_dir(str(CONF), version_base="1.3"):
+        overrides = [*overrides, f"archive.other_code={storage.other_code}"]  # which affects the training's name
         composed = compose("train", overrides=overrides, return_hydra_config=True)
         request = training_request_of(composed, composed.hydra.runtime.choices, command)
-    return replace(request, setting=replace(request.setting, root=root), policy=PREFIX + request.policy)
+    return replace(request, setting=replace(request.setting, storage=storage), policy=PREFIX + request.policy)
 
 
 def _known(request: TrainingRequest, archive: Archive) -> PolicyCard | None:

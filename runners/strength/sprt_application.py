@@ -11,8 +11,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from analytics.statistics.sprt import strength
-from runners.arena.config import ArchiveConfig
 from runners.arena.experiment import interruptible
+from runners.arena.storage import ArchiveConfig
 from runners.hydra_app.application import (
     RUN,
     Application,

@@ -10,7 +10,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.statistics.sprt import Hypotheses
-from runners.arena.config import ArchiveConfig, Request, RunConfig, SweepConfig, complete, request_of, within
+from runners.arena.checks import check_keys, check_range
+from runners.arena.config import Request, RunConfig, SweepConfig, request_of
+from runners.arena.storage import ArchiveConfig
 
 
 @dataclass
@@ -50,8 +52,8 @@ class TrialRequest:
 
 def trial_request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> TrialRequest:
     """Check a composed configuration; raises ``RequestError`` as ``runners.arena.config.request_of`` does."""
-    complete(cfg, SprtConfig)
-    within("games", cfg.games, 2, float("inf"))
+    check_keys(cfg, SprtConfig)
+    check_range("games", cfg.games, 2, float("inf"))
     hypotheses = Hypotheses(**{each.name: cfg[each.name] for each in fields(Hypotheses)})
     shared = [each.name for each in fields(RunConfig) if each.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))

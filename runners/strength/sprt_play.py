@@ -18,7 +18,7 @@ from analytics.statistics.sprt import Trial, looks, pair_outcomes
 from analytics.store import sprt_verdicts
 from quarto.batch import Block
 from runners.arena.engine import Order
-from runners.arena.experiment import Experiment, ShardWriter, begin, prepare, refuse_other_code, session
+from runners.arena.experiment import Experiment, begin, contribute, prepare, refuse_other_code
 from runners.arena.schedule import Pace, missing
 from runners.strength.sprt_config import TrialRequest
 
@@ -68,17 +68,17 @@ def carry_out(contest: Contest, command: str, stop: threading.Event, watch: Watc
     experiment, trial = contest.experiment, contest.trial()
     archive, spec = experiment.archive, experiment.request.spec
     begun = replace(experiment, request=replace(experiment.request, games=2 * trial.horizon))
-    with session(begun, command) as spent:
+    with contribute(begun, command) as contribution:
         try:
             # More than once only if another process plays the same run: what counts is what the archive holds.
             while not (trial.ended or stop.is_set()):
-                spent.played += _play(contest, trial, stop, watch)
+                contribution.games += _play(contest, trial, stop, watch)
                 trial = contest.trial()
         finally:  # the run asks for the games that its test needs next: none are missing once that has ended
             begin(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
         sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(experiment.run_id, trial, command))
-    return Found(contest, trial, spent.played, spent.seconds, stop.is_set())
+    return Found(contest, trial, contribution.games, contribution.seconds, stop.is_set())
 
 
 def _play(contest: Contest, trial: Trial, stop: threading.Event, watch: Watcher) -> int:
@@ -88,9 +88,9 @@ def _play(contest: Contest, trial: Trial, stop: threading.Event, watch: Watcher)
     covered = experiment.archive.covered(experiment.run_id).get(0, [])
     gaps, pace, held = missing(most, covered), Pace(), dict[int, Block]()
     source = _until(stop, trial, _orders(gaps, most, pace))
-    with ShardWriter(experiment.archive, experiment.run_id, experiment.request) as writer:
+    with experiment.shard_writer() as writer:
         for block, seconds in experiment.engine.play(source, experiment.request.threads):
-            pace.took(block.pairing, block.pairs, seconds)
+            pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
             trial.take(outcomes.after(trial.pairs))

@@ -89,7 +89,7 @@ def _verdict(found: Found) -> list[str]:
 
 def _took(found: Found) -> str:
     experiment = found.contest.experiment
-    where = f"run {experiment.run_id} in {experiment.request.root}"
+    where = f"run {experiment.run_id} in {experiment.request.storage.root}"
     if not found.played:
         return f"Nothing to play: {where} had all of them."
     return f"{found.played:,} games in {found.seconds:.1f} s, every ply on disk; {where}."

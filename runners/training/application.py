@@ -16,9 +16,10 @@ from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.arena.config import ARCHIVE, ArchiveConfig, settings_of
+from runners.arena.config_groups import settings_of
 from runners.arena.experiment import interruptible
 from runners.arena.spec import flat
+from runners.arena.storage import ARCHIVE, ArchiveConfig
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
@@ -95,7 +96,7 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
     how = trained.origin.get("derivation")
     code = code_of(how["parameters"]) if how else request.code  # what can make the policy again
     origin = Origin(request.policy, setting.rules, code, learned, tables, _pictures(request, trained.curve))
-    return policy_store.save(Archive.open(setting.root), policy, origin)
+    return policy_store.save(Archive.open(setting.storage.root), policy, origin)
 
 
 def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
@@ -156,7 +157,7 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
     console.out().print(
         f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now; the policy is kept "
-        f"when all are, its games are in {request.setting.root}.",
+        f"when all are, its games are in {request.setting.storage.root}.",
         markup=False,
         soft_wrap=True,
     )
@@ -164,7 +165,7 @@ def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
 
 def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """What was learned, from what, where it is and how to play by it."""
-    folder = policy_store.folder_of(Archive(request.setting.root), card.policy_id)
+    folder = policy_store.folder_of(Archive(request.setting.storage.root), card.policy_id)
     out = console.out()
     for line in (
         _what_was_learned(request, trained),
@@ -198,17 +199,17 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
 def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
     runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
     if trained.played == 0:
-        return f"Nothing to play: {request.setting.root} had all games; learned from {runs}."
+        return f"Nothing to play: {request.setting.storage.root} had all games; learned from {runs}."
     speed = trained.played / trained.seconds
     took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
-    return f"{took}; learned from {runs} in {request.setting.root}."
+    return f"{took}; learned from {runs} in {request.setting.storage.root}."
 
 
 def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
     """A command that plays by a policy, against whom it was learned from."""
     players = READERS.get(card.kind, ())
     player = request.setting.name if request.setting.name in players or not players else players[0]
-    root = request.setting.root
+    root = request.setting.storage.root
     where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
     return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"
 

@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
@@ -18,20 +17,11 @@ from analytics.policies.learning_curve import BLOCK
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
-from runners.arena.config import (
-    MAX_SEED,
-    ArchiveConfig,
-    SweepConfig,
-    available_cores,
-    check_keeping,
-    complete,
-    named_rules,
-    plain,
-    rules_of,
-    settings_of,
-    within,
-)
-from runners.arena.spec import code_by, flat, made
+from runners.arena.checks import check_keys, check_range
+from runners.arena.config import SweepConfig, threads_of
+from runners.arena.config_groups import named_rules, plain, rules_of, settings_of
+from runners.arena.spec import MAX_SEED, code_by, flat, made
+from runners.arena.storage import ArchiveConfig, storage_of
 from runners.training.trainer import Checking, Extensible, Setting, Trainer
 
 MOST_GAMES_OF_A_ROW = 1 << 30
@@ -91,7 +81,7 @@ class TrainingRequest:
         if isinstance(self.trainer, Extensible):
             settings.pop(self.trainer.extent, None)
         mapping = {"trainer": settings, "rules": asdict(self.setting.rules), "seed": self.setting.seed}
-        other = {"salt": self.code["fingerprint"]} if self.setting.other_code == "new" else {}
+        other = {"salt": self.code["fingerprint"]} if self.setting.storage.other_code == "new" else {}
         return run_id_of(mapping | other)
 
     @functools.cached_property
@@ -112,22 +102,17 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
     Raises ``RequestError`` for the first value that makes no sense.
     """
-    complete(cfg, TrainConfig)
-    for key, schema in (("archive", ArchiveConfig), ("policy", PolicyConfig), ("curve", CurveConfig)):
-        complete(cfg[key], schema, f"{key}.")
-    within("seed", cfg.seed, 0, MAX_SEED)
-    within("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
-    within("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)
-    check_keeping(cfg.archive)
+    check_keys(cfg, TrainConfig)
+    for key, schema in (("policy", PolicyConfig), ("curve", CurveConfig)):
+        check_keys(cfg[key], schema, f"{key}.")
+    check_range("seed", cfg.seed, 0, MAX_SEED)
+    check_range("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)
     setting = Setting(
         name=choices["trainer"],
         rules=named_rules(rules_of(plain(cfg.rules)), choices["rules"]),
         seed=cfg.seed,
-        threads=cfg.threads or available_cores(),
-        root=Path(cfg.archive.root),
-        shard_games=cfg.archive.shard_games,
-        shard_seconds=cfg.archive.shard_seconds,
-        other_code=cfg.archive.other_code,
+        threads=threads_of(cfg),
+        storage=storage_of(cfg.archive),
         command=command,
         stop=threading.Event(),
         progress=None,
@@ -152,7 +137,7 @@ def check(request: TrainingRequest) -> None:
     Only if all is well, and there is no archive yet, it is made.
     """
     policy_store.check_name(request.policy)
-    root = request.setting.root
+    root = request.setting.storage.root
     taken = policy_store.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
@@ -187,6 +172,6 @@ def _derived_name(request: TrainingRequest) -> str:
     changed |= {"seed": setting.seed} if setting.seed != 1 else {}
     texts = (str(value).lower() if isinstance(value, bool) else str(value) for value in changed.values())
     name = "_".join([setting.name, *map("-".join, zip(changed, texts, strict=True))])
-    if setting.other_code == "new" or not POLICY_NAME.fullmatch(name):
+    if setting.storage.other_code == "new" or not POLICY_NAME.fullmatch(name):
         name = f"{re.sub('[^A-Za-z0-9_.-]', '-', setting.name)[:48]}-{request.training}"
     return name

@@ -23,9 +23,11 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest
 from quarto.sources import source_fingerprint
-from runners.arena.config import ARCHIVE, available_cores, names, settings_of, within
-from runners.arena.memory import MEBIBYTE, available_megabytes
+from runners.arena.checks import check_range
+from runners.arena.config_groups import names, settings_of
+from runners.arena.machine import MEBIBYTE, available_cores, available_megabytes
 from runners.arena.spec import code_by, made
+from runners.arena.storage import ARCHIVE
 from runners.terminal import console
 
 GROUP = "policy"
@@ -169,7 +171,7 @@ def _threads(text: str | None) -> int:
         return available_cores()
     if not text.isdecimal():
         raise RequestError(f"threads={text!r} is not a whole number")
-    within("threads", int(text), 1, 1024)
+    check_range("threads", int(text), 1, 1024)
     return int(text)
 
 

@@ -24,7 +24,8 @@ from agents.learning.policy import GENOME, Policy
 from analytics.query.results import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.arena.config import Request, agent_of, load_agent
+from runners.arena.agent_labels import agent_of, load_agent
+from runners.arena.config import Request
 from runners.arena.experiment import Outcome, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Setting, Trained
@@ -93,9 +94,9 @@ class Training:
             breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
         )
         self._name = plan.agent.partition("(")[0].strip()
-        self._player = _player(plan, breeder.genes, setting.root)
+        self._player = _player(plan, breeder.genes, setting.storage.root)
         self._defaults = load_agent(self._name).params
-        self._opponents = _opponents(plan, setting.root)
+        self._opponents = _opponents(plan, setting.storage.root)
         self._judgements: dict[int, Judgement] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
@@ -167,16 +168,7 @@ class Training:
             opening_plies=0,
             seats=plan.seats,
         )
-        return Request(
-            spec=spec,
-            games=plan.games,
-            threads=setting.threads,
-            root=setting.root,
-            shard_games=setting.shard_games,
-            shard_seconds=setting.shard_seconds,
-            other_code=setting.other_code,
-            progress=setting.progress is not None,
-        )
+        return setting.request(spec, plan.games)
 
     def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
         """Play what the archive lacks; None if games are missing still."""
@@ -184,7 +176,7 @@ class Training:
         left, known = experiment.games_left(self._plan.games), experiment.archive.run(experiment.run_id)
         if left and stop.is_set():
             return None
-        if left and self._found_of_other_code and self._setting.other_code == "refuse":
+        if left and self._found_of_other_code and self._setting.storage.other_code == "refuse":
             raise RequestError(
                 f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
                 "archive.other_code=extend goes on from it all the same, archive.other_code=new plays all of them anew"

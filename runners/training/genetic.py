@@ -19,6 +19,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
+from runners.arena.checks import rounding_notes
 from runners.training.evolution import Plan, Training
 from runners.training.trainer import Setting, Trained
 
@@ -67,10 +68,7 @@ class GeneticTrainer(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should be told of how the parameters were read."""
-        games = self._plan().games
-        return (f"trainer.games={self.games} is odd; games come in pairs with the seats swapped, so {games} it is",) * (
-            games - self.games
-        )
+        return rounding_notes("trainer.games", self.games, self._plan().games)
 
     def check(self, setting: Setting) -> None:
         """Raises ``RequestError`` if ``train`` would."""
@@ -81,7 +79,7 @@ class GeneticTrainer(ABC):
         return self._training(setting).run()
 
     def _training(self, setting: Setting) -> Training:
-        start = None if self.start is None else stored_genes(setting.root, self.start, self.breeder().genes)
+        start = None if self.start is None else stored_genes(setting.storage.root, self.start, self.breeder().genes)
         return Training(self.breeder(), self._plan(), setting, start)
 
     def _check_sizes(self) -> None:

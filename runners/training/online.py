@@ -22,9 +22,11 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, nearest
 from quarto.jit import uint64
-from runners.arena.config import Request, agent_of, names, settings_of, within
+from runners.arena.agent_labels import agent_of
+from runners.arena.checks import check_range, rounding_notes
+from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Order
-from runners.arena.experiment import Experiment, ShardWriter, prepare, session
+from runners.arena.experiment import Experiment, contribute, prepare
 from runners.arena.schedule import Pace
 from runners.arena.spec import LABEL, AgentSpec, RunSpec, label_of
 from runners.training.practice import Desk, practise
@@ -65,14 +67,13 @@ class Online:
         ):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise RequestError(f"trainer.{key}={value!r} is not a whole number")
-            within(f"trainer.{key}", value, least, most)
+            check_range(f"trainer.{key}", value, least, most)
         self.learner = learner
         self.opponent = opponent
         self.games = games + games % games_a_pair
         self.seats = seats
         self.learner_seat = learner_seat
-        rounded = f"trainer.games={games} is odd; games come in pairs with the seats swapped, so {self.games} it is"
-        self.notes: tuple[str, ...] = (rounded,) * (self.games - games)
+        self.notes = rounding_notes("trainer.games", games, self.games)
 
     def check(self, setting: Setting) -> None:
         """Raises ``RequestError`` if ``train`` would."""
@@ -91,14 +92,14 @@ class Online:
             logger.warning(
                 "run %s was begun by other code: what is learned from its games is what this code makes of them", run_id
             )
-        with session(experiment, setting.command) as spent:
+        with contribute(experiment, setting.command) as contribution:
             course = _Course(experiment, learner, setting)
             course.run()
-            spent.played = course.committed
+            contribution.games = course.committed
         left = experiment.games_left(self.games)
         learned = None if left or course.stopped else learner.policy(course.student.knowledge)
         curve = learning_curve(archive, run_id, self.games, setting.curve_block)
-        return Trained(learned, (run_id,), self.games - left, spent.played, spent.seconds, curve)
+        return Trained(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
 
     def _prepared(self, setting: Setting) -> tuple[Experiment, Learner]:
         spec = self._spec(setting)
@@ -107,22 +108,12 @@ class Online:
             raise RequestError(
                 f"trainer '{setting.name}': {self.learner['_target_']} is no Learner (see agents/learning/learner.py)"
             )
-        request = Request(
-            spec=spec,
-            games=self.games,
-            threads=1,
-            root=setting.root,
-            shard_games=setting.shard_games,
-            shard_seconds=setting.shard_seconds,
-            other_code=setting.other_code,
-            progress=setting.progress is not None,
-        )
-        return prepare(request), learner
+        return prepare(setting.request(spec, self.games)), learner
 
     def _spec(self, setting: Setting) -> RunSpec:
         return RunSpec(
             rules=setting.rules,
-            agents=(self._learner(setting.name), agent_of(self.opponent, setting.root, "trainer.opponent")),
+            agents=(self._learner(setting.name), agent_of(self.opponent, setting.storage.root, "trainer.opponent")),
             pairings=((LEARNER, OPPONENT) if self.learner_seat == 0 else (OPPONENT, LEARNER),),
             seed=setting.seed,
             opening_plies=0,
@@ -185,12 +176,11 @@ class _Course:
 
     def _go_on(self, first_pair: int, end_pair: int) -> None:
         """Play pairs that it does not hold, learn from them and commit them."""
-        request = self._experiment.request
-        with ShardWriter(self._experiment.archive, self._experiment.run_id, request) as writer:
+        with self._experiment.shard_writer() as writer:
             while first_pair < end_pair and not self._stopping():
                 pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
                 games = self._block(first_pair, pairs)
-                self._pace.took(0, pairs, time.perf_counter() - started)
+                self._pace.update(0, pairs, time.perf_counter() - started)
                 writer.add(Block(0, first_pair, 0, games, self._spec.games_a_pair == 2))
                 first_pair += pairs
                 if self._progress:

@@ -22,9 +22,11 @@ from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
+from runners.arena.agent_labels import agent_of, agent_settings, parse_label
+from runners.arena.config import Request
+from runners.arena.config_groups import settings_of
 from runners.arena.experiment import Outcome, carry_out, prepare
-from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.spec import MAX_OPENING_PLIES, AgentSpec, RunSpec
 from runners.training.derive import GROUP, Wanted, build, code_of, derivation_of
 from runners.training.evolution import Tracker
 from runners.training.trainer import Setting, Trained
@@ -80,7 +82,7 @@ class SelfImprovement:
     @property
     def derivation(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
-        name, parameters = labelled(self.kind, "trainer.kind")
+        name, parameters = parse_label(self.kind, "trainer.kind")
         own = settings_of(GROUP, name, "kind")
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
@@ -106,8 +108,8 @@ class _Loop:
 
     def __init__(self, plan: SelfImprovement, setting: Setting) -> None:
         self._plan, self._setting = plan, setting
-        self._opponents = [agent_of(entry, setting.root, "trainer.opponents") for entry in plan.opponents]
-        self._first = agent_of(plan.first, setting.root, "trainer.first")
+        self._opponents = [agent_of(entry, setting.storage.root, "trainer.opponents") for entry in plan.opponents]
+        self._first = agent_of(plan.first, setting.storage.root, "trainer.first")
         self._tracker = Tracker(setting.progress)
         self._learned_from: list[str] = []  # runs, one for each generation
         self._strength: list[tuple[Any, ...]] = []
@@ -116,10 +118,10 @@ class _Loop:
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
         policy_store.check_name(self._name(self._plan.generations))
-        agent, _ = labelled(self._plan.player, "trainer.player")
+        agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
-        agent_of(self._plan.player, self._setting.root, "trainer.player").build()
+        agent_of(self._plan.player, self._setting.storage.root, "trainer.player").build()
         prepare(self._meeting(self._first))
         prepare(self._lesson(0, self._first))
 
@@ -138,7 +140,7 @@ class _Loop:
 
     def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
         """What it has come to; ``card`` is that of the last generation, if it was reached."""
-        archive = Archive.open(self._setting.root)
+        archive = Archive.open(self._setting.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
         tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
@@ -161,9 +163,9 @@ class _Loop:
         """Who plays in a generation: from the first policy on what ``label`` says."""
         if generation == 0:
             return self._first
-        agent, parameters = labelled(label, "trainer.player")
+        agent, parameters = parse_label(label, "trainer.player")
         entry = {"agent": agent, **parameters, "policy": self._name(generation)}
-        return agent_of(entry, self._setting.root, "trainer.player")
+        return agent_of(entry, self._setting.storage.root, "trainer.player")
 
     def _measure(self, generation: int) -> bool:
         """Meet every opponent; false if somebody asked to stop before all of these games were played."""
@@ -198,10 +200,10 @@ class _Loop:
             name=self._name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
             threads=setting.threads,
-            root=setting.root,
+            root=setting.storage.root,
             command=setting.command,
         )
-        known = policy_store.named(Archive.open(setting.root), wanted.name)
+        known = policy_store.named(Archive.open(setting.storage.root), wanted.name)
         if known and known.learned["training"] == wanted.training and known.code == code_of(settings):
             return known
         return build(wanted)
@@ -213,33 +215,19 @@ class _Loop:
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
-        return self._request(
-            RunSpec(self._setting.rules, agents, pairings, self._seed(0), 0), self._plan.strength_games
-        )
+        spec = RunSpec(self._setting.rules, agents, pairings, self._seed(0), opening_plies=0)
+        return self._setting.request(spec, self._plan.strength_games)
 
     def _lesson(self, generation: int, player: AgentSpec) -> Request:
         """The player against itself."""
         spec = RunSpec(
             self._setting.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
         )
-        return self._request(spec, self._plan.games)
+        return self._setting.request(spec, self._plan.games)
 
     def _seed(self, number: int) -> int:
         """Of a run: the games to be played are part of it, since asking for more would change an earlier generation."""
         return seed_of_games(self._setting.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
-
-    def _request(self, spec: RunSpec, games: int) -> Request:
-        setting = self._setting
-        return Request(
-            spec=spec,
-            games=games + games % 2,
-            threads=setting.threads,
-            root=setting.root,
-            shard_games=setting.shard_games,
-            shard_seconds=setting.shard_seconds,
-            other_code=setting.other_code,
-            progress=setting.progress is not None,
-        )
 
     def _play(self, request: Request) -> Outcome | None:
         """Play what the archive lacks; None if games are missing still."""

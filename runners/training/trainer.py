@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -13,7 +12,10 @@ import polars as pl
 from agents.learning.policy import Policy
 from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
+from runners.arena.config import Request
 from runners.arena.experiment import Progress
+from runners.arena.spec import RunSpec
+from runners.arena.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,16 @@ class Setting:
     rules: Rules
     seed: int
     threads: int
-    root: Path  # of the archive
-    shard_games: int
-    shard_seconds: float
-    other_code: str  # as for runs: refuse, extend, new
+    storage: Storage
     command: str  # as it was typed
     stop: threading.Event
     progress: Progress | None
     curve_block: int = BLOCK  # games of a row of the curve, where that counts games
     policy: str = ""  # what is learned will be called so
+
+    def request(self, spec: RunSpec, games: int) -> Request:
+        """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
+        return Request(spec, games + games % spec.games_a_pair, self.threads, self.storage, self.progress is not None)
 
 
 @dataclass(frozen=True)

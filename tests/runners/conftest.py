@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.arena import config
+from runners.arena import agent_labels, config_groups
 from runners.cli import main
 from runners.hydra_app import sweep
 
@@ -59,5 +59,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def composed_once() -> Iterator[None]:
     """Each yaml is read once: composing it takes longer than the games of a small training."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config, "settings_of", cache(config.settings_of))
+        settings_of = cache(config_groups.settings_of)
+        for module in (agent_labels, config_groups):
+            patch.setattr(module, "settings_of", settings_of)
         yield

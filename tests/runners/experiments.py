@@ -68,9 +68,14 @@ def request(*overrides: str) -> Request:
         return request_of(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
 
 
+def stored_at(root: Path, asked: Request) -> Request:
+    """The same request for the archive at ``root``."""
+    return replace(asked, storage=replace(asked.storage, root=root))
+
+
 def play(root: Path, *overrides: str, stop: threading.Event | None = None) -> Outcome:
     """Carry out such a request."""
-    return execute(replace(request(*overrides), root=root), "qarena run", stop or threading.Event())
+    return execute(stored_at(root, request(*overrides)), "qarena run", stop or threading.Event())
 
 
 def rows(root: Path) -> dict[str, pl.DataFrame]:

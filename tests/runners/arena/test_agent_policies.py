@@ -16,7 +16,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
-from runners.arena.config import agent_named
+from runners.arena.agent_labels import agent_named
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, rows

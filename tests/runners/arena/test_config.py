@@ -12,8 +12,11 @@ import pytest
 
 from agents.dumb import Dumb
 from quarto.errors import RequestError
-from runners.arena.config import Request, agent_named, load_agent, load_rules, names
+from runners.arena.agent_labels import agent_named, load_agent
+from runners.arena.config import Request
+from runners.arena.config_groups import load_rules, names
 from runners.arena.experiment import engine_of
+from runners.arena.storage import Storage
 from runners.cli.run import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT
@@ -88,12 +91,9 @@ def test_values_of_the_command_line_reach_the_request() -> None:
         spec=asked.spec,
         games=1002,
         threads=5,
-        root=Path("some/where"),
-        shard_games=10,
-        shard_seconds=2.5,
-        other_code="new",
+        storage=Storage(Path("some/where"), shard_games=10, shard_seconds=2.5, other_code="new"),
         progress=False,
-        notes=("games=1001 is odd; games come in pairs with the seats swapped, so 1002 it is",),
+        notes=("games=1001 is odd; games come in pairs with the seats swapped, so 1002 will be played",),
     )
 
 
@@ -188,7 +188,7 @@ REFUSED = {
     "games=0": "games=0 is out of range: it must be at least 1",
     "games=-4": "games=-4 is out of range: it must be at least 1",
     "games=9999999999999": "games=9999999999999 is out of range: it must be at most 4294967296",
-    "~games": "~games takes away what every run needs",
+    "~games": "~games removes a key that every run needs",
     "seed=-1": "seed=-1 is out of range: it must be at least 0",
     "seed=9223372036854775808": "is out of range: it must be at most 9223372036854775807",
     "opening_plies=16": "opening_plies=16 is out of range: it must be at most 15",

@@ -24,11 +24,12 @@ from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
 from runners.arena import experiment
 from runners.arena.engine import Order
-from runners.arena.experiment import ShardWriter, engine_of, execute, interruptible
+from runners.arena.experiment import engine_of, execute, interruptible
 from runners.arena.schedule import Pace
+from runners.arena.shard_writer import ShardWriter
 from runners.arena.spec import code_of
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import assert_same_rows, play, request, rows
+from tests.runners.experiments import assert_same_rows, play, request, rows, stored_at
 
 PLAYERS = "tests.runners.experiments"
 
@@ -235,7 +236,7 @@ def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begu
 
 
 def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> None:
-    asked = replace(request("games=20", "seed=3"), root=tmp_path)
+    asked = stored_at(tmp_path, request("games=20", "seed=3"))
     execute(asked, "qarena run games=20 seed=3", threading.Event())
     execute(replace(asked, games=30), "qarena run games=30 seed=3", threading.Event())
     record = Archive.open(tmp_path).run(asked.spec.run_id)
@@ -277,7 +278,7 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
 ) -> None:
     stop = threading.Event()
     watcher = Counting(stop, after=100)
-    asked = replace(request(*TOURNAMENT, f"threads={threads}"), root=tmp_path)
+    asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
     outcome = execute(asked, "qarena run", stop, watcher)
     assert outcome.interrupted
     assert watcher.total == 720
@@ -339,7 +340,7 @@ class Meanwhile(Counting):
 def test_games_that_another_process_was_faster_with_are_not_played_into_the_archive_twice(
     tmp_path: Path, expected: RESULT
 ) -> None:
-    asked = replace(request(*TOURNAMENT), root=tmp_path)
+    asked = stored_at(tmp_path, request(*TOURNAMENT))
     outcome = execute(asked, "qarena run", threading.Event(), Meanwhile(tmp_path))
     assert (outcome.played, outcome.interrupted) == (720 - 144, False)
     assert status(tmp_path, outcome.run_id) == "complete"
@@ -347,7 +348,7 @@ def test_games_that_another_process_was_faster_with_are_not_played_into_the_arch
 
 
 def test_two_who_play_the_same_run_at_once_add_up_to_one(tmp_path: Path, expected: RESULT) -> None:
-    asked = [replace(request(*TOURNAMENT), shard_games=size, root=tmp_path) for size in (30, 50)]
+    asked = [stored_at(tmp_path, request(*TOURNAMENT, f"archive.shard_games={size}")) for size in (30, 50)]
     Archive.open(tmp_path, create=True)
     threads = [threading.Thread(target=execute, args=(each, "qarena run", threading.Event())) for each in asked]
     for thread in threads:
@@ -373,7 +374,7 @@ def test_a_shard_is_committed_while_the_next_is_played(tmp_path: Path, monkeypat
     asked = request("archive.shard_games=4", "archive.shard_seconds=1000")
     engine = engine_of(asked.spec)
     blocks = [engine.play_block(Order(0, pair, 1)).block for pair in range(5)]
-    with ShardWriter(archive, "0" * 12, asked) as writer:
+    with ShardWriter(archive, asked.spec, asked.storage) as writer:
         for block in blocks[:3]:
             writer.add(block)
         assert writing.wait(10)

@@ -16,7 +16,8 @@ from analytics.query.database import OpenArchive
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
-from runners.arena.config import load_agent, load_rules
+from runners.arena.agent_labels import load_agent
+from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.bench.warm import play
 from tests.paths import ORACLES

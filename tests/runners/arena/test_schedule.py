@@ -41,7 +41,7 @@ def test_orders_are_exactly_what_is_left_for_any_pace(
     for order in orders(left, pace):
         assert 1 <= order.pairs <= most
         ordered[order.pairing] += range(order.first_pair, order.first_pair + order.pairs)
-        pace.took(order.pairing, order.pairs, data.draw(st.sampled_from([0.0, 1e-3, 0.1, 60.0])))
+        pace.update(order.pairing, order.pairs, data.draw(st.sampled_from([0.0, 1e-3, 0.1, 60.0])))
     assert {pairing: sorted(pairs) for pairing, pairs in ordered.items()} == {
         pairing: numbers_in(ranges) for pairing, ranges in left.items()
     }
@@ -56,9 +56,9 @@ def test_an_order_is_sized_when_it_is_taken() -> None:
     pace = Pace()
     source = orders({0: [(0, 10_000)]}, pace)
     assert next(source).pairs == Pace.FIRST
-    pace.took(0, Pace.FIRST, 1e-6)
+    pace.update(0, Pace.FIRST, 1e-6)
     assert next(source).pairs == Pace.FIRST * Pace.GROWTH
-    pace.took(0, Pace.FIRST * Pace.GROWTH, 1000.0)
+    pace.update(0, Pace.FIRST * Pace.GROWTH, 1000.0)
     assert next(source).pairs == 1
 
 
@@ -70,7 +70,7 @@ def test_a_pace_stays_between_one_pair_and_the_maximum(most: int, blocks: list[t
     pace = Pace(most)
     for pairs, seconds in blocks:
         before = pace.pairs(7)
-        pace.took(7, pairs, seconds)
+        pace.update(7, pairs, seconds)
         assert 1 <= pace.pairs(7) <= min(most, before * Pace.GROWTH)
     assert pace.pairs(8) == min(Pace.FIRST, most)
 
@@ -82,7 +82,7 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
     pace = Pace()
     for _ in range(10):
         pairs = pace.pairs(0)
-        pace.took(0, pairs, pairs * seconds_a_pair)
+        pace.update(0, pairs, pairs * seconds_a_pair)
     assert pace.pairs(0) == pytest.approx(settled, abs=1)
 
 

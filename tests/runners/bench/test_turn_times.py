@@ -20,7 +20,7 @@ from quarto.errors import RequestError
 from quarto.position import EMPTY, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.arena.config import agent_named
+from runners.arena.agent_labels import agent_named
 from runners.bench.stopwatch import turn_nanoseconds
 from runners.bench.turn_times import TurnTimes, random_positions, turn_times
 from tests import naive

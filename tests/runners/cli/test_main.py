@@ -59,7 +59,7 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
 def test_an_odd_number_of_games_is_said_to_be_rounded_up(qarena: Qarena) -> None:
     found = qarena("run", "games=3")
     assert found.code == 0
-    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
+    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
 
 
 def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.rules import CLASSIC, NONE
-from runners.arena import memory
+from runners.arena import machine
 from runners.perfect.solvers import Solvers, Wanted, answers, prove, question
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
@@ -118,7 +118,7 @@ def test_rules_belong_to_the_position_or_to_the_game(qarena: Qarena) -> None:
 def test_a_table_larger_than_memory_is_refused_with_the_largest_that_fits(
     qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "available_megabytes", lambda: 200.0)
+    monkeypatch.setattr(machine, "available_megabytes", lambda: 200.0)
     found = qarena("solve", POSITION, "--megabytes", "256")
     assert found.code == 2
     assert found.err == (

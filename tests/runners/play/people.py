@@ -10,7 +10,7 @@ from functools import cache
 from agents.base import Agent
 from quarto.notation import format_cell, format_piece
 from quarto.rules import Rules
-from runners.arena.config import agent_named
+from runners.arena.agent_labels import agent_named
 from runners.arena.engine import Contestant
 from runners.play.dialogue import Dialogue
 from runners.play.game import Asked, Game

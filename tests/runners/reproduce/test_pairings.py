@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from analytics.published import TRAINING, Figure, figures
-from runners.arena.config import agent_named
+from runners.arena.agent_labels import agent_named
 from runners.arena.spec import label_of
+from runners.arena.storage import Storage
 from runners.reproduce.pairings import CODE, TEXT, Meetings, Terms, sides, with_parameter
 from runners.reproduce.trainings import learn
 
 
 def terms(root: Path, games: int = 20) -> Terms:
-    return Terms(games, 1, root, 2, "refuse", "reproduce")
+    return Terms(games, 1, 2, Storage(root), "reproduce")
 
 
 def of_study(study: str) -> list[Figure]:
@@ -95,7 +96,7 @@ def test_a_meeting_seen_from_either_side_is_one(tmp_path: Path) -> None:
 
 def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Path) -> None:
     (figure,) = of_study("C")
-    learned = learn("trainer=rl_encoded trainer.games=60", tmp_path, "", threading.Event(), None)
+    learned = learn("trainer=rl_encoded trainer.games=60", Storage(tmp_path), "", threading.Event(), None)
     assert learned
     meetings = Meetings(terms(tmp_path), {"trainer=rl_encoded": learned})
     meetings.arrange([figure])
@@ -109,7 +110,7 @@ def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Pat
 
 def test_who_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
-    learned = learn("trainer=q_placement trainer.games=20", tmp_path, "", threading.Event(), None)
+    learned = learn("trainer=q_placement trainer.games=20", Storage(tmp_path), "", threading.Event(), None)
     assert learned
     meetings = Meetings(terms(tmp_path), {"trainer=q_placement": learned})
     meetings.arrange(chosen)

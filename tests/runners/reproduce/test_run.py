@@ -49,7 +49,7 @@ def test_more_games_extend_what_there_is(qarena: Qarena) -> None:
     assert "60 games played" in qarena("reproduce", "study=D", "games=20").out
     assert "60 games played" in qarena("reproduce", "study=D", "games=40").out
     found = qarena("reproduce", "study=D", "games=3")
-    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
+    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
     assert "Nothing to play" in found.out
 
 

@@ -13,7 +13,8 @@ from analytics.published import figures
 from analytics.query.results import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.arena.config import agent_named
+from runners.arena.agent_labels import agent_named
+from runners.arena.storage import Storage
 from runners.reproduce.pairings import trainings
 from runners.reproduce.trainings import Learned, learn
 from runners.training.online import Online
@@ -23,7 +24,7 @@ def taught(root: Path, overrides: str, stopped: bool = False) -> Learned | None:
     stop = threading.Event()
     if stopped:
         stop.set()
-    return learn(overrides, root, "qarena reproduce", stop, None)
+    return learn(overrides, Storage(root), "qarena reproduce", stop, None)
 
 
 @pytest.mark.parametrize("training", trainings(figures()))

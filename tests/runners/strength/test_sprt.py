@@ -34,7 +34,7 @@ from runners.strength.sprt_play import Found, arrange, carry_out
 from runners.strength.sprt_show import _Lines, standing
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows
+from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows, stored_at
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125")
@@ -53,7 +53,7 @@ def composed(*overrides: str) -> TrialRequest:
 def request(root: Path, *overrides: str) -> TrialRequest:
     """The same in an archive of one's own."""
     asked = composed(*overrides)
-    return replace(asked, run=replace(asked.run, root=root))
+    return replace(asked, run=stored_at(root, asked.run))
 
 
 def ignore(_trial: Trial) -> None:
@@ -250,7 +250,7 @@ def test_a_test_says_how_it_stands_and_what_it_came_to(qarena: Qarena, tmp_path:
 def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qarena) -> None:
     found = qarena("sprt", *SHORT, "games=99", "progress=false")
     assert found.code == 3
-    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 it is\n"
+    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 will be played\n"
     assert "Undecided after 100 games, as many as were allowed: games=… allows more." in found.out
     more = qarena("sprt", *SHORT, "progress=false")
     assert (more.code, more.err) == (0, "")
@@ -276,7 +276,7 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
         (("games=1",), "games=1 is out of range: it must be at least 2"),
         (("elo=3",), "key 'elo' does not exist; did you mean 'elo1'?"),
         (("seats=fixed",), "key 'seats' does not exist"),
-        (("~elo0",), "~elo0 takes away what every run needs"),
+        (("~elo0",), "~elo0 removes a key that every run needs"),
         (("a.faithfull=true",), "did you mean 'a.faithful'"),
         (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
         (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),

@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from quarto.rules import CLASSIC
-from runners.arena.config import CONF
+from runners.arena.config_groups import CONF
+from runners.arena.storage import Storage
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import Setting
 
@@ -28,16 +29,14 @@ def trainer(name: str, **changes: Any) -> GeneticTrainer:
     return target(**{**settings, **changes})
 
 
-def setting(root: Path, seed: int = 3, threads: int = 2) -> Setting:
+def setting(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> Setting:
+    """A setting in the archive at ``root``; ``storage`` are other fields of its storage."""
     return Setting(
         name="evolution",
         rules=CLASSIC,
         seed=seed,
         threads=threads,
-        root=root,
-        shard_games=1 << 18,
-        shard_seconds=30.0,
-        other_code="refuse",
+        storage=Storage(root, **storage),
         command="qarena train",
         stop=threading.Event(),
         progress=None,

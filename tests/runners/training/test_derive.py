@@ -14,7 +14,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from analytics.verify.archive import verify
-from runners.arena.config import names
+from runners.arena.config_groups import names
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.runners.conftest import Qarena

@@ -274,7 +274,7 @@ def test_the_studies_schedules_find_players_like_theirs(name: str, opponent: str
 def test_neither_threads_nor_shards_matter(
     changes: dict[str, Any], small: tuple[Path, Trained], tmp_path: Path
 ) -> None:
-    again = trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(replace(setting(tmp_path), **changes))
+    again = trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(setting(tmp_path, **changes))
     assert_same(again, small[1])
 
 

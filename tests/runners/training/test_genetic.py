@@ -16,7 +16,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena import experiment
-from runners.arena.config import load_rules
+from runners.arena.config_groups import load_rules
 from runners.training.trainer import Trained
 from tests.analytics.stored_policies import origin
 from tests.runners.conftest import Qarena
@@ -116,8 +116,8 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
     with pytest.raises(RequestError, match=f"^{message}$"):
         made.train(setting(tmp_path))
     assert len(Archive.open(tmp_path).committed_files("games")) == played
-    extended = made.train(replace(setting(tmp_path), other_code="extend"))
-    anew = made.train(replace(setting(tmp_path), other_code="new"))
+    extended = made.train(setting(tmp_path, other_code="extend"))
+    anew = made.train(setting(tmp_path, other_code="new"))
     assert extended.policy == anew.policy is not None
     assert not set(extended.run_ids) & set(anew.run_ids)
 
@@ -190,7 +190,7 @@ def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(qar
 def test_the_command_rounds_odd_games_and_refuses_in_one_line(qarena: Qarena) -> None:
     odd = qarena(*TYPED, "trainer.games=5")
     assert odd.code == 0
-    assert "trainer.games=5 is odd; games come in pairs with the seats swapped, so 6 it is" in odd.err
+    assert "trainer.games=5 is odd; games come in pairs with the seats swapped, so 6 will be played" in odd.err
     for wrong, message in (
         ("trainer.generations=0", "trainer.generations=0 is not a whole number from 1 to 100000"),
         ("trainer.operators.early=[1,1,1]", "trainer.operators.early=[1, 1, 1] sums to 3, not to 1"),

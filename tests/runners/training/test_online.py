@@ -352,7 +352,7 @@ def test_a_label_that_would_be_too_long_is_a_hash(tmp_path: Path) -> None:
 def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
     assert (online(games=7, **SWAPPED).games, online(games=7, **FIXED).games) == (8, 7)
     assert online(games=7, **SWAPPED).notes == (
-        "trainer.games=7 is odd; games come in pairs with the seats swapped, so 8 it is",
+        "trainer.games=7 is odd; games come in pairs with the seats swapped, so 8 will be played",
     )
     assert online(games=7, **FIXED).notes == online(games=8, **SWAPPED).notes == ()
 

@@ -16,7 +16,7 @@ from analytics.report import style
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.agent_policies import description
-from runners.arena.config import settings_of
+from runners.arena.config_groups import settings_of
 from runners.policies.lineage import lineage
 from runners.policies.rebuild import rebuild
 from runners.training.derive import code_of

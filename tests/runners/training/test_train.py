@@ -13,7 +13,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
-from runners.arena.config import names, settings_of
+from runners.arena.config_groups import names, settings_of
 from runners.cli import options
 from runners.training import application
 from runners.training.config import check
@@ -243,7 +243,7 @@ def test_help_shows_what_can_be_chosen_and_set(qarena: Qarena, tmp_path: Path) -
 @pytest.mark.usefixtures("no_pictures")
 def test_odd_games_are_said_to_be_rounded_up(qarena: Qarena) -> None:
     found = qarena("train", "trainer=rl_tabular", "trainer.games=3")
-    expected = "trainer.games=3 is odd; games come in pairs with the seats swapped, so 4 it is\n"
+    expected = "trainer.games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
     assert (found.code, found.err) == (0, expected)
 
 

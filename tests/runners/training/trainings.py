@@ -14,8 +14,10 @@ from agents.learning.learner import Learner, LoggedGame
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from quarto.rules import CLASSIC, Rules
-from runners.arena.config import load_agent, settings_of
+from runners.arena.agent_labels import load_agent
+from runners.arena.config_groups import settings_of
 from runners.arena.spec import made
+from runners.arena.storage import Storage
 from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
 from runners.training.trainer import Setting
@@ -27,15 +29,14 @@ LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
 
 
 def setting(root: Path, name: str = "q_placement", **other: Any) -> Setting:
+    """A setting in the archive at ``root``; ``other`` are fields of it or of its storage."""
+    storage = {key: other.pop(key) for key in ("shard_games", "shard_seconds", "other_code") if key in other}
     usual = Setting(
         name=name,
         rules=CLASSIC,
         seed=5,
         threads=1,
-        root=root,
-        shard_games=1 << 18,
-        shard_seconds=30.0,
-        other_code="refuse",
+        storage=Storage(root, **storage),
         command="qarena train",
         stop=threading.Event(),
         progress=None,

@@ -1,4 +1,4 @@
-"""How much memory there is for a table, asked before a search that would fill it begins."""
+"""The cores and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def available_megabytes() -> float:
-    """What this process can still take without swapping, in MiB: what Linux says, or less in a container; else all."""
+    """The memory in MiB that this process can take without swapping; where nobody tells, all that is installed."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
     return min(megabytes for megabytes in (installed, _of_machine(), _of_group()) if megabytes is not None)
 
 
 def check_tables(megabytes: float, tables: int = 1) -> None:
-    """Raise ``RequestError`` unless so many solvers' tables fit into memory; it names the largest size that does."""
+    """Raise ``RequestError`` unless the ``tables`` of so many solvers fit into memory; it names the largest size."""
     if not 0 < megabytes < float("inf"):
         raise RequestError(f"--megabytes {megabytes:g} is not a size: write a number above 0, such as 128")
     available = available_megabytes()
@@ -35,6 +40,7 @@ def check_tables(megabytes: float, tables: int = 1) -> None:
 
 
 def _of_machine() -> float | None:
+    """The memory that Linux reports as available."""
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -44,7 +50,7 @@ def _of_machine() -> float | None:
 
 
 def _of_group() -> float | None:
-    """What the container's limit leaves (control groups, version 2)."""
+    """The memory that the container's limit leaves (control groups, version 2)."""
     try:
         limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
     except OSError:

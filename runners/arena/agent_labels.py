@@ -1,0 +1,131 @@
+"""Agents of the configuration: by name, by label, or as a mapping of parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from quarto.errors import RequestError, nearest
+from runners.arena.agent_policies import with_policy
+from runners.arena.config_groups import settings_of
+from runners.arena.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, label_of
+from runners.arena.storage import ARCHIVE
+
+
+class ParsedLabel(NamedTuple):
+    """The parts of ``name(parameter=value,…)``."""
+
+    name: str
+    parameters: dict[str, Any]
+
+
+def load_agent(name: str) -> AgentSpec:
+    """The agent of ``conf/agent/NAME.yaml``."""
+    own = agent_settings(name)
+    return agent_from_settings(name, own, own, ARCHIVE)
+
+
+def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
+    """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
+
+    Policies are those of the archive at ``root``. Raises ``RequestError`` for an agent or a parameter that does not
+    exist, and for a value that cannot be read.
+    """
+    name, parameters = parse_label(text, "agent")
+    own = agent_settings(name)
+    for key in parameters:
+        _check_parameter(name, key, _params(own))
+    return agent_from_settings(name, own | parameters, own, root)
+
+
+def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
+    """The agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
+
+    Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
+    """
+    if isinstance(entry, str):
+        return agent_named(entry, root)
+    if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
+        settings = {str(key): value for key, value in entry.items() if key != "agent"}
+        own = agent_settings(entry["agent"])
+        for name in settings:
+            if name not in NOT_PARAMETERS:
+                _check_parameter(entry["agent"], name, _params(own))
+        return agent_from_settings(entry["agent"], own | settings, own, root)
+    raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+
+
+def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: Path) -> AgentSpec:
+    """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
+
+    Its policy, if it has one, is read from the archive at ``root``.
+    """
+    target = settings.get("_target_")
+    if not isinstance(target, str):
+        raise RequestError(f"agent '{name}': its yaml names no class under _target_")
+    params, own_params = _params(settings), _params(own)
+    # The class is compared too, so that a label shows if another one plays.
+    shown, usual = params | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
+    label = settings.get("name") or label_of(name, shown, usual)
+    if not isinstance(label, str) or not LABEL.fullmatch(label):
+        raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
+    described = {key: _described(key, value, root) for key, value in params.items()}
+    return with_policy(AgentSpec(label, target, described), own_params, root)
+
+
+def agent_settings(name: str) -> dict[str, Any]:
+    """All keys of ``conf/agent/NAME.yaml``, including those that only tests and tables read."""
+    return settings_of("agent", name)
+
+
+def parse_label(text: str, what: str) -> ParsedLabel:
+    """Split ``name(parameter=value,…)`` into name and parameters; ``what`` the label is of, for messages.
+
+    Raises ``RequestError`` for a text that is not such a label.
+    """
+    found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
+    if not found:
+        raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
+    parameters = {}
+    for part in _split(found[2] or ""):
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not equals:
+            raise RequestError(f"{what} {text!r}: {part!r} is not parameter=value")
+        parameters[key] = _value(f"{what} {text!r}", f"{key}={value}")
+    return ParsedLabel(found[1], parameters)
+
+
+def _split(text: str) -> list[str]:
+    """``a=1,b=[2,3]`` at the commas outside brackets."""
+    return [part for part in re.split(r",(?![^\[({]*[\])}])", text) if part.strip()]
+
+
+def _value(what: str, setting: str) -> Any:
+    """The value of ``key=value`` in Hydra's grammar."""
+    try:
+        parsed = OverridesParser.create().parse_override(setting)
+    except HydraException as error:
+        reason = " ".join(str(error).split()).partition(" See https")[0]
+        raise RequestError(f"{what}: {setting} cannot be read: {reason}") from error
+    if parsed.is_sweep_override():
+        raise RequestError(f"{what}: {setting} is more than one value")
+    return parsed.value()
+
+
+def _described(key: str, value: Any, root: Path) -> Any:
+    """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
+    return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
+
+
+def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
+
+
+def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
+    if key not in valid:
+        raise RequestError(f"agent '{agent}' has no parameter {key!r}{nearest(key, valid)}")

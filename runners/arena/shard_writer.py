@@ -1,0 +1,70 @@
+"""Blocks become shards of the archive, in a thread beside those that play."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
+
+from analytics.store.archive import Archive
+from analytics.store.records import Commit
+from quarto.batch import Block
+from runners.arena.spec import RunSpec
+from runners.arena.storage import Storage
+
+
+class ShardWriter:
+    """Gathers the blocks of a run into shards, and commits each shard while the next one is played.
+
+    At most two shards are in memory. Leaving the context without an exception commits the rest.
+    """
+
+    def __init__(self, archive: Archive, spec: RunSpec, storage: Storage) -> None:
+        self.committed = 0  # games
+        self._archive = archive
+        self._spec = spec
+        self._storage = storage
+        self._blocks: list[Block] = []
+        self._games = 0
+        self._since = time.monotonic()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self._writing: Future[Commit | None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self._pool.shutdown()
+
+    def add(self, block: Block) -> None:
+        """Take a block, and commit a shard if there are enough games or enough time has passed.
+
+        Raises what the archive raised at the shard before.
+        """
+        self._blocks.append(block)
+        self._games += len(block.games.plies)
+        waited = time.monotonic() - self._since
+        if self._games >= self._storage.shard_games or waited >= self._storage.shard_seconds:
+            self._submit()
+
+    def flush(self) -> None:
+        """Commit all blocks taken and wait for it. Raises what the archive raised."""
+        if self._blocks:
+            self._submit()
+        self._settle()
+
+    def _submit(self) -> None:
+        self._settle()
+        blocks, self._blocks, self._games, self._since = self._blocks, [], 0, time.monotonic()
+        self._writing = self._pool.submit(self._archive.commit, self._spec.run_id, blocks, self._spec.labels)
+
+    def _settle(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            commit = writing.result()
+            if commit is not None:
+                self.committed += commit.games.rows

@@ -1,0 +1,47 @@
+"""Where and how the games of a run are stored: the group ``conf/archive``, its schema and its checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from runners.arena.checks import check_choice, check_keys, check_range
+
+ARCHIVE = Path("data/archive")  # where no other is named
+OTHER_CODE = ("refuse", "extend", "new")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where and how games are stored; nothing here affects them.
+
+    Raises ``RequestError`` for a value that is out of range or does not exist.
+    """
+
+    root: Path = ARCHIVE  # of the archive
+    shard_games: int = 1 << 18  # committed together: at most so many are lost if the process is killed
+    shard_seconds: float = 30.0  # after these a shard is committed even if it has fewer games
+    other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
+
+    def __post_init__(self) -> None:
+        check_range("archive.shard_games", self.shard_games, 2, 1 << 24)
+        check_range("archive.shard_seconds", self.shard_seconds, 0, float("inf"))
+        check_choice("archive.other_code", self.other_code, OTHER_CODE)
+
+
+@dataclass
+class ArchiveConfig:
+    """The keys of ``conf/archive`` and their types, as Hydra checks them; see ``Storage`` for what each means."""
+
+    root: str = str(Storage.root)
+    shard_games: int = Storage.shard_games
+    shard_seconds: float = Storage.shard_seconds
+    other_code: str = Storage.other_code
+
+
+def storage_of(archive: DictConfig) -> Storage:
+    """The node ``archive`` of a composed configuration as a value. Raises ``RequestError`` as ``Storage`` does."""
+    check_keys(archive, ArchiveConfig, "archive.")
+    return Storage(Path(archive.root), archive.shard_games, archive.shard_seconds, archive.other_code)
