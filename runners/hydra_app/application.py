@@ -1,6 +1,7 @@
 """Hydra as an application: what `qarena run`, `qarena sweep` and `qarena train` have in common, and the first two.
 
-The task functions live here, at module level, because launchers that use other processes import them by name.
+The task functions live here, at module level, because launchers that use other processes import them by name. What
+plays is imported when something is to be played: Hydra answers ``--help`` and refuses most wrong requests before that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hydra
 from hydra.conf import HydraConf
@@ -26,15 +27,16 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners.arena.agent_labels import agent_settings
-from runners.arena.config import Request, RunConfig, request_of
-from runners.arena.config_groups import CONF
-from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
-from runners.arena.spec import NOT_PARAMETERS
+from runners.arena.config_groups import CONF, NOT_PARAMETERS, settings_of
+from runners.arena.schemas import RunConfig
 from runners.arena.storage import ArchiveConfig
 from runners.hydra_app import sweep
 from runners.hydra_app.error_messages import Keys, explained, own_settings
 from runners.terminal import console
+
+if TYPE_CHECKING:
+    from runners.arena.config import Request
+    from runners.arena.experiment import Experiment
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -81,6 +83,8 @@ class Checks(EarlyChecks):
     prepared: Experiment | None = None  # what was checked, so that agents are not made twice
 
     def check(self, config: DictConfig) -> None:
+        from runners.arena.experiment import prepare
+
         Checks.prepared = prepare(_request(config, config.hydra))
 
 
@@ -186,6 +190,8 @@ def _sweep_task(cfg: DictConfig) -> float | None:
 
 
 def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Finished:
+    from runners.arena.experiment import carry_out, interruptible, prepare
+
     experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
     for note in experiment.request.notes:
         console.say(note)
@@ -201,6 +207,8 @@ def typed_command() -> str:
 
 
 def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
+    from runners.arena.config import request_of
+
     return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
@@ -233,7 +241,7 @@ def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
     if seat in ("a", "b"):
         chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]
         agent = chosen[-1] if chosen else {"a": "rule_based", "b": "random"}[seat]
-        settings = own_settings("agent", agent, arguments) or agent_settings(agent)
+        settings = own_settings("agent", agent, arguments) or settings_of("agent", agent)
         return [f"{seat}.name", *(f"{seat}.{key}" for key in settings if key not in NOT_PARAMETERS)]
     keys = [each.name for each in fields(RunConfig)] + [f"archive.{each.name}" for each in fields(ArchiveConfig)]
     return [key for key in keys if key not in ("a", "b", "sweep", "archive")] + ["agent@a", "agent@b", "experiment"]

@@ -11,17 +11,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
 from rich.table import Table
 
-from analytics.query.results import PairingResult, results
-from analytics.store.archive import Archive
-from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
 from runners.terminal import console
+
+if TYPE_CHECKING:
+    from analytics.query.results import PairingResult
+    from analytics.store.records import SweepJob
 
 RECORD = "job.json"
 
@@ -61,6 +62,8 @@ def withdraw() -> None:
 
 def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
     """The job that Hydra is about to run, which asks for so many ``games`` of each pairing."""
+    from analytics.store.records import SweepJob
+
     overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
     overrides.pop("sweep.id", None)
     record = SweepJob(cfg.sweep.id, hydra_cfg.job.num, overrides, status="failed", games=max(0, games))
@@ -91,6 +94,8 @@ def _failure(record: SweepJob) -> str:
 
 
 def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> None:
+    from analytics.store.archive import Archive
+
     kept = {"archive": str(job.root), "record": record.as_mapping(), "row": row}
     (job.folder / RECORD).write_text(json.dumps(kept, indent=1), encoding="utf-8")
     try:
@@ -110,6 +115,8 @@ class _Kept(NamedTuple):
 
 def _records() -> list[_Kept]:
     """What the jobs of this process's sweeps have left, in the order of their numbers."""
+    from analytics.store.records import SweepJob
+
     found = []
     for folder in folders:
         for path in folder.rglob(RECORD):
@@ -120,11 +127,13 @@ def _records() -> list[_Kept]:
 
 def finished() -> bool:
     """Whether any job got as far as leaving its record."""
-    return bool(_records())
+    return any(path for folder in folders for path in folder.rglob(RECORD))
 
 
 def report() -> int:
     """Print what varied against what came out, then the failures again; returns the exit code."""
+    from analytics.store.archive import Archive
+
     records = _records()
     failures = [record for record, _, _ in records if record.status == "failed"]
     for record, root, _ in records:
@@ -144,6 +153,9 @@ def report() -> int:
 
 def _report_pairings(records: Sequence[_Kept]) -> None:
     """The pairings of the jobs' runs, and what to ask next."""
+    from analytics.query.results import results
+    from analytics.store.archive import Archive
+
     outcomes = [(record, results(Archive.open(root), record.run_id)) for record, root, _ in records if record.run_id]
     if outcomes:
         console.show([_table([record for record, _, _ in records], outcomes)])

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
@@ -26,9 +26,10 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
-from analytics.query.results import Crosstable, PairingResult, Standing, crosstable
-from analytics.statistics.intervals import Estimate
-from runners.arena.experiment import Outcome, Progress
+if TYPE_CHECKING:
+    from analytics.query.results import Crosstable, PairingResult, Standing
+    from analytics.statistics.intervals import Estimate
+    from runners.arena.experiment import Outcome, Progress
 
 DEFAULT_ROOT = Path("data/archive")
 
@@ -146,6 +147,8 @@ def show_outcome(outcome: Outcome) -> None:
         say(f"run {outcome.run_id} has no games yet")
         return
     if len(outcome.results) > 1:
+        from analytics.query.results import crosstable
+
         show_crosstable(crosstable(outcome.results))
     _show_pairings(outcome.results)
     console = out()
