@@ -25,7 +25,7 @@ from agents.base import (
 )
 from quarto.batch import Batch, Lockstep, Turns
 from quarto.errors import RequestError
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import inlined, int64, kernel, load, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -63,6 +63,7 @@ class KernelPlayer:
     """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
+        load(turn)  # so that a faulty one is refused before it plays
         self.turn = turn
         self.rules = rules
         self.game_words = knowledge.game_words

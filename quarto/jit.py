@@ -1,5 +1,8 @@
 """The jit decorators of the project, and the directory that keeps what they compile.
 
+A kernel is compiled, or its machine code read from the cache, when it is needed first and not when its module is
+imported: a command waits for the kernels that it runs and for no others.
+
 numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named
 by a hash of every source file that can change a kernel: after such an edit the old machine code is not looked at.
 """
@@ -13,13 +16,18 @@ import os
 import shutil
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
+from quarto import hooks
 from quarto.sources import fingerprint_of, kernel_sources, outside_fingerprint
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,10 +42,10 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 @functools.cache
 def cache_directory(outside: str = "") -> Path:
-    """Where compiled kernels are kept: ``$QARENA_CACHE``, else the user's cache folder, else a temporary one.
+    """The directory of compiled kernels: in ``$QARENA_CACHE``, else in the user's cache folder, else a temporary one.
 
-    The last part of the path names the sources (``outside`` those of an agent from elsewhere), the Python and the numba
-    they were compiled by.
+    The last part of its path is a hash of the sources (``outside`` is the fingerprint of those of an agent that is not
+    the project's), of the Python and of the numba version.
     """
     stamp = hashlib.sha256(
         f"{fingerprint_of(kernel_sources())} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
@@ -58,26 +66,105 @@ def cache_directory(outside: str = "") -> Path:
     return chosen
 
 
+class Kernel(CPUDispatcher):  # type: ignore[misc]
+    """A compiled function: its machine code is read from the cache, or made, when it is needed first.
+
+    With a ``declared`` signature there is machine code for those argument types only, and numba converts arguments to
+    them; without one there is some for each combination of types that it is called with.
+    """
+
+    def __init__(self, function: Callable[..., Any], declared: Any = None) -> None:
+        super().__init__(function, targetoptions={"nopython": True, "nogil": True, "error_model": "numpy"})
+        self.declared = declared
+
+    def load(self) -> None:
+        """Have the machine code of the declared signature from now on. Raises what numba raises in compiling it."""
+        with global_compiler_lock:
+            if self.declared is not None and not self.overloads:
+                self._cache_on_disk()
+                super().compile(self.declared)
+                self.disable_compile()
+
+    def compile(self, sig: Any) -> Any:
+        """The entry point for these argument types, which numba asks for; the declared one, if there is one."""
+        if self.declared is not None:
+            self.load()
+            return next(iter(self.overloads.values())).entry_point
+        with global_compiler_lock:
+            self._cache_on_disk()
+            return super().compile(sig)
+
+    def get_compile_result(self, sig: Any) -> Any:
+        """The machine code of this signature, which numba asks for when the kernel is passed as a function value."""
+        self.load()
+        return super().get_compile_result(sig)
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        """What numba calls in place of the kernel if it has no machine code yet that fits."""
+        if self.declared is None:
+            return super()._compile_for_args(*args, **kws)
+        self.load()
+        return self
+
+    def _cache_on_disk(self) -> None:
+        """Make numba read and write machine code in our directory; other code keeps its own."""
+        if self._cache.cache_path is not None:
+            return
+        before = numba.config.CACHE_DIR
+        outside = outside_fingerprint(Path(self.py_func.__code__.co_filename))
+        numba.config.CACHE_DIR = str(cache_directory(outside))
+        try:
+            self.enable_caching()
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+_kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules
+
+
 def kernel(signature: Any = None) -> Callable[[F], F]:
     """Compile a function that Python calls: cached on disk, without the interpreter lock, divisions as in NumPy.
 
-    With ``signature`` it is compiled (or read from the cache) at once, for those argument types only.
+    With ``signature`` it is compiled for those argument types only.
     """
 
     def decorate(function: F) -> F:
-        before = numba.config.CACHE_DIR
-        outside = outside_fingerprint(Path(function.__code__.co_filename))
-        numba.config.CACHE_DIR = str(cache_directory(outside))  # read while numba decorates: other code keeps its own
-        try:
-            compiled: F = numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
-        finally:
-            numba.config.CACHE_DIR = before
-        return compiled
+        compiled = Kernel(function, signature)
+        _kernels.add(compiled)
+        return cast("F", compiled)
 
     return decorate
+
+
+def load(function: Callable[..., Any]) -> None:
+    """Compile a kernel with a declared signature now, or read it from the cache, so that its first call is no slower.
+
+    Raises what numba raises for a function that it cannot compile.
+    """
+    if isinstance(function, Kernel):
+        function.load()
+
+
+def load_all() -> None:
+    """``load`` every kernel of the modules that have been imported."""
+    for each in list(_kernels):
+        each.load()
 
 
 def inlined(function: F) -> F:
     """Compile a small function that only kernels call; LLVM is told to inline it, so it costs no call."""
     compiled: F = numba.njit(forceinline=True, error_model="numpy")(function)
     return compiled
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Calls ``hooks.before_compiling`` whenever numba compiles what the cache lacks."""
+
+    def on_start(self, _event: event.Event) -> None:
+        hooks.before_compiling()
+
+    def on_end(self, _event: event.Event) -> None:
+        """Nobody asked to hear of it."""
+
+
+event.register("numba:compile", _Listener())

@@ -12,8 +12,8 @@ from hydra.errors import HydraException
 
 from quarto.errors import RequestError, nearest
 from runners.arena.agent_policies import with_policy
-from runners.arena.config_groups import settings_of
-from runners.arena.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, label_of
+from runners.arena.config_groups import NOT_PARAMETERS, settings_of
+from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of
 from runners.arena.storage import ARCHIVE
 
 

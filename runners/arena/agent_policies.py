@@ -12,7 +12,8 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.spec import AgentSpec, flat
+from runners.arena.config_groups import flat
+from runners.arena.spec import AgentSpec
 
 ANY = "policy"  # the agent that plays any of them
 MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation

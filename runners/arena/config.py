@@ -1,13 +1,12 @@
-"""The configuration of an experiment: its schema, and the request that a composed configuration becomes."""
+"""The request that the composed configuration of an experiment becomes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.store.records import SEATS
@@ -19,37 +18,9 @@ from runners.arena.checks import check_choice, check_keys, check_range, rounding
 from runners.arena.config_groups import named_rules, plain, rules_of
 from runners.arena.machine import available_cores
 from runners.arena.schedule import SCHEDULES, pairings
+from runners.arena.schemas import RunConfig
 from runners.arena.spec import MAX_OPENING_PLIES, MAX_SEED, AgentSpec, RunSpec
-from runners.arena.storage import ArchiveConfig, Storage, storage_of
-
-
-@dataclass
-class SweepConfig:
-    """Set by ``qarena sweep``: which sweep a job belongs to."""
-
-    id: str | None = None
-
-
-@dataclass
-class RunConfig:
-    """One experiment. ``conf/run.yaml`` explains each key."""
-
-    rules: Any = None
-    a: Any = None
-    b: Any = None
-    agents: list[Any] | None = None
-    schedule: str = "round_robin"
-    seats: str = "swapped"
-    games: int = 100000
-    seed: int = 1
-    opening_plies: int = 0
-    threads: int | None = None
-    progress: bool = True
-    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
-    sweep: SweepConfig = field(default_factory=SweepConfig)
-
-
-ConfigStore.instance().store(name="run_schema", node=RunConfig)
+from runners.arena.storage import Storage, storage_of
 
 
 @dataclass(frozen=True)

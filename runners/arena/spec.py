@@ -9,7 +9,7 @@ import inspect
 import json
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +28,6 @@ PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
 AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
-NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
@@ -147,15 +146,6 @@ def _class(what: str, target: str) -> type[Any]:
     if not isinstance(found, type):
         raise RequestError(f"{what}: _target_ {target!r} is not a class")
     return found
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as dotted keys and values."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""`qarena bench`: how fast everything is, measured so that the ratios mean something.
+"""`qarena bench`: the speed of everything, measured so that ratios mean something.
 
-Machines are shared and noisy. What is compared is therefore measured in turns within one run, several times, and the
-best time of each counts: noise only ever adds.
+Machines are shared and noisy. Figures that are compared are therefore measured in turns within one run, several times,
+and the best time of each counts, since noise only ever adds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from runners.bench.archive import bench_archive
 from runners.bench.processes import MEBIBYTE, process
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
+from runners.bench.startup import startup
 from runners.bench.warm import play, rules_played_by, warm
 from runners.bench.yardstick import Yardstick, yardstick
 
@@ -47,22 +48,22 @@ TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies
 
 
 def bench(quick: bool = False) -> Figures:
-    """All figures, nested as they are printed; ``quick`` plays a tenth of the games."""
-    scale = 10 if quick else 1
+    """All figures, nested as they are printed; ``quick`` plays a tenth of the games and measures most of them once."""
+    scale, rounds = (10, 1) if quick else (1, ROUNDS)
     threads = available_cores()
-    for _ in warm():  # compiling is not what is measured
+    for _ in warm():  # compiling is not measured
         pass
     random_spec, rule_based_spec = _spec("random"), _spec("rule_based")
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder, yardstick(Path(folder)) as plain_c:
         figures: Figures = {"threads": threads}
-        figures |= _throughput(random_spec, 5_000_000 // scale, threads, Path(folder), plain_c)
-        figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, threads, Path(folder), None)
+        figures |= _throughput(random_spec, 5_000_000 // scale, rounds, Path(folder), plain_c)
+        figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, rounds, Path(folder), None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
-        figures["searches"] = searches(plain_c, ROUNDS, quick)
+        figures["searches"] = searches(plain_c, rounds, quick)
         figures["training"] = _training(Path(folder), scale)
-        figures["scaling"] = _scaling(random_spec, 4_000_000 // scale)
+        figures["scaling"] = _scaling(random_spec, 4_000_000 // scale, rounds)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
-        figures["startup"] = _startup(Path(folder))
+        figures["startup"] = startup(Path(folder), rounds)
     figures["archive"] = bench_archive(quick)
     figures["solver"] = bench_solver(quick)
     return figures
@@ -98,9 +99,9 @@ def _write_only(frames: Sequence[pl.DataFrame], folder: Path) -> float:
     return time.perf_counter() - started
 
 
-def _throughput(spec: RunSpec, games: int, threads: int, folder: Path, plain_c: Yardstick | None) -> Figures:
+def _throughput(spec: RunSpec, games: int, rounds: int, folder: Path, plain_c: Yardstick | None) -> Figures:
     """Simulating, writing, and both at once, in turns."""
-    engine = engine_of(spec)
+    engine, threads = engine_of(spec), available_cores()
     blocks = [played.block for played in engine.play(_orders(SHARD_GAMES), threads)]
     frames = tables(blocks, spec.labels)
     shards = max(1, games // SHARD_GAMES)
@@ -110,7 +111,7 @@ def _throughput(spec: RunSpec, games: int, threads: int, folder: Path, plain_c: 
     def keep(name: str, seconds: float, count: int) -> None:
         best[name] = max(best.get(name, 0.0), count / seconds)
 
-    for number in range(ROUNDS):
+    for number in range(rounds):
         keep("simulate", _simulate(engine, 4 * games, threads), 4 * games)
         if plain_c:
             keep("yardstick", plain_c(4 * games, threads), 4 * games)
@@ -145,7 +146,7 @@ def _sizes(root: Path) -> dict[str, float]:
 
 
 def _agent(name: str, seconds: float, threads: int) -> Figures:
-    """An agent against random, not written, for about so many seconds."""
+    """Games a second of an agent against random, not written, measured for about ``seconds``."""
     rules = rules_played_by(load_agent(name))
     engine = engine_of(replace(_spec(name), rules=load_rules(rules)))
     games, pace, started = 0, Pace(), time.perf_counter()
@@ -163,11 +164,11 @@ def _agent(name: str, seconds: float, threads: int) -> Figures:
     return figures | ({"target_games_per_second": TARGETS[name]} if name in TARGETS else {})
 
 
-def _scaling(spec: RunSpec, games: int) -> Figures:
-    """From one thread to two."""
+def _scaling(spec: RunSpec, games: int, rounds: int) -> Figures:
+    """Games a second on one thread and on two."""
     engine = engine_of(spec)
     seconds: dict[int, float] = {}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for threads in (1, 2):
             seconds[threads] = min(seconds.get(threads, float("inf")), _simulate(engine, games, threads))
     return {
@@ -203,13 +204,3 @@ def _training(folder: Path, scale: int) -> Figures:
         figures[trainer] = settings | {"seconds": seconds, "target_seconds": TRAINING_SECONDS[trainer]}
         shutil.rmtree(root)
     return figures
-
-
-def _startup(folder: Path) -> Figures:
-    """What a person waits for: the help page, and the first games of a process whose kernels are cached."""
-    help_seconds = min(process(["--help"], folder)[0] for _ in range(ROUNDS))
-    match = ["run", "agent@a=random", "agent@b=random", "games=2"]
-    run_seconds = min(
-        process([*match, f"archive.root={folder / f'start-{number}'}"], folder)[0] for number in range(ROUNDS)
-    )
-    return {"help_seconds": help_seconds, "run_of_two_games_seconds": run_seconds}

@@ -1,4 +1,4 @@
-"""The command line in a process of its own, measured from outside."""
+"""Commands in processes of their own, measured from outside."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from quarto.errors import FailureError
 
 MEBIBYTE = 1 << 20
 
-# A process begins with the peak memory of the one that forked it, which has a gigabyte of benchmarks behind it: so a
-# small one goes between, forks, waits and reports seconds, peak and exit code.
+# A process begins with the peak memory of the one that forked it, and this one has used a gigabyte for benchmarks. So a
+# small process in between starts the measured one, waits for it and reports seconds, peak and exit code.
 _BETWEEN = """
 import os, sys, time
 started = time.perf_counter()
@@ -23,12 +24,23 @@ print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(
 """
 
 
-def process(arguments: Sequence[str], folder: Path) -> tuple[float, int]:
-    """Run the command line in a process of its own; returns its wall seconds and peak memory in bytes."""
-    command = [sys.executable, "-c", "from runners.cli.main import main; main()", *arguments]
-    between = [sys.executable, "-S", "-c", _BETWEEN, *command]
+class Usage(NamedTuple):
+    """What a process took."""
+
+    seconds: float  # of wall time
+    peak: int  # bytes of memory
+
+
+def process(arguments: Sequence[str], folder: Path, code: int = 0) -> Usage:
+    """Run ``qarena`` in ``folder``. Raises ``FailureError`` for another exit code than ``code``."""
+    return python(["-c", "from runners.cli.main import main; main()", *arguments], folder, code)
+
+
+def python(arguments: Sequence[str], folder: Path, expected: int = 0) -> Usage:
+    """Run this Python in ``folder``. Raises ``FailureError`` for another exit code than ``expected``."""
+    between = [sys.executable, "-S", "-c", _BETWEEN, sys.executable, *arguments]
     ended = subprocess.run(between, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
     seconds, peak, code = ended.stdout.split()
-    if code != "0":
-        raise FailureError(f"'qarena {' '.join(arguments)}' failed with exit code {code}: {ended.stderr.strip()}")
-    return float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs
+    if int(code) != expected:
+        raise FailureError(f"'{' '.join(arguments[2:])}' failed with exit code {code}: {ended.stderr.strip()}")
+    return Usage(float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024))  # the unit of ru_maxrss differs

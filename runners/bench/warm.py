@@ -19,6 +19,7 @@ from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.verify.archive import verify
+from quarto.jit import load_all
 from runners.arena.agent_labels import load_agent
 from runners.arena.config import Request
 from runners.arena.config_groups import load_rules, names
@@ -39,7 +40,8 @@ def warm() -> Iterator[tuple[str, float]]:
             play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), number, 2), Path(folder))
             yield name, time.perf_counter() - started
         started = time.perf_counter()
-        importlib.import_module("runners.training.online")  # its kernels are compiled when it is imported
+        importlib.import_module("runners.training.online")
+        load_all()
         yield "training", time.perf_counter() - started
         started = time.perf_counter()
         verify(Archive.open(Path(folder)))

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the games: less precise.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
     turn: Annotated[

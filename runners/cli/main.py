@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from quarto.errors import ArenaError, RequestError
 from runners.cli import archive, bench, perfect, play, policy, query, report, run, strength, tablebase
 from runners.cli.options import ROOT
+from runners.terminal.compiling import announce_compiling
 
 
 class Commands(TyperGroup):
@@ -116,6 +117,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _refuse_shadows()
+        announce_compiling()
         app()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from runners.cli.flags import flags_first
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT, Overrides, TrainingOverrides
+
+if TYPE_CHECKING:
+    from runners.hydra_app.application import Application
 
 
 def register(app: typer.Typer) -> None:
@@ -46,14 +50,23 @@ def is_training(arguments: Sequence[str]) -> bool:
 
 
 def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.hydra_app.application import RUN, launch
-    from runners.training.application import TRAIN
+    from runners.hydra_app.application import launch
 
     flags, rest = flags_first(arguments)
     multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
     flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    application = TRAIN if command == "train" or is_training(rest) else RUN
+    application = _application(command == "train" or is_training(rest))
     raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
+
+
+def _application(training: bool) -> Application:
+    if training:
+        from runners.training.application import TRAIN
+
+        return TRAIN
+    from runners.hydra_app.application import RUN
+
+    return RUN
 
 
 def agents() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from runners.arena.agent_labels import agent_settings
-from runners.arena.config_groups import names
-from runners.arena.spec import NOT_PARAMETERS
+from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of
 from runners.terminal import console
 
 
 def agents_table() -> Table:
     """Every agent of the configuration with its parameters and their defaults."""
-    settings = {name: agent_settings(name) for name in names("agent")}
+    settings = {name: settings_of("agent", name) for name in names("agent")}
     params = [
         ", ".join(f"{key}={value}" for key, value in own.items() if key not in NOT_PARAMETERS)
         for own in settings.values()

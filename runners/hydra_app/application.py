@@ -1,6 +1,7 @@
 """Hydra applications: the parts that all of them share, and `qarena run` and `qarena sweep`.
 
-The task functions live here, at module level, because launchers that use other processes import them by name.
+The task functions live here, at module level, because launchers that use other processes import them by name. What
+plays is imported when something is to be played: Hydra answers ``--help`` and refuses most wrong requests before that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hydra
 from hydra.conf import HydraConf
@@ -26,16 +27,17 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners.arena.agent_labels import agent_settings
-from runners.arena.config import Request, RunConfig, request_of
-from runners.arena.config_groups import CONF
-from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
-from runners.arena.spec import NOT_PARAMETERS
+from runners.arena.config_groups import CONF, NOT_PARAMETERS, settings_of
+from runners.arena.schemas import RunConfig
 from runners.arena.storage import ArchiveConfig
-from runners.hydra_app import sweep
+from runners.hydra_app import sweep_folders
 from runners.hydra_app.error_messages import Keys, explained, own_settings
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
+
+if TYPE_CHECKING:
+    from runners.arena.config import Request
+    from runners.arena.experiment import Experiment
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -73,7 +75,7 @@ class EarlyChecks(Callback):
             raise Refused(error) from error
 
     def on_multirun_start(self, config: DictConfig, **_kwargs: Any) -> None:
-        sweep.begin(Path(config.hydra.sweep.dir))
+        sweep_folders.begin(Path(config.hydra.sweep.dir))
 
 
 class Checks(EarlyChecks):
@@ -82,6 +84,8 @@ class Checks(EarlyChecks):
     prepared: Experiment | None = None  # kept from the check, so that the agents are made once
 
     def check(self, config: DictConfig) -> None:
+        from runners.arena.experiment import prepare
+
         Checks.prepared = prepare(_request(config, config.hydra))
 
 
@@ -118,7 +122,7 @@ def launch(application: Application, arguments: Sequence[str], typed: Sequence[s
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     os.environ[COMMAND] = shlex.join(typed)
     os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
-    sweep.forget()
+    sweep_folders.forget()
     if multirun:
         given = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
@@ -130,16 +134,24 @@ def launch(application: Application, arguments: Sequence[str], typed: Sequence[s
             raise refused.error from None
         except KeyboardInterrupt:
             _say_how_to_resume()
-            return max(INTERRUPTED, sweep.report())
+            return max(INTERRUPTED, _report())
         except SystemExit:
-            if sweep.folders:
-                sweep.report()
+            _report()
             raise
         except Exception:
-            if not sweep.finished():  # else jobs failed, and the report below names each of them
-                sweep.withdraw()
+            if not sweep_folders.records():  # else jobs failed, and the report below names each of them
+                sweep_folders.withdraw()
                 raise
-    return sweep.report() if sweep.folders else 0
+    return _report()
+
+
+def _report() -> int:
+    """Report on the sweep that this process started, if there is one; returns the exit code."""
+    if not sweep_folders.folders:
+        return 0
+    from runners.hydra_app.sweep import report
+
+    return report()
 
 
 def _start(config: str, task: Task) -> None:
@@ -161,6 +173,8 @@ def finish_alone(execute: Callable[[], Finished]) -> float | None:
 
 def finish_job(cfg: DictConfig, games: int, execute: Callable[[], Finished]) -> float | None:
     """Carry out a job of a sweep and keep its outcome for the table at the end; returns the score."""
+    from runners.hydra_app import sweep
+
     job = sweep.job_of(cfg, HydraConfig.get(), games)
     try:
         finished = execute()
@@ -188,6 +202,8 @@ def _sweep_task(cfg: DictConfig) -> float | None:
 
 
 def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Finished:
+    from runners.arena.experiment import carry_out, interruptible, prepare
+
     experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
     for note in experiment.request.notes:
         console.print_note(note)
@@ -203,6 +219,8 @@ def typed_command() -> str:
 
 
 def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
+    from runners.arena.config import request_of
+
     return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
@@ -235,7 +253,7 @@ def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
     if seat in ("a", "b"):
         chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]
         agent = chosen[-1] if chosen else {"a": "rule_based", "b": "random"}[seat]
-        settings = own_settings("agent", agent, arguments) or agent_settings(agent)
+        settings = own_settings("agent", agent, arguments) or settings_of("agent", agent)
         return [f"{seat}.name", *(f"{seat}.{key}" for key in settings if key not in NOT_PARAMETERS)]
     keys = [each.name for each in fields(RunConfig)] + [f"archive.{each.name}" for each in fields(ArchiveConfig)]
     return [key for key in keys if key not in ("a", "b", "sweep", "archive")] + ["agent@a", "agent@b", "experiment"]

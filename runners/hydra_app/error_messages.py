@@ -14,8 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from quarto.errors import FailureError, RequestError, nearest
-from runners.arena.config_groups import plain
-from runners.arena.spec import flat
+from runners.arena.config_groups import flat, plain
 
 EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # our extra that installs an option of Hydra's groups
 

@@ -21,12 +21,8 @@ from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
+from runners.hydra_app.sweep_folders import RECORD, records
 from runners.terminal import console
-
-RECORD = "job.json"
-
-folders: list[Path] = []  # of the sweeps that this process started
-_created: list[Path] = []  # those of them, and of their parents, that Hydra had to create; inner ones first
 
 
 @dataclass(frozen=True)
@@ -36,27 +32,6 @@ class Job:
     record: SweepJob
     folder: Path  # of its output
     root: Path  # of its archive
-
-
-def forget() -> None:
-    """Forget the sweeps of an earlier launch in the same process."""
-    folders.clear()
-    _created.clear()
-
-
-def begin(folder: Path) -> None:
-    """Remember that Hydra is about to start a sweep in ``folder``."""
-    folders.append(folder)
-    _created.extend(path for path in (folder, *folder.parents) if not path.exists())
-
-
-def withdraw() -> None:
-    """Remove the folders of a sweep that Hydra refused before its first job."""
-    for folder in folders:
-        (folder / "multirun.yaml").unlink(missing_ok=True)
-    for path in _created:
-        with suppress(OSError):  # it is not empty
-            path.rmdir()
 
 
 def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
@@ -110,43 +85,37 @@ class _Kept(JsonRecord, frozen=True):
 
 def _records() -> list[_Kept]:
     """The records of the jobs of this process's sweeps, in the order of their numbers."""
-    found = (load(path, _Kept) for folder in folders for path in folder.rglob(RECORD))
-    return sorted(found, key=lambda each: each.record.job)
-
-
-def finished() -> bool:
-    """Whether any job has written its record."""
-    return bool(_records())
+    return sorted((load(path, _Kept) for path in records()), key=lambda each: each.record.job)
 
 
 def report() -> int:
     """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
-    records = _records()
-    failures = [each for each in records if each.record.status == "failed"]
+    jobs = _records()
+    failures = [each for each in jobs if each.record.status == "failed"]
     for each in failures:
         with suppress(ArenaError):  # there may be no archive
             Archive.open(Path(each.archive)).save_sweep_job(each.record)
-    if any(each.row for each in records):
-        console.show([_table_of_rows(records)])
+    if any(each.row for each in jobs):
+        console.show([_table_of_rows(jobs)])
     else:
-        _report_pairings(records)
+        _report_pairings(jobs)
     for each in failures:
         console.print_note(_failure(each.record))
     if failures:
         console.print_note(
-            f"{len(failures)} of {len(records)} jobs failed; the same command again plays only what is missing"
+            f"{len(failures)} of {len(jobs)} jobs failed; the same command again plays only what is missing"
         )
     return 1 if failures else 0
 
 
-def _report_pairings(records: Sequence[_Kept]) -> None:
+def _report_pairings(jobs: Sequence[_Kept]) -> None:
     """Print the pairings of the jobs' runs, and queries to go on with."""
-    played = [(each.record, Path(each.archive), each.record.run_id) for each in records if each.record.run_id]
+    played = [(each.record, Path(each.archive), each.record.run_id) for each in jobs if each.record.run_id]
     outcomes = [(record, results(Archive.open(root), run_id)) for record, root, run_id in played]
     if outcomes:
-        console.show([_table([each.record for each in records], outcomes)])
+        console.show([_table([each.record for each in jobs], outcomes)])
         roots = {root for _, root, _ in played}
-        question = f"SELECT * FROM sweeps WHERE sweep_id = '{records[0].record.sweep_id}'"  # noqa: S608  (only shown)
+        question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
         for root in sorted(roots):
             console.print_line(f"  {console.sql_command(question, root)}")
     for record, found in outcomes:
@@ -165,16 +134,16 @@ def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence
     )
 
 
-def _table_of_rows(records: Sequence[_Kept]) -> Table:
+def _table_of_rows(jobs: Sequence[_Kept]) -> Table:
     """One row a job, as it recorded it."""
-    rows = [(each.record, each.row) for each in records if each.row]
+    rows = [(each.record, each.row) for each in jobs if each.row]
     names = dict.fromkeys(name for _, row in rows for name in row)
     texts = {name: [row.get(name, "") for _, row in rows] for name in names}
     shown = [
         console.Column(name, values, right=not any(value[:1].isalpha() for value in values))
         for name, values in texts.items()
     ]
-    return console.tabulated([*_settings([each.record for each in records], [job for job, _ in rows]), *shown], "Sweep")
+    return console.tabulated([*_settings([each.record for each in jobs], [job for job, _ in rows]), *shown], "Sweep")
 
 
 def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[console.Column]:

@@ -20,8 +20,9 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
+from runners.arena.config_groups import flat
 from runners.arena.machine import available_cores
-from runners.arena.spec import code_by, flat, made
+from runners.arena.spec import code_by, made
 from runners.arena.storage import Storage
 from runners.training.derive import code_of, derivation_of
 

@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from analytics.statistics.sprt import Hypotheses
 from runners.arena.checks import check_keys, check_range
-from runners.arena.config import Request, RunConfig, SweepConfig, request_of
+from runners.arena.config import Request, request_of
+from runners.arena.schemas import RunConfig, SweepConfig
 from runners.arena.storage import ArchiveConfig
 
 

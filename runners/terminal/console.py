@@ -8,16 +8,17 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from analytics.query.results import Crosstable, PairingResult, Standing, crosstable
-from analytics.statistics.intervals import Estimate
-from runners.arena.experiment import Outcome
+if TYPE_CHECKING:
+    from analytics.query.results import Crosstable, PairingResult, Standing
+    from analytics.statistics.intervals import Estimate
+    from runners.arena.experiment import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
 
@@ -98,6 +99,8 @@ def show_outcome(outcome: Outcome) -> None:
         print_note(f"run {outcome.run_id} has no games yet")
         return
     if len(outcome.results) > 1:
+        from analytics.query.results import crosstable
+
         show_crosstable(crosstable(outcome.results))
     _show_pairings(outcome.results)
     print_line(_summary(outcome))

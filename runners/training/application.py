@@ -16,9 +16,8 @@ from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.arena.config_groups import settings_of
+from runners.arena.config_groups import flat, settings_of
 from runners.arena.experiment import interruptible
-from runners.arena.spec import flat
 from runners.arena.storage import ARCHIVE, ArchiveConfig
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings

@@ -18,9 +18,10 @@ from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.arena.checks import check_keys, check_range
-from runners.arena.config import SweepConfig, threads_of
-from runners.arena.config_groups import named_rules, plain, rules_of, settings_of
-from runners.arena.spec import MAX_SEED, code_by, flat, made
+from runners.arena.config import threads_of
+from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
+from runners.arena.schemas import SweepConfig
+from runners.arena.spec import MAX_SEED, code_by, made
 from runners.arena.storage import ArchiveConfig, storage_of
 from runners.training.trainer import Checking, Extensible, Setting, Trainer
 

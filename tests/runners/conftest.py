@@ -14,7 +14,7 @@ import pytest
 
 from runners.arena import agent_labels, config_groups
 from runners.cli import main
-from runners.hydra_app import sweep
+from runners.hydra_app import sweep_folders
 
 
 class Result(NamedTuple):
@@ -35,13 +35,14 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(main, "announce_compiling", lambda: None)  # which test compiles first is chance
     root = logging.getLogger()
     before = root.level, list(root.handlers)
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["qarena", *arguments])
-        monkeypatch.setattr(sweep, "folders", [])
-        monkeypatch.setattr(sweep, "_created", [])
+        monkeypatch.setattr(sweep_folders, "folders", [])
+        monkeypatch.setattr(sweep_folders, "_created", [])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main.main()

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from quarto.errors import FailureError
 from runners.bench.main import bench
+from runners.bench.processes import process
 from runners.bench.searches import searches
+from runners.bench.startup import COMMANDS, startup
 from runners.bench.tables import bench_table
 from runners.bench.yardstick import yardstick
 from runners.terminal.tables import write_json
@@ -57,6 +60,21 @@ def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
     assert mcts["ratio_of_rollouts_to_yardstick"] == ratio > 0
 
 
+def test_starting_is_measured_as_a_ratio_to_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in set(COMMANDS) - {"help", "wrong_request"}:
+        monkeypatch.delitem(COMMANDS, name)
+    figures = startup(tmp_path, rounds=1)
+    imports = figures["imports"]["seconds"]
+    assert set(figures) == {"imports", "help", "wrong_request"}
+    for name in COMMANDS:
+        assert figures[name]["ratio_to_imports"] == figures[name]["seconds"] / imports > 0
+
+
+def test_a_command_that_fails_is_not_measured(tmp_path: Path) -> None:
+    with pytest.raises(FailureError, match=r"'run agent@a=nobody' failed with exit code 2"):
+        process(["run", "agent@a=nobody"], tmp_path)
+
+
 @pytest.mark.slow
 def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
     figures = bench(quick=True)
@@ -75,6 +93,7 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
     for name in ("q_placement", "ga2"):
         assert 0 < figures["training"][name]["seconds"] < figures["training"][name]["target_seconds"]
     assert figures["growth"]["peak_memory_ratio_of_last_two"] > 0
+    assert set(figures["startup"]) == {"imports", *COMMANDS}
     write_json(figures, tmp_path / "figures.json")
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
     assert bench_table(figures).row_count > 20
