@@ -1,4 +1,4 @@
-"""What can be wrong with a stored file, and reading one so that nothing wrong goes unnoticed."""
+"""Problems of stored files, and reading a stored table with all checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analytics.store.records import StoredFile
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong, and where."""
+    """Something that is wrong with a file, or with one game in it."""
 
     file: Path
     what: str
@@ -25,7 +25,7 @@ class Problem:
 
 
 def read_checked(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame | Problem:
-    """The frame in a file, or what is wrong with the file."""
+    """The table in a file, or the problem that keeps it from being read."""
     try:
         return read_table(path, stored, schema)
     except ValueError as error:
