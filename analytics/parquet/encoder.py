@@ -1,9 +1,8 @@
-"""A Parquet writer for tables of small integers and ascending numbers, which is what ``plies`` is.
+"""The encoder: a frame of integers as the bytes of a Parquet file.
 
-A general writer looks every value up in a hash table to build a dictionary and compresses eight bytes of each game id:
-for the plies of a shard that takes five times as long as playing its games. Here a dictionary is the range from the
-least value to the largest, so that a value is its own index, and game ids are stored as their differences: 1.4 bytes a
-row instead of 2.2, in a fifth of the time, and nothing is left that compression would help. Any reader reads it.
+The dictionary of a column of small integers is the range from its least to its largest value, so the index of a value
+is its difference from the least one and nothing is looked up. 64-bit columns are stored as differences between
+neighbours. The pages are not compressed: what is left would hardly shrink.
 
 Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 """
@@ -30,7 +29,7 @@ DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 LARGEST_DICTIONARY = 1 << 16
 
-# How each type is stored: physical type, converted type (INT_8, INT_32, INT_64), bits.
+# The storage of each type: physical type, converted type (INT_8, INT_32, INT_64), bits.
 TYPES: dict[type[pl.DataType], tuple[int, int, int]] = {
     pl.Int8: (INT32, 15, 8),
     pl.Int32: (INT32, 17, 32),
@@ -94,7 +93,7 @@ def _page(kind: int, content: bytes, header: tuple[int, int, bytes]) -> bytes:
 
 
 def _data_page(content: bytes, rows: int, encoding: int) -> bytes:
-    """No definition or repetition levels: a required column has none. RLE is what they would be in."""
+    """A data page. A required column has no definition or repetition levels; RLE is the encoding they would have."""
     return _page(DATA_PAGE, content, nested(5, [i32(1, rows), i32(2, encoding), i32(3, RLE), i32(4, RLE)]))
 
 
@@ -128,7 +127,7 @@ def _footer(schema: pl.Schema, rows: int, groups: list[bytes]) -> bytes:
         logical = nested(10, [nested(10, [(1, BYTE, bytes([bits])), (2, TRUE, b"")])])  # signed, of that many bits
         fields = [i32(1, physical), i32(3, REQUIRED), binary(4, name.encode()), i32(6, converted), logical]
         elements.append(struct(fields))
-    # Without the order of each column (here: that of its type) readers must not trust least and largest values.
+    # Readers may use the least and largest values only if the order of each column is stated: here that of its type.
     orders = [struct([nested(1, [])]) for _ in schema]
     return struct(
         [

@@ -1,4 +1,4 @@
-"""How integers are packed into the pages of a Parquet file.
+"""Kernels that pack integers into the pages of a Parquet file.
 
 Source of all three encodings: apache/parquet-format, Encodings.md (RLE_DICTIONARY = 8, DELTA_BINARY_PACKED = 5).
 """
@@ -17,7 +17,7 @@ BLOCK, MINIBLOCK = 128, 32  # values of a block and of each of its four parts, i
 
 @inlined
 def _put_varint(out: Any, at: int, number: Any) -> int:
-    """Write an unsigned (uint64) number, seven bits a byte; the place after it."""
+    """Write an unsigned (uint64) number, seven bits a byte; returns the index after it."""
     while number > np.uint64(0x7F):
         out[at] = (number & np.uint64(0x7F)) | np.uint64(0x80)
         number >>= np.uint64(7)
@@ -33,7 +33,7 @@ def _put_zigzag(out: Any, at: int, number: Any) -> int:
 
 @inlined
 def _width(number: Any) -> int:
-    """Bits that an unsigned (uint64) number needs."""
+    """The number of bits that an unsigned (uint64) number needs."""
     width = 0
     while number != np.uint64(0):
         number >>= np.uint64(1)
@@ -43,7 +43,7 @@ def _width(number: Any) -> int:
 
 @kernel()
 def summary(values: Any) -> tuple[int, int, int]:
-    """The least and the largest value, and how many runs of equal values there are. ``values`` [R], R > 0."""
+    """The least value, the largest, and the number of runs of equal values. ``values`` [R], R > 0."""
     least = largest = np.int64(values[0])
     runs = np.int64(1)
     for row in range(1, values.shape[0]):
@@ -58,7 +58,7 @@ def summary(values: Any) -> tuple[int, int, int]:
 def pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
     """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 16 bits each.
 
-    ``out`` needs ``2 R + 16`` bytes; how many were used.
+    ``out`` needs ``2 R + 16`` bytes. Returns how many were used.
     """
     groups: int = (values.shape[0] + 7) // 8
     out[0] = width
@@ -85,7 +85,7 @@ def pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> in
 def pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
     """``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 16 bits each.
 
-    ``out`` needs eight bytes for each run and one more; how many were used.
+    ``out`` needs eight bytes for each run and one more. Returns how many were used.
     """
     out[0] = width
     at = 1
@@ -103,9 +103,9 @@ def pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> in
 
 @kernel()
 def pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
-    """``values`` [R], R > 0, by DELTA_BINARY_PACKED; differences must fit 63 bits.
+    """``values`` [R], R > 0, as DELTA_BINARY_PACKED; differences must fit into 63 bits.
 
-    ``out`` needs ``9 R + 2048`` bytes; how many were used.
+    ``out`` needs ``9 R + 2048`` bytes. Returns how many were used.
     """
     count = values.shape[0]
     at = _put_varint(out, 0, np.uint64(BLOCK))
@@ -141,7 +141,7 @@ def _delta_width(values: Any, first: int, end: int, least: int) -> int:
 
 @inlined
 def _pack_miniblock(values: Any, first: int, end: int, least: int, width: int, out: Any, at: int) -> None:
-    """Bit by bit byte: a difference may be wider than what is left of a 64-bit word."""
+    """Pack the differences of one miniblock piece by piece: one may be wider than what is left of a 64-bit word."""
     stop = at + width * (MINIBLOCK // 8)
     waiting, bits = np.uint64(0), 0
     for row in range(first, end):

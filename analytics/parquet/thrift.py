@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as the metadata of a Parquet file needs it: writing only.
+"""A writer of Thrift's compact protocol, as far as the metadata of a Parquet file needs it.
 
 Source: apache/thrift, doc/specs/thrift-compact-protocol.md.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-TRUE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 3, 4, 5, 6, 8, 9, 12  # types on the wire
+TRUE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 3, 4, 5, 6, 8, 9, 12  # codes of the types in the encoded bytes
 
-Field = tuple[int, int, bytes]  # id, type, value as it is on the wire
+Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 
 
 def varint(number: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Exact play: tablebases (files, building, checking), theory, annotating."""
+"""Exact play: tablebases (files, building, verifying), what they show of the game, and annotating stored decisions."""

@@ -1,8 +1,8 @@
-"""Tablebases: the values of all canonical live boards of up to n pieces, as files, and what searches make of them.
+"""Tablebases: files with the values of all canonical boards without a line of up to n pieces, and reading them.
 
 A tablebase is two files of one name: ``RULES-N.parquet`` with the columns ``key`` (int64: ``board_key``), ``pieces``
 (int8) and ``value`` (int8: 1 won, 0 drawn, -1 lost for the player to act, before a gift or, where the mover chooses,
-before a turn), ordered by pieces and key; and ``RULES-N.json``, its card. Some ship with the project, the others are
+before a turn), ordered by pieces and key; and ``RULES-N.json``, its card. Some ship with the project, others are
 built on the user's machine.
 """
 
@@ -37,13 +37,13 @@ VALUES = (1, 0, -1)
 
 
 def home() -> Path:
-    """Where a user's own tablebases are: ``$QARENA_TABLEBASE``, else in the user's data folder."""
+    """The folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
     return Path(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
 
 class Card(JsonRecord, frozen=True):
-    """What a tablebase holds and how it came about. Raises ``ValueError`` for counts that do not add up."""
+    """The contents and origin of a tablebase. Raises ``ValueError`` for counts that do not add up."""
 
     format: str
     rules: Mapping[str, Any]  # the fields of ``Rules``
@@ -55,7 +55,7 @@ class Card(JsonRecord, frozen=True):
     bytes: Count  # of the Parquet file
     sha256: Sha256  # of the Parquet file
     created: str  # ISO 8601, UTC
-    seconds: Duration  # it took, resumed builds included
+    seconds: Duration  # of one thread that building took, resumed builds included
     code: Mapping[str, str]  # version and fingerprint of what built it
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Card(JsonRecord, frozen=True):
 
 
 class Tablebase(NamedTuple):
-    """A tablebase on the disk, its table unread."""
+    """A tablebase on the disk; its table is not read yet."""
 
     path: Path  # of the Parquet file
     card: Card
@@ -90,7 +90,7 @@ class Tablebase(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What a tablebase says: ``N`` boards by pieces, then key."""
+    """The table of a tablebase: ``N`` boards by pieces, then key."""
 
     keys: NDArray[np.uint64]  # [N]
     pieces: NDArray[np.int8]  # [N]
@@ -98,24 +98,24 @@ class Table(NamedTuple):
 
 
 def name_of(rules: Rules, pieces: int) -> str:
-    """What the files of a tablebase are called, without their ending."""
+    """The name of a tablebase's files without their ending."""
     plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in rules.name)
     return f"{plain}-{pieces}"
 
 
 def card_path(path: Path) -> Path:
-    """Where the card of a Parquet file is."""
+    """The card that belongs to a Parquet file."""
     return path.with_suffix(".json")
 
 
 def open_tablebase(path: Path) -> Tablebase:
-    """The tablebase whose Parquet file or card this is. Raises ``FailureError`` if its card cannot be read."""
+    """The tablebase that a Parquet file or a card belongs to. Raises ``FailureError`` if its card cannot be read."""
     table = path.with_suffix(".parquet")
     return Tablebase(table, load(card_path(table), Card))
 
 
 def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
-    """All that are there, in the user's folder and among those that ship unless ``folders`` says where; by name.
+    """All tablebases in ``folders``, or in the user's folder and among those that ship; by name within a folder.
 
     Raises ``FailureError`` for a damaged card.
     """
@@ -125,12 +125,12 @@ def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
 
 
 def same_game(a: Rules, b: Rules) -> bool:
-    """Whether two rules differ in their names only."""
+    """Whether two rules differ at most in their names."""
     return set(a.lines) == set(b.lines) and a.chooser == b.chooser
 
 
 def largest_for(rules: Rules) -> Tablebase | None:
-    """The tablebase of these rules with the most pieces, the user's own before one that ships; None: there is none."""
+    """The tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
     return max(
         (found for found in tablebases() if same_game(found.rules, rules)),
         key=lambda found: (found.card.pieces, not found.shipped),
@@ -139,9 +139,9 @@ def largest_for(rules: Rules) -> Tablebase | None:
 
 
 def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
-    """The largest tablebase of these rules, or its boards of up to ``pieces``, for a ``Solver``; None: there is none.
+    """The largest tablebase of these rules, or its boards of up to ``pieces``, as a ``Solver`` needs it, or None.
 
-    Takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
+    It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
     """
     found = largest_for(rules)
     if found is None:
@@ -153,18 +153,18 @@ def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
 
 
 def read(tablebase: Tablebase) -> Table:
-    """The table of a tablebase. Raises ``FailureError`` naming the file unless it is, byte for byte, what was built."""
+    """The table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
     path, card = tablebase
     with explained("read", path):
         content = path.read_bytes()
     if len(content) != card.bytes or hashlib.sha256(content).hexdigest() != card.sha256:
         raise FailureError(
-            f"{path} is damaged ({len(content):,} bytes which are not the {card.bytes:,} of its card): "
+            f"{path} is damaged ({len(content):,} bytes that differ from the {card.bytes:,} of its card): "
             "restore it from a copy, or remove it with its card and build it again"
         )
     frame = pl.read_parquet(io.BytesIO(content))
     if frame.schema != SCHEMA or len(frame) != sum(card.boards):
-        raise FailureError(f"{path} does not hold the boards its card tells of: remove both and build it again")
+        raise FailureError(f"{path} does not hold the boards that its card lists: remove both and build it again")
     return Table(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
 
 
@@ -173,7 +173,7 @@ def write(
 ) -> Tablebase:
     """Store keys and values of 0, 1, ... pieces as a tablebase; ``how`` holds the card's created, seconds and code.
 
-    Its bytes depend on nothing but the boards and their values. Raises ``FailureError`` when the disk refuses.
+    The bytes of the table depend on the boards and their values only. Raises ``FailureError`` when the disk refuses.
     """
     counts = [len(keys) for keys, _ in layers]
     columns = {

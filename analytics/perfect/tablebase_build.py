@@ -1,7 +1,7 @@
-"""Building a tablebase: a job that any number of threads share and that goes on where it was killed.
+"""Building a tablebase on any number of threads; a build that was killed resumes.
 
-The largest boards are solved, in chunks, each of which is a file as soon as it is solved. All smaller boards are then
-look-ups. What is solved does not depend on threads, on memory or on how often the job was interrupted.
+The boards with the most pieces are solved in chunks, and each chunk is stored as soon as it is solved. The values of
+all smaller boards then follow by look-up. The result does not depend on threads, memory or interruptions.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from quarto.solver.base import base_bytes, base_of
 from quarto.solver.boards import boards_of_keys, layers_of_keys
 from quarto.solver.solver import Solver
 
-CHUNK_BOARDS = 512  # seconds to minutes of work: what a killed job loses a thread
-STEP_BOARDS = 8  # solved between two looks at the clock
-DIGEST = 32  # bytes of a chunk's SHA-256, which its values follow
+CHUNK_BOARDS = 512  # seconds to minutes of work: a killed job loses at most as much for each thread
+STEP_BOARDS = 8  # solved between two reports of progress
+DIGEST = 32  # bytes of the SHA-256 that a chunk's file begins with
 MOST_PIECES = 7  # 51 million boards under classic rules
-# Largest number of boards by pieces under rules with the fewest symmetries, to say what is needed before it is known.
+# Number of boards by pieces under the rules with the fewest symmetries: an upper bound for estimates of memory.
 MOST_BOARDS = (1, 3, 84, 1586, 39_055, 850_000, 15_300_000, 205_000_000)
 
 
 class Job(NamedTuple):
-    """What is to be built."""
+    """A tablebase to build."""
 
     rules: Rules
     pieces: int  # of the largest boards
-    folder: Path  # where the tablebase, and meanwhile its chunks, will be
+    folder: Path  # of the tablebase and, while it is built, its chunks
     threads: int
     megabytes: float  # of the table that the searches share
 
@@ -52,20 +52,20 @@ class Job(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How a job tells what it does; called from its threads."""
+    """Callbacks that show progress; a job calls them from its threads."""
 
-    start: Callable[[int, int], None]  # how many boards there are to solve, how many of them are solved already
-    advance: Callable[[int], None]  # so many more
+    start: Callable[[int, int], None]  # number of boards to solve, and of those that are solved already
+    advance: Callable[[int], None]  # number of boards solved since the last call
 
 
 def needed_megabytes(job: Job) -> float:
-    """The memory that a job may need at most: its table, keys and boards of the largest layer, and the base."""
+    """The most memory that a job may need: its table, keys and boards of the largest layer, and the base."""
     boards = MOST_BOARDS[job.pieces]
     return job.megabytes * 1.25 + (boards * 60 + base_bytes(boards)) / (1 << 20)
 
 
 def check(job: Job, available_megabytes: float) -> None:
-    """Raise ``RequestError`` for a job that makes no sense or that does not fit into memory."""
+    """Check a job. Raises ``RequestError`` for a value out of range or a job that does not fit into memory."""
     if not 1 <= job.pieces <= MOST_PIECES:
         raise RequestError(f"pieces={job.pieces} is not among 1 to {MOST_PIECES}: larger boards are too many to store")
     if job.threads < 1:
@@ -84,9 +84,9 @@ def check(job: Job, available_megabytes: float) -> None:
 
 
 def build(job: Job, code: Mapping[str, str], stop: Event, progress: Progress) -> Tablebase | None:
-    """Build a tablebase, or go on building it; None once ``stop`` is set: what is solved by then is kept.
+    """Build a tablebase, or resume building it; None once ``stop`` is set: what is solved by then is kept.
 
-    Raises ``RequestError`` when another process is at it, ``FailureError`` when the disk refuses.
+    Raises ``RequestError`` when another process builds it, ``FailureError`` when a file cannot be written.
     """
     keys = list(layers_of_keys(job.rules, job.pieces))
     with explained("write", job.chunks):
@@ -105,7 +105,7 @@ def build(job: Job, code: Mapping[str, str], stop: Event, progress: Progress) ->
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Only one process builds in a folder; the lock goes with the process."""
+    """Lock a folder, so that only one process builds in it. The lock ends with the process."""
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +115,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def solve(job: Job, keys: NDArray[np.uint64], stop: Event, progress: Progress) -> NDArray[np.int8] | None:
-    """[N] the values of the boards with these keys, by searching; None once ``stop`` is set."""
+    """[N] the values of the boards with these keys, found by searching; None once ``stop`` is set."""
     values = np.zeros(len(keys), np.int8)
     firsts = list(range(0, len(keys), CHUNK_BOARDS))
     missing = [first for first in firsts if not _read_chunk(job.chunks, first, values[first : first + CHUNK_BOARDS])]
@@ -151,7 +151,7 @@ class _Workers:
         self.waiting, self.left, self.lock = list(missing[::-1]), set(missing), Lock()
 
     def work(self) -> None:
-        """Solve chunks until there are none left or the solver is told to stop."""
+        """Solve chunks until none is left or the solver is stopped."""
         solver = self.solver.fork()
         while self.waiting and not solver.stopped:
             with self.lock:
@@ -177,14 +177,14 @@ def _chunk_path(folder: Path, first: int) -> Path:
 
 
 def _write_chunk(folder: Path, first: int, values: NDArray[np.int8], seconds: float) -> None:
-    """SHA-256 of the rest, the seconds of one thread that it took (float64, little-endian), the values (int8)."""
+    """Store a chunk: the SHA-256 of the rest, seconds of one thread (float64, little-endian), values (int8)."""
     content = np.array([seconds], "<f8").tobytes() + values.tobytes()
     with explained("write", folder):
         replace(_chunk_path(folder, first), hashlib.sha256(content).digest() + content)
 
 
 def _read_chunk(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
-    """Fill in ``values`` from a chunk; whether it is there and whole."""
+    """Read a chunk into ``values``; false if it is missing or damaged."""
     path = _chunk_path(folder, first)
     if not path.exists():
         return False
@@ -196,7 +196,7 @@ def _read_chunk(folder: Path, first: int, values: NDArray[np.int8]) -> bool:
 
 
 def _seconds(folder: Path) -> float:
-    """The seconds of one thread that all chunks took together."""
+    """The sum of the seconds that the chunks took."""
     parts = (path.read_bytes()[DIGEST : DIGEST + 8] for path in folder.glob("values-*.chunk"))
     return sum(float(np.frombuffer(part, "<f8")[0]) for part in parts)
 
@@ -204,7 +204,7 @@ def _seconds(folder: Path) -> float:
 def smaller(
     rules: Rules, keys: Sequence[NDArray[np.uint64]], largest: NDArray[np.int8]
 ) -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
-    """Keys and values of all layers, given the values of the last one: each follows from the one above it."""
+    """Keys and values of all layers, given the values of the last: each follows from the one with a piece more."""
     layers = [(keys[-1], largest)]
     for pieces in range(len(keys) - 2, -1, -1):
         above, values = layers[-1]

@@ -1,4 +1,4 @@
-"""Is a tablebase what it says? Every board is there, values follow from one another, and some are solved anew."""
+"""Verification of a tablebase: its checksum, its boards, values against one another, and a sample solved again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from quarto.solver.solver import Solver
 
 
 def verify(tablebase: Tablebase, sample: int, megabytes: float) -> Iterator[str]:
-    """Yield what is wrong with a tablebase, one line each; nothing if all is well.
+    """Yield the problems of a tablebase, one line each.
 
-    Checked are its checksum, its boards against those that play reaches, all values of smaller boards against the
-    larger ones that a turn leads to, and of the largest ones a random ``sample``, solved with nothing but the rules
-    and a table of so many ``megabytes``.
+    The checks: its checksum; its boards against those that play reaches; the values of smaller boards against those of
+    the larger boards that turns lead to; and the values of a random ``sample`` of the largest boards, solved from the
+    rules alone with a table of ``megabytes``.
     """
     try:
         table = read(tablebase)

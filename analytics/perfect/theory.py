@@ -1,4 +1,4 @@
-"""What tablebases show of the game, counted from them and from nothing else: the text of docs/theory.md."""
+"""The text of docs/theory.md: counts, examples and first turns, computed from tablebases."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Count(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What one tablebase shows."""
+    """Counts and examples of one tablebase."""
 
     rules: Rules
     boards: list[Count]  # by pieces
     positions: list[Count]  # by pieces on the board; none where the mover chooses
     examples: dict[str, str]  # 'board won' -> the first such board in notation
-    turns: list[tuple[str, int, int]]  # by what the first turn leads to: an example, how many turns do, their value
+    turns: list[tuple[str, int, int]]  # first turns up to symmetry: an example, how many turns, their value
 
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
 def _images(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
-    """How many boards each of ``B`` canonical ones stands for."""
+    """The number of boards that each of ``B`` canonical boards stands for, into ``images`` [B]."""
     for i in range(len(lanes)):
         images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
 
@@ -69,7 +69,7 @@ HANDS = types.int64(
 def _with_hands(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
-    """The positions that gifts make of ``B`` boards into [16 B] arrays: canonical key, value, board; their number."""
+    """The positions after each gift on ``B`` boards, into [16 B] arrays: canonical key, value, board; their number."""
     count = int64(0)
     for i in range(len(lanes)):
         filled = int64(occupied[i])
@@ -86,7 +86,7 @@ def _with_hands(
 
 
 def finding(tablebase: Tablebase, most: int | None = None) -> Finding:
-    """Count what a tablebase shows, or its boards of up to ``most`` pieces.
+    """The counts and examples of a tablebase, or of its boards of up to ``most`` pieces.
 
     Raises ``FailureError`` if it is damaged.
     """
@@ -120,7 +120,7 @@ def _count(values: NDArray[np.int8], images: NDArray[np.int64]) -> Count:
 def positions_of(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int8], NDArray[np.int64]]:
-    """The positions that the gifts of ``B`` boards make: canonical key, value, which board; [P] each, with repeats."""
+    """The positions after each gift on ``B`` boards: canonical key, value, board index; [P] each, with repeats."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
     count = _with_hands(lanes, occupied, keys, values, sources, *solver.state, symmetries(solver.rules))
@@ -130,7 +130,7 @@ def positions_of(
 def _add_examples(
     examples: dict[str, str], kind: str, keys: NDArray[np.uint64], values: NDArray[np.int8], rules: Rules
 ) -> None:
-    """Note the first board or position of each value that none was noted of before."""
+    """Add the first board or position of each value that has no example yet."""
     for value, word in WORDS.items():
         found = np.flatnonzero(values == value)[:1]
         if len(found) and f"{kind} {word}" not in examples:
@@ -142,9 +142,9 @@ def _add_examples(
 
 
 def first_turns(solver: Solver) -> list[tuple[str, int, int]]:
-    """The turns after the first gift, piece 0 (where the mover chooses: on the empty board), by what they lead to.
+    """The turns after the first gift, piece 0 (where the mover chooses: on the empty board), up to symmetry.
 
-    An example in notation, how many turns lead to one of its images, their value for who takes one; best first.
+    Each row: an example in notation, how many turns lead to an image of it, their value for the mover; best first.
     """
     rules = solver.rules
     start = EMPTY if rules.mover_chooses else from_plies([], 0)
@@ -160,7 +160,7 @@ def first_turns(solver: Solver) -> list[tuple[str, int, int]]:
 
 
 def report(tablebases: Sequence[Tablebase]) -> str:
-    """The Markdown text over all of these, one a variant."""
+    """The Markdown text about these tablebases, one for each variant."""
     return "\n".join([HEADER, *("\n".join(_section(finding(each))) for each in tablebases)])
 
 

@@ -1,8 +1,8 @@
-"""The store of policies: what was learned, under a name, with a card that says from which games, how and by which code.
+"""The store of policies: each has a name and a card that lists its games, its method and the code that learned it.
 
-A policy lies in a folder of its own and counts once its card is there. Its knowledge is ``table.parquet`` or, for a
-genome, ``genome.json``; everything else beside it (``curve.parquet``, ``curve.svg``, ``population.parquet``) tells how
-it was learned. A name may stand for one training only, whose newest card is meant by it; the others are found by id.
+A policy has a folder of its own and counts once its card exists. Its knowledge is ``table.parquet`` or, for a genome,
+``genome.json``; the other files (``curve.parquet``, ``curve.svg``, ``population.parquet``) describe its training. A
+name belongs to one training and means its newest card; older ones are found by id.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a policy comes from: everything of its card that does not follow from what was learned."""
+    """The origin of a policy: everything of its card that does not follow from its knowledge."""
 
     name: str
     rules: Rules
     code: Mapping[str, Any]
     learned: Mapping[str, Any]  # see ``PolicyCard``
-    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept as NAME.parquet
-    pictures: Mapping[str, bytes] = field(default_factory=dict)  # kept as NAME.svg
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # stored as NAME.parquet
+    pictures: Mapping[str, bytes] = field(default_factory=dict)  # stored as NAME.svg
 
 
 def checked(policy: Policy) -> Policy:
-    """The policy. Raises ``ValueError`` for values that are not finite and columns that no table can have."""
+    """The policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
     for name, value in policy.parameters.items():
         if not np.isfinite(value):
             raise ValueError(f"parameter {name!r} is {value}")
@@ -86,15 +86,15 @@ def knowledge_of(policy: Policy) -> str:
 def policy_id_of(name: str, knowledge: str) -> str:
     """A policy's id, 12 hex digits: the same knowledge under the same name has the same one on every machine.
 
-    The name is in it because two trainings may well come to the same genome, and each keeps its card.
+    The name is part of it because two trainings may find the same genome, and each needs a card of its own.
     """
     return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
 
 
 def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
-    """Store a policy, or bring the card of one that is stored already up to date.
+    """Store a policy, or update the card of one that is stored already.
 
-    Raises ``ValueError`` for a policy that is none, ``FailureError`` when the disk refuses.
+    Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
     """
     knowledge = knowledge_of(checked(policy))
     policy_id = policy_id_of(origin.name, knowledge)
@@ -130,7 +130,7 @@ def cards(archive: Archive) -> list[PolicyCard]:
 
 
 def _all_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
-    """The cards that can be read, oldest first, and why others cannot."""
+    """The cards that can be read, oldest first, and the errors of those that cannot."""
     sound, damaged = [], []
     for policy_id in policy_ids(archive):
         try:
@@ -152,7 +152,7 @@ def folder_of(archive: Archive, policy_id: str) -> Path:
 
 
 def read_card(archive: Archive, policy_id: str) -> PolicyCard:
-    """The card of a policy. Raises ``FailureError`` if it cannot be read or is another one's."""
+    """The card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
     path = folder_of(archive, policy_id) / CARD
     card = load(path, PolicyCard)
     if card.policy_id != policy_id or policy_id != policy_id_of(card.name, card.knowledge):
@@ -161,7 +161,7 @@ def read_card(archive: Archive, policy_id: str) -> PolicyCard:
 
 
 def named(archive: Archive, name: str) -> PolicyCard | None:
-    """The newest card with a name, or None. Raises ``FailureError`` if there is none but a card that is damaged."""
+    """The newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
     sound, damaged = _all_cards(archive)
     found = next((card for card in reversed(sound) if card.name == name), None)
     if found is None and damaged:
@@ -181,9 +181,9 @@ def find(archive: Archive, wanted: str) -> PolicyCard:
 
 
 def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
-    """A policy by its id or name, checked to the byte.
+    """A policy by its id or name; its checksums are checked.
 
-    Raises ``RequestError`` if there is none, or if it is not what its card says.
+    Raises ``RequestError`` if there is none, or if it differs from its card.
     """
     try:
         card = find(archive, wanted)
@@ -201,9 +201,9 @@ def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
 
 
 def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table kept beside a policy, such as ``curve`` or ``population``.
+    """A table stored with a policy, such as ``curve`` or ``population``.
 
-    Raises ``RequestError`` if the policy has none of that name or it was changed.
+    Raises ``RequestError`` if the policy has no table of that name or the file was changed.
     """
     file = f"{name}.parquet"
     tables = [each.removesuffix(".parquet") for each in card.files if each.endswith(".parquet")]
@@ -216,7 +216,7 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
 
 
 def listing(archive: Archive) -> pl.DataFrame:
-    """A row a policy, oldest first; ``current``: it is what its name stands for."""
+    """One row for each policy, oldest first; ``current``: its name means this policy."""
     rows = [_row(card) for card in cards(archive)]
     newest = {row["name"]: row["policy_id"] for row in rows}
     for row in rows:
@@ -241,7 +241,7 @@ def _row(card: PolicyCard) -> dict[str, Any]:
 
 
 def problems(archive: Archive, policy_id: str) -> list[tuple[Path, str]]:
-    """What is wrong with a stored policy: files, each with what it is."""
+    """The problems of a stored policy: each a file and what is wrong with it."""
     folder = folder_of(archive, policy_id)
     try:
         card = read_card(archive, policy_id)
@@ -300,12 +300,12 @@ def _policy(archive: Archive, card: PolicyCard) -> Policy:
 def _of_card(policy: Policy, card: PolicyCard) -> Policy:
     """The policy. Raises ``ValueError`` if it is not the one that a card describes."""
     if knowledge_of(checked(policy)) != card.knowledge:
-        raise ValueError("it holds other values than its card says")
+        raise ValueError("its values are not those that its card describes")
     return policy
 
 
 def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
-    """A file of a policy. Raises ``ValueError`` if it is not the one of its card, ``OSError`` if it is not there."""
+    """A file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
     path = folder_of(archive, card.policy_id) / name
@@ -315,7 +315,7 @@ def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
     if len(content) != card.files[name].bytes:
         raise ValueError(f"{name} has {len(content)} bytes, its card says {card.files[name].bytes}")
     if _sha256(content) != card.files[name].sha256:
-        raise ValueError(f"the SHA-256 of {name} is not that of its card: some byte has changed since")
+        raise ValueError(f"the SHA-256 of {name} is not that of its card: it was changed since")
     return content
 
 
@@ -324,7 +324,7 @@ def _sha256(content: bytes) -> str:
 
 
 def check_name(name: str, key: str = "policy.name") -> None:
-    """Raises ``RequestError`` for what cannot be the name of a policy; ``key`` is what it was given as."""
+    """Check the name of a policy, given as ``key``. Raises ``RequestError`` if it cannot be a name."""
     if not POLICY_NAME.fullmatch(name):
         raise RequestError(
             f"{key}={name!r} cannot be a name: a letter, then at most 63 letters, digits, '_', '.' and '-', and "

@@ -1,4 +1,4 @@
-"""Statistics of a result: pure functions of counts, each with its source."""
+"""Win rates and mean scores with their intervals: pure functions of counts, each with its source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFIDENCE = 0.95
 
 
 class Estimate(NamedTuple):
-    """A mean and the interval that holds the true one with the asked confidence."""
+    """A mean and its confidence interval."""
 
     mean: float
     low: float
@@ -39,7 +39,7 @@ def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[
     centre = share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    # At the ends the bound is exact, but rounding may leave it a hair inside or outside.
+    # At 0 and 1 the bound is exact, but rounding may move it slightly.
     low = 0.0 if successes <= 0 else max(0.0, (centre - reach) / scale)
     high = 1.0 if successes >= n else min(1.0, (centre + reach) / scale)
     return low, high
@@ -48,13 +48,13 @@ def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[
 def design_effect(tally: Tally) -> float:
     """How many times larger the variance of the win rate is than if all games were independent.
 
-    The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone: the variance of
-    wins over games, a ratio over units of one or two games, over p (1 - p) / n, which it would be for n independent
-    games. Above 1 when openings decide games, below 1 when swapping the seats evens things out. L. Kish, "Survey
-    Sampling" (1965), sections 5.4 and 6.3.
+    The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone. The effect is the
+    variance of wins over games, a ratio over units of one or two games, divided by p (1 - p) / n, the variance of n
+    independent games. It is above 1 when openings decide games, below 1 when swapping the seats balances them. L. Kish,
+    "Survey Sampling" (1965), sections 5.4 and 6.3.
 
     1 for fewer than two units, and when they do not differ, as the pairs of two deterministic agents without random
-    openings: the sample then says nothing about its variance, and the games are reported as they are.
+    openings: the sample then says nothing about its variance, and the games count as independent.
     """
     units: dict[tuple[int, int], int] = {}  # by games and wins
     for cells, games in ((tally.pairs, 2), (tally.singles, 1)):
@@ -71,7 +71,7 @@ def design_effect(tally: Tally) -> float:
 
 
 def effective_games(tally: Tally) -> float:
-    """How many independent games would tell as much about the first agent's win rate: games / ``design_effect``."""
+    """The number of independent games that give an interval of the same width: games / ``design_effect``."""
     return tally.games / design_effect(tally)
 
 
@@ -86,9 +86,9 @@ def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimat
     """The mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) when there are no counts.
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``: losses, draws and wins of games, or the five counts of pairs
-    (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the sample's own:
-    where all units scored 0, or all 1, it says nothing, and the interval is Wilson's. Where all scored the same in
-    between, as the pairs of deterministic agents do, the interval is their mean.
+    (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the sample's own.
+    If all units scored 0, or all 1, it is 0 and the interval is Wilson's. If all scored the same in between, as the
+    pairs of deterministic agents do, the interval is their mean.
     """
     n = sum(counts)
     if not n:
@@ -117,7 +117,7 @@ def score(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estim
 
 
 def _estimate(mean: float, variance: float, units: int, confidence: float) -> Estimate:
-    """A mean with its variance, over so many independent units of one score each, as ``mean_score`` says."""
+    """The estimate for a mean with a variance over independent units; see ``mean_score`` for means of 0 and 1."""
     if mean in (0, 1):
         return Estimate(mean, *wilson(mean * units, units, confidence))
     reach = quantile(confidence) * math.sqrt(variance)

@@ -1,10 +1,10 @@
-"""A sequential test of strength over pairs of games: is the first agent stronger than the second, and by how much.
+"""A sequential probability ratio test over pairs of games, for which of two agents is the stronger.
 
 Pairs, not games, are the unit (the pentanomial model): the two games of a pair share their opening, so they are not
-independent. Strength is normalised Elo, the mean score over its standard deviation a game, times 800 / ln 10: how many
-games a difference takes to be seen depends on that alone, not on how many games are drawn. Methods: M. Van den Bergh,
-"Comments on normalized Elo" (2020) and "A practical introduction to the GSPRT" (2021), as used for chess engines; the
-bounds of the log-likelihood ratio are A. Wald's, "Sequential tests of statistical hypotheses" (1945).
+independent. Strength is normalised Elo, the mean score over its standard deviation a game, times 800 / ln 10: the
+number of games that shows a difference depends on that alone, not on how many games are drawn. Methods: M. Van den
+Bergh, "Comments on normalized Elo" (2020) and "A practical introduction to the GSPRT" (2021), as used for chess
+engines; the bounds of the log-likelihood ratio are A. Wald's, "Sequential tests of statistical hypotheses" (1945).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: L
 EVEN = 0.5
 ELO_SCALE = 800 / math.log(10)  # normalised Elo for one standard deviation a game
 GAMES_A_PAIR = 2
-MOST_ELO = 500  # of a hypothesis either way: checked against another optimiser; beyond, maxima may be local ones
+MOST_ELO = 500  # bound of both hypotheses: to there the maxima agree with another optimiser's, beyond they may be local
 MOST_PAIRS = 10**15  # counts are added up as floating-point numbers, which are exact to there
-PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome is taken to be impossible
+PSEUDO_COUNT = 1e-3  # in place of 0, so that no outcome has probability 0
 ROUNDS, PRECISION = 100, 1e-12
-STAY = 0.9  # of a distribution, at a step to a stronger one
-LOOK = 32  # pairs between two looks at the ratio or, where that is more,
-SHARE_OF_LOOK = 32  # one in so many of those that were seen already: a longer test looks less often
+KEPT = 0.9  # share of a distribution that stays where it is in a step to a stronger one
+LOOK = 32  # pairs between two interim looks at the ratio, or, if that is more,
+SHARE_OF_LOOK = 32  # the pairs seen so far divided by this: a longer test looks less often
 
 Counts = Sequence[float]  # of pairs, by PAIR_SCORES
 
 
 class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is tested: strength at most ``elo0`` against at least ``elo1``, in normalised Elo.
+    """The hypotheses of a test: strength at most ``elo0`` against at least ``elo1``, in normalised Elo.
 
-    ``alpha`` is how often elo1 may be accepted although elo0 holds, ``beta`` how often the other way round. Raises
+    ``alpha`` is the probability of accepting elo1 although elo0 holds, ``beta`` of the opposite error. Raises
     ``RequestError`` unless elo0 < elo1, neither beyond 500, and both errors are above 0 and together below 1.
     """
 
@@ -50,7 +50,7 @@ class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.elo0) and math.isfinite(self.elo1) and self.elo0 < self.elo1):
-            raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: elo0 must be the smaller one")
+            raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: elo0 must be less than elo1")
         if max(-self.elo0, self.elo1) > MOST_ELO:
             raise RequestError(f"elo0={self.elo0:g} and elo1={self.elo1:g}: neither may be beyond {MOST_ELO} nElo")
         if not (self.alpha > 0 and self.beta > 0 and self.alpha + self.beta < 1):
@@ -66,12 +66,12 @@ class Hypotheses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Strength:
-    """What counts of pairs say about the first agent."""
+    """Estimates of the first agent's strength from counts of pairs."""
 
     pairs: int
     normalised_elo: Estimate
     elo: Estimate  # logistic
-    superiority: float  # probability that it is the stronger one, given the counts
+    superiority: float  # probability that the first agent is the stronger one, given the counts
 
 
 def checked_counts(counts: Counts) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ def checked_counts(counts: Counts) -> tuple[int, ...]:
 
 
 def log_likelihood_ratio(counts: Counts, hypotheses: Hypotheses) -> float:
-    """Of elo1 over elo0, each with the most likely distribution that has just this strength; 0 without pairs."""
+    """The log-likelihood ratio of elo1 over elo0, each at its most likely distribution; 0 without pairs."""
     if not sum(counts):
         return 0.0
     shares, pairs = _shares(counts)
@@ -101,7 +101,7 @@ def decision(counts: Counts, hypotheses: Hypotheses) -> str | None:
 
 
 def accepted(ratio: float, hypotheses: Hypotheses) -> str | None:
-    """The same by the ratio itself."""
+    """The hypothesis that a log-likelihood ratio accepts, or None."""
     lower, upper = hypotheses.bounds
     return "elo1" if ratio >= upper else "elo0" if ratio <= lower else None
 
@@ -109,8 +109,8 @@ def accepted(ratio: float, hypotheses: Hypotheses) -> str | None:
 def looks(most: int) -> Iterator[int]:
     """After how many pairs a test of at most so many looks at the ratio: 32, 64, ... 1024, 1056, ... and at the end.
 
-    They are fixed beforehand, so what is decided after which pair depends on the games alone, not on who played them in
-    blocks of what size. Looking seldom makes no error more likely: the ratio is past a bound by the more.
+    They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
+    Looking less often makes no error more likely: at a look the ratio is further past a bound.
     """
     pairs = 0
     while pairs < most:
@@ -130,7 +130,7 @@ def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 class Trial:
-    """A test as its pairs come in, in the order of their numbers; whatever comes after its end is not looked at."""
+    """A running test. It takes pairs in the order of their numbers and ignores all that come after its end."""
 
     def __init__(self, hypotheses: Hypotheses, most: int) -> None:
         self.hypotheses = hypotheses
@@ -139,7 +139,7 @@ class Trial:
         self.accepted: str | None = None  # elo0 or elo1
         self.ratio = 0.0  # at the last look
         self._looks = looks(most)
-        self.horizon = next(self._looks)  # pairs there will be at the next look or, at the end, there are
+        self.horizon = next(self._looks)  # number of pairs at the next look; once ended, at the last one
 
     @property
     def pairs(self) -> int:
@@ -147,11 +147,11 @@ class Trial:
 
     @property
     def ended(self) -> bool:
-        """Whether it is decided, or there are no more pairs to be had."""
+        """Whether a hypothesis is accepted, or the largest number of pairs is reached."""
         return self.accepted is not None or self.pairs == self.most
 
     def take(self, outcomes: NDArray[np.int8]) -> None:
-        """The outcomes of the next pairs, as ``pair_outcomes`` has them."""
+        """Add the outcomes of the next pairs, as ``pair_outcomes`` returns them."""
         while len(outcomes) and not self.ended:
             room = self.horizon - self.pairs
             seen, outcomes = outcomes[:room], outcomes[room:]
@@ -174,11 +174,11 @@ def strength(counts: Counts, confidence: float = CONFIDENCE) -> Strength:
     Raises ``RequestError`` without pairs.
     """
     if not sum(counts):
-        raise RequestError("counts 0,0,0,0,0: without pairs nothing can be said about strength")
+        raise RequestError("counts 0,0,0,0,0: strength cannot be estimated without pairs")
     shares, pairs = _shares(counts)
     mean, variance = _moments(shares)
     error = math.sqrt(variance / pairs)
-    deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, were the games of a pair independent
+    deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, if the games of a pair were independent
     reach = quantile(confidence) * error
     scores = (mean, mean - reach, mean + reach)
     return Strength(
@@ -190,7 +190,7 @@ def strength(counts: Counts, confidence: float = CONFIDENCE) -> Strength:
 
 
 def _shares(counts: Counts) -> tuple[list[float], float]:
-    """Shares of the five outcomes, none of them 0, and the number of pairs that they are shares of."""
+    """The shares of the five outcomes, none of them 0, and the number of pairs."""
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
 
@@ -201,16 +201,16 @@ def _moments(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """The distribution closest to ``shares`` whose mean lies so many of its standard deviations above one half."""
+    """The most likely distribution, given ``shares``, whose mean is so many of its standard deviations above 1/2."""
     found = [_closest(shares, strength_a_pair, start) for start in _starts(strength_a_pair)]
     return max(found, key=lambda each: sum(p * math.log(q) for p, q in zip(shares, each, strict=True)))
 
 
 def _closest(shares: Sequence[float], strength_a_pair: float, start: list[float]) -> list[float]:
-    """The same, near a distribution.
+    """The local maximum that Van den Bergh's iteration reaches from a distribution.
 
-    The condition is not linear in the distribution. It is replaced by the linear one that touches it at the last
-    distribution found, until nothing changes: Van den Bergh's iteration.
+    The condition on strength is not linear in the distribution. Each round replaces it by the linear condition that
+    touches it at the last distribution found, until nothing changes.
     """
     found = start
     for _ in range(ROUNDS):
@@ -223,7 +223,7 @@ def _closest(shares: Sequence[float], strength_a_pair: float, start: list[float]
 
 
 def _slopes(at: Sequence[float], strength_a_pair: float) -> list[float]:
-    """What each outcome adds to the linear condition that touches the one on strength at a distribution."""
+    """The coefficients of the outcomes in the linear condition that touches the one on strength at a distribution."""
     mean, variance = _moments(at)
     deviation = math.sqrt(variance)
     return [
@@ -233,11 +233,11 @@ def _slopes(at: Sequence[float], strength_a_pair: float) -> list[float]:
 
 
 def _starts(strength_a_pair: float) -> list[list[float]]:
-    """Where the iteration begins: from the uniform distribution, unless it lies too far below the strength asked for.
+    """The distributions from which the iteration starts: the uniform one, unless it is far weaker than required.
 
-    Then no distribution meets the linear condition. Those that are as strong as asked or stronger are a convex set,
-    since the standard deviation is concave: from within it the next one found is in it again, and there always is one.
-    So far from the data there may be several maxima, and each of these starts leads to one.
+    In that case no distribution meets the linear condition. The distributions of at least the required strength are a
+    convex set, since the standard deviation is concave: started inside it, the iteration stays inside and always finds
+    a next distribution. That far from the data there may be several maxima, and each start leads to one.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
     if _both_signs(_slopes(uniform, strength_a_pair)):
@@ -247,11 +247,11 @@ def _starts(strength_a_pair: float) -> list[list[float]]:
 
 
 def _strong_enough(start: list[float], strength_a_pair: float) -> list[float]:
-    """A distribution moved towards the end of the scores until the iteration can begin from it."""
+    """A distribution moved towards one end of the scores until the iteration can start from it."""
     end, found = -1 if strength_a_pair > 0 else 0, start
     while not _both_signs(_slopes(found, strength_a_pair)):
-        found = [p * STAY for p in found]
-        found[end] += 1 - STAY
+        found = [p * KEPT for p in found]
+        found[end] += 1 - KEPT
     return found
 
 
@@ -260,7 +260,7 @@ def _both_signs(slopes: Sequence[float]) -> bool:
 
 
 def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
-    """Lagrange's multiplier x with sum p s / (1 + x s) = 0, between the poles next to 0; the sum falls with x."""
+    """Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0; the sum falls with x."""
 
     def excess(x: float) -> float:
         return sum(p * slope / (1 + x * slope) for p, slope in zip(shares, slopes, strict=True))
@@ -269,7 +269,7 @@ def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
 
 
 def _root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls between two poles is 0, by bisection."""
+    """The root of a function that falls between two poles, by bisection."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

@@ -1,4 +1,4 @@
-"""What a set of pairs amounts to: a few counts that add up, from which every statistic of a result follows."""
+"""Tallies: counts of how pairs of games ended. They add up, and every statistic of a result follows from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_SINGLES: tuple[Row, Row] = ((0, 0, 0), (0, 0, 0))
 
 
 class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Counts over the pairs of one pairing; ``a + b`` is the tally of both sets. "First" is its first agent."""
+    """Counts over pairs of one pairing; ``a + b`` is the tally of both sets. "First" is the pairing's first agent."""
 
     pairs: tuple[Row, Row, Row] = NO_PAIRS  # [first's result in game 0][in game 1], each LOSS, DRAW or WIN
     singles: tuple[Row, Row] = NO_SINGLES  # pairs of one game, where seats are fixed: [first's seat][first's result]
@@ -85,7 +85,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def swapped(self) -> Tally:
-        """The same pairs as the second agent sees them: it holds seat 0 in what was game 1."""
+        """The same pairs from the second agent's point of view: it holds seat 0 in what was game 1."""
         return _tally(
             [[self.pairs[WIN - b][WIN - a] for b in range(3)] for a in range(3)],
             [row[::-1] for row in self.singles[::-1]],
@@ -113,7 +113,7 @@ def _count(
     games_a_pair: int,
     out: NDArray[np.int64],
 ) -> None:
-    """Adds to ``out`` [14]: cells of ``pairs`` (or 3 of ``singles``), illegal first and second, errors, plies."""
+    """Add the counts of a block to ``out`` [14]: 9 of ``pairs`` (or 3 of ``singles``), 2 illegal, 2 errors, plies."""
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
         for game in range(games_a_pair):

@@ -40,8 +40,8 @@ MARKER = "archive.json"
 FORMAT = "quarto-arena archive"
 
 
-class Marker(JsonRecord, frozen=True):
-    """The file that makes a folder an archive."""
+class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
+    """The file that makes a folder an archive. One of another schema version may hold other fields too."""
 
     format: str
     schema_version: int

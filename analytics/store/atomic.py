@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever happens between: written aside, synced, and only then given their name."""
+"""Durable files: each is written under a temporary name, synced and renamed, so it is whole or absent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quarto.errors import FailureError
 
-TEMPORARY = ".tmp-"  # how every file that is not finished is named
+TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again",
@@ -35,12 +35,12 @@ def explained(what: str, path: Path) -> Iterator[None]:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the same folder that nobody else uses."""
+    """A path in the same folder with a name that no other writer uses."""
     return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder as durable as the files they name. Raises ``OSError``."""
+    """Sync a folder, so that new names in it survive a crash. Raises ``OSError``."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -56,7 +56,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _write_aside(path: Path, content: bytes) -> Path:
-    """A synced temporary file with ``content`` beside ``path``. Raises ``OSError`` and leaves nothing then."""
+    """Write ``content`` to a synced temporary file beside ``path``. Raises ``OSError`` and then leaves no file."""
     aside = temporary_beside(path)
     try:
         with aside.open("xb") as file:
@@ -70,7 +70,7 @@ def _write_aside(path: Path, content: bytes) -> Path:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Create ``path`` or swap its content in one step: a reader sees the old one or the new. Raises ``OSError``."""
+    """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``."""
     aside = _write_aside(path, content)
     try:
         aside.replace(path)
@@ -81,13 +81,13 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Create ``path``, whole from the first moment on; false when somebody else has created it. Raises ``OSError``."""
+    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
     aside = _write_aside(path, content)
     try:
         try:
             os.link(aside, path)
         except FileExistsError:
-            # A network file system may repeat a request whose answer was lost: then the file that is there is ours.
+            # A network file system repeats a request whose answer was lost: then the existing file is our own.
             if not aside.samefile(path):
                 return False
     finally:

@@ -9,7 +9,7 @@ Range = tuple[int, int]  # first, end: the numbers first, first + 1, ..., end - 
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The same numbers in as few ranges as possible, ascending."""
+    """The same numbers in as few ranges as possible, in ascending order."""
     result: list[Range] = []
     for first, end in sorted(ranges):
         if result and first <= result[-1][1]:
@@ -20,6 +20,6 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def overlaps(ranges: Sequence[Range], first: int, end: int) -> bool:
-    """Whether any number in [first, end) is in ``ranges``, which are as ``merged`` returns them."""
+    """Whether any number in [first, end) is in ``ranges``, which ``merged`` returned."""
     after = bisect_right(ranges, first, key=lambda known: known[0])
     return (after > 0 and ranges[after - 1][1] > first) or (after < len(ranges) and ranges[after][0] < end)

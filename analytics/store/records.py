@@ -1,4 +1,4 @@
-"""What the archive keeps beside its tables: runs, commits, jobs of a sweep. JSON in, frozen values out, checked."""
+"""The JSON records of an archive: runs, the commits of their shards, the jobs of sweeps, the cards of policies."""
 
 from __future__ import annotations
 

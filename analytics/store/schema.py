@@ -34,7 +34,7 @@ PLIES = pl.Schema(
         "game_id": pl.Int64(),
         "pairing": pl.Int32(),
         "ply": pl.Int8(),  # 0 to 15
-        "seat": pl.Int8(),  # who placed: (ply + 1) % 2
+        "seat": pl.Int8(),  # that placed: (ply + 1) % 2
         "piece": pl.Int8(),  # 0 to 15
         "cell": pl.Int8(),  # 0 to 15
         "outcome": pl.Int8(),  # for the seat that placed: 1 won, 0 drew, -1 lost
@@ -49,27 +49,27 @@ DECISIONS = pl.Schema(
         "game_id": pl.Int64(),
         "ply": pl.Int8(),  # 0 to 15
         "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
-        "seat": pl.Int8(),  # who decided
-        "value_before": pl.Int8(),  # for who decided: 1 won, 0 drawn, -1 lost
+        "seat": pl.Int8(),  # that decided
+        "value_before": pl.Int8(),  # for the seat that decided: 1 won, 0 drawn, -1 lost
         "value_after": pl.Int8(),
-        "saving": pl.Int32(),  # choices that keep value_before, or NOT_COUNTED
-        "legal": pl.Int32(),  # choices there were
+        "saving": pl.Int32(),  # number of choices that keep value_before, or NOT_COUNTED
+        "legal": pl.Int32(),  # number of legal choices
     }
 )
 
-# 64 bits also where fewer would do: such columns are stored as differences, which costs less than a dictionary.
+# 64 bits even where fewer would do: the encoder stores such columns as differences, which take less than a dictionary.
 POSITIONS = pl.Schema(
     {
         "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
         "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
         "board": pl.Int64(),  # its pieces and the hand: ``quarto.turns.board_word``
         "pairing": pl.Int32(),
-        "second": pl.Int8(),  # who decided: 0 the pairing's first agent, 1 its second
+        "second": pl.Int8(),  # agent that decided: 0 the pairing's first, 1 its second
         "cell": pl.Int8(),  # where the piece was placed, on the canonical board
         "piece": pl.Int8(),  # the gift that came with it, -1 none; where the mover chooses, the piece placed
         "imposed": pl.Int8(),  # 0 chosen, 1 the placement was imposed and the gift chosen, 2 the whole turn imposed
         "games": pl.Int64(),
-        "wins": pl.Int64(),  # of who decided
+        "wins": pl.Int64(),  # of the agent that decided
         "draws": pl.Int64(),
         "sample": pl.Int64(),  # number in its pairing of the first of the games: the low 32 bits of its game_id
     }

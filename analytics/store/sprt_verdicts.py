@@ -1,7 +1,7 @@
-"""What tests of strength have come to: a small file beside the run whose games decided it, and that follows from them.
+"""Stored verdicts of tests of strength (``qarena sprt``): one small JSON file for each test of a run.
 
-A verdict is a function of the run's first pairs, in the order of their numbers, and of what was tested; it can be
-found again at any time (``trial``), and ``qarena archive verify`` does so.
+A verdict follows from the run's first pairs, in the order of their numbers, and from the hypotheses. ``trial`` computes
+it again from the games, and ``qarena archive verify`` compares.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quarto.errors import FailureError
 FOLDER = "verdicts"
 VERDICT_ID = re.compile(r"[0-9a-f]{12}")
 UNKNOWN = -1  # the outcome of a pair that is not there
-SAME = 1e-6  # ratios that differ by less differ by rounding
+TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 
 def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
@@ -46,7 +46,7 @@ def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
 
 
 class Verdict(JsonRecord, frozen=True):
-    """What a test has come to. Raises ``ValueError`` for values that do not fit together."""
+    """The outcome of a test. Raises ``ValueError`` for values that do not fit together."""
 
     verdict_id: Annotated[str, matching(VERDICT_ID)]
     run_id: RunId
@@ -54,7 +54,7 @@ class Verdict(JsonRecord, frozen=True):
     most_pairs: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAIRS)]  # after which it ends without a decision
     accepted: Annotated[str, one_of("elo0", "elo1")] | None  # None: undecided after the most pairs
     pairs: Positive  # after which it ended
-    counts: tuple[Count, Count, Count, Count, Count]  # of these, by points of the first agent: LL, LD, DD or WL, WD, WW
+    counts: tuple[Count, Count, Count, Count, Count]  # pairs by points of the first agent: LL, LD, DD or WL, WD, WW
     ratio: float  # log-likelihood ratio
     created: str  # ISO 8601, UTC
     command: str  # as it was typed
@@ -63,7 +63,7 @@ class Verdict(JsonRecord, frozen=True):
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.created)
         if self.verdict_id != verdict_id_of(self.hypotheses, self.most_pairs):
-            raise ValueError(f"verdict_id {self.verdict_id!r} is not that of what was tested")
+            raise ValueError(f"verdict_id {self.verdict_id!r} is not that of its hypotheses and most_pairs")
         if not math.isfinite(self.ratio):
             raise ValueError(f"ratio {self.ratio!r} is not finite")
         if sum(self.counts) != self.pairs:
@@ -73,7 +73,7 @@ class Verdict(JsonRecord, frozen=True):
 
     @staticmethod
     def of(run_id: str, ended: Trial, command: str) -> Verdict:
-        """What a trial that has ended came to."""
+        """The verdict of a trial that has ended."""
         name = verdict_id_of(ended.hypotheses, ended.most)
         return Verdict(
             name,
@@ -90,22 +90,22 @@ class Verdict(JsonRecord, frozen=True):
 
 
 def path_of(archive: Archive, run_id: str, verdict_id: str) -> Path:
-    """Where a verdict is kept."""
+    """The file of a verdict."""
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
 
 def save(archive: Archive, verdict: Verdict) -> None:
     """Store a verdict in one step, unless the same is there. Raises ``FailureError`` when it cannot be written."""
     path = path_of(archive, verdict.run_id, verdict.verdict_id)
-    with suppress(FailureError):  # one that is damaged or absent is written anew: it follows from the games
-        if _said(read(path)) == _said(verdict):
+    with suppress(FailureError):  # a file that is damaged or absent is written again: it follows from the games
+        if _outcome(read(path)) == _outcome(verdict):
             return
     with explained("write", path):
         make_folder(path.parent)
         replace(path, dump(verdict))
 
 
-def _said(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
+def _outcome(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
     return verdict.accepted, verdict.counts
 
 
@@ -145,7 +145,7 @@ def _row(verdict: Verdict) -> list[Any]:
 
 
 def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
-    """[P] what the first agent of a run's first pairing got of its first pairs; ``UNKNOWN`` for one that is not there.
+    """[P] outcomes of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
 
     ``P`` is ``most`` at most. One shard is in memory at a time. Raises ``FailureError`` for a damaged file.
     """
@@ -163,20 +163,20 @@ def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
 
 
 def known(found: NDArray[np.int8], first: int) -> NDArray[np.int8]:
-    """Those of ``outcomes`` that follow one another from pair ``first`` on."""
+    """The outcomes from pair ``first`` to the next one that is unknown."""
     unknown = np.flatnonzero(found[first:] == UNKNOWN)
     return found[first : first + unknown[0]] if len(unknown) else found[first:]
 
 
 def trial(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> Trial:
-    """A test by the games that are there by now."""
+    """The test over the games that the archive holds."""
     begun = Trial(hypotheses, most)
     begun.take(known(outcomes(archive, run_id, most), 0))
     return begun
 
 
 def problems(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """How many verdicts a run has, and what is wrong with them: each is found again from its games."""
+    """The number of verdicts of a run, and their problems: each is computed again from the games."""
     paths = [path for path in files(archive) if path.parent.name == f"run={record.run_id}"]
     return len(paths), [problem for path in paths for problem in _problems(archive, record, path)]
 
@@ -193,9 +193,9 @@ def _problems(archive: Archive, record: RunRecord, path: Path) -> Iterator[Probl
         return
     if not again.ended:
         yield Problem(
-            path, f"of the {verdict.pairs} pairs that it follows from, only the first {again.pairs} are there"
+            path, f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
         )
     elif (again.accepted, again.counts) != (verdict.accepted, verdict.counts) or abs(
         again.ratio - verdict.ratio
-    ) > SAME:
-        yield Problem(path, f"its games come to {again.accepted or 'no decision'} after {again.pairs} pairs")
+    ) > TOLERANCE:
+        yield Problem(path, f"its games give {again.accepted or 'no decision'} after {again.pairs} pairs")

@@ -1,4 +1,4 @@
-"""The writer against readers that know nothing of it: Polars and DuckDB."""
+"""Files of the encoder, read by Polars and DuckDB."""
 
 import io
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
 def test_any_integers_read_back(
     rows: list[tuple[int, int, int]], repeats: int, row_group: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Repeated rows give runs; few different values small dictionaries; large ones none at all."""
+    """Repeated rows give runs, few different values small dictionaries, a wide range no dictionary."""
     repeated = [row for row in rows for _ in range(repeats)][:2000]
     frame = frame_of(*zip(*repeated, strict=True)) if repeated else frame_of([], [], [])
     content = encode(frame, row_group)
@@ -62,8 +62,8 @@ def test_jumps_of_any_size_between_ascending_numbers_read_back(jump: int) -> Non
     assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
 
 
-def test_game_ids_cost_a_few_bits() -> None:
-    """Gaps of 1 to 4, as where some games have ended: two bits each, and what blocks and headers need."""
+def test_game_ids_take_a_few_bits() -> None:
+    """Gaps of 1 to 4, as between games of which some have ended, take two bits each beside blocks and headers."""
     ascending = [2 * i + i % 3 for i in range(60_000)]
     content = encode(pl.DataFrame({"game_id": ascending}), 65536)
     assert len(content) < 60_000 * 0.35

@@ -1,4 +1,4 @@
-"""Tablebases: built by any number of threads, stopped and killed, read back, used, and held against the rules."""
+"""Tablebases: building on threads, resuming, reading, use by searches, and comparison with the rules."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHIPS = sorted(SHIPPED.glob("*.parquet"))
 
 
 class Watched:
-    """Counts what a job tells, and may stop it."""
+    """Counts the progress of a job, and may stop it."""
 
     def __init__(self, stop_after: int = 1 << 30) -> None:
         self.stop, self.stop_after = Event(), stop_after
@@ -73,7 +73,7 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees what a user has built, and chunks are small enough that there are many."""
+    """Tests see no tablebase of the user, and chunks are so small that there are many."""
     monkeypatch.setenv("QARENA_TABLEBASE", str(tmp_path / "home"))
     monkeypatch.setattr(tablebase_build, "CHUNK_BOARDS", 16)
     return tmp_path / "home"
@@ -203,7 +203,7 @@ def test_a_damaged_tablebase_is_not_read(tmp_path: Path) -> None:
     "change",
     [{"format": "other"}, {"boards": [1, 1, 20]}, {"won": [1, 1, 20, 157]}, {"sha256": "0"}, {"rules": {"name": 1}}],
 )
-def test_a_damaged_card_is_not_believed(tmp_path: Path, change: dict[str, object]) -> None:
+def test_a_damaged_card_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     card = built(tmp_path).path.with_suffix(".json")
     card.write_text(json.dumps(json.loads(card.read_text()) | change | {"rules": {"squares": 3}} if change else {}))
     with pytest.raises(FailureError, match=r"quick-3\.json is damaged"):
@@ -254,7 +254,7 @@ def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tmp_path: Pa
 
 
 def children_values(above: Table, layer: Table, rules: Rules) -> list[Children]:
-    """What is reached from each board of ``layer``."""
+    """The values of the boards that each board of ``layer`` leads to."""
     forms = dict(zip(zip(*boards_of_keys(above.keys, rules), strict=True), above.values.tolist(), strict=True))
     found = []
     for lanes, occupied in zip(*boards_of_keys(layer.keys, rules), strict=True):
@@ -288,7 +288,7 @@ def test_every_value_follows_from_those_that_turns_lead_to(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
-def test_what_ships_is_whole_and_every_value_up_to_three_pieces_follows_from_the_others(path: Path) -> None:
+def test_shipped_tablebases_are_whole_and_every_value_up_to_three_pieces_follows_from_the_others(path: Path) -> None:
     found = open_tablebase(path)
     counted = perft(found.rules, min(5, found.card.pieces))
     assert found.card.boards[: len(counted)] == [layer.canonical_live_boards for layer in counted]
@@ -299,20 +299,20 @@ def test_what_ships_is_whole_and_every_value_up_to_three_pieces_follows_from_the
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
-def test_every_board_of_what_ships_is_there_and_every_value_of_four_pieces_follows(path: Path) -> None:
+def test_shipped_tablebases_are_complete_and_every_value_of_four_pieces_follows(path: Path) -> None:
     found = open_tablebase(path)
     assert found.card.boards == [layer.canonical_live_boards for layer in perft(found.rules, found.card.pieces)]
     assert_consistent(of_layers(found)[4:6], found.rules)
 
 
-def test_what_ships_is_small() -> None:
+def test_shipped_tablebases_are_small() -> None:
     assert {path.stem.rpartition("-")[0] for path in SHIPS} >= {"torus_square", "own_piece", "classic"}
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 10_000_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPS, ids=[path.stem for path in SHIPS])
-def test_a_sample_of_what_ships_has_the_same_values_solved_anew(path: Path) -> None:
+def test_a_sample_of_shipped_values_is_the_same_when_solved_again(path: Path) -> None:
     assert list(verify(open_tablebase(path), 10, 64.0)) == []
 
 

@@ -1,4 +1,4 @@
-"""What tablebases show, counted another way."""
+"""The counts of tablebases, compared with another way of counting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def classic() -> Finding:
     return finding(open_tablebase(path), 5)  # six pieces take half a minute
 
 
-def test_boards_and_positions_are_as_many_as_there_are(classic: Finding) -> None:
+def test_boards_and_positions_are_counted_completely(classic: Finding) -> None:
     live = ORACLES["boards_with_k_pieces_and_no_completed_line"]
     for pieces, boards in enumerate(classic.boards):
         assert sum(boards.every) == live[pieces]
@@ -36,12 +36,12 @@ def test_boards_and_positions_are_as_many_as_there_are(classic: Finding) -> None
             assert sum(positions.canonical) == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][pieces]
 
 
-def test_the_first_turns_are_all_there_are(classic: Finding) -> None:
+def test_the_first_turns_are_complete(classic: Finding) -> None:
     assert sum(times for _, times, _ in classic.turns) == 16 * 15
     assert len({example for example, _, _ in classic.turns}) == len(classic.turns) == 8
 
 
-def test_examples_have_the_value_that_is_said_of_them(tmp_path: Path) -> None:
+def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
     silent = Progress(lambda _boards, _solved: None, lambda _boards: None)
     built = build(Job(QUICK, 4, tmp_path, 1, 1.0), {}, Event(), silent)
     assert built is not None

@@ -1,4 +1,4 @@
-"""The store of policies gives back what it was given, to the bit, or says in one line what is wrong."""
+"""The store of policies returns the stored values to the bit, or reports the problem in one line."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     assert_same(policy_store.read(archive, "mine")[1], COUNTS)
 
 
-def test_what_nobody_has_learned_is_refused_with_the_nearest_names(archive: Archive) -> None:
+def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
     policy_store.save(archive, COUNTS, origin())
     with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'\? valid: mine"):
         policy_store.read(archive, "mien")
@@ -134,7 +134,7 @@ def test_what_nobody_has_learned_is_refused_with_the_nearest_names(archive: Arch
         (replace(COUNTS, table={"a": np.array([0.0, np.nan])}), "column 'a' is nan in row 1"),
     ],
 )
-def test_what_is_no_policy_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
+def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
     before = snapshot(archive.root)
     with pytest.raises(ValueError, match=expected):
         policy_store.save(archive, broken, origin())
@@ -142,7 +142,7 @@ def test_what_is_no_policy_is_not_saved(archive: Archive, broken: Policy, expect
 
 
 def forge(folder: Path, file: str, content: bytes) -> None:
-    """Change a file and its card, so that only the content itself can tell."""
+    """Change a file and its checksum in the card, so that only the content is wrong."""
     (folder / file).write_bytes(content)
     card = json.loads((folder / "card.json").read_text())
     card["files"][file] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -179,7 +179,7 @@ def truncate(folder: Path) -> None:
         (lambda folder: forge(folder, "table.parquet", b"PAR1"), "is damaged: "),
         (with_column("value", [0.5, float("nan"), 1.0]), "column 'value' is nan in row 1 (1 such rows)"),
         (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
-        (with_column("value", [0.5, 0.0, 1.0]), "it holds other values than its card says"),
+        (with_column("value", [0.5, 0.0, 1.0]), "its values are not those that its card describes"),
         (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     assert_same(policy_store.read(archive, "sound")[1], GENES)
 
 
-def test_a_full_disk_is_said_in_one_line(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_in_one_line(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -25,7 +25,7 @@ def test_wilson_intervals_of_newcombe(successes: int, n: int, low: float, high: 
     assert wilson(n - successes, n) == pytest.approx((1 - high, 1 - low), abs=5e-5)
 
 
-def test_wilson_without_games_knows_nothing() -> None:
+def test_wilsons_interval_without_games_is_0_to_1() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
 
 
@@ -42,7 +42,7 @@ def test_quantile_is_that_of_the_tables() -> None:
 
 
 def test_pairs_that_agree_halve_the_games() -> None:
-    """Both games of each pair end alike: the second tells nothing. Kish: 1 + (2 - 1) rho = 2."""
+    """Both games of each pair end alike, so the second adds no information. Kish: 1 + (2 - 1) rho = 2."""
     same = Tally(pairs=((5000, 0, 0), (0, 0, 0), (0, 0, 5000)))
     assert design_effect(same) == pytest.approx(2, rel=1e-3)
     assert effective_games(same) == pytest.approx(10_000, rel=1e-3)
@@ -55,7 +55,7 @@ def test_independent_games_count_in_full() -> None:
     assert design_effect(product) == pytest.approx(1, rel=1e-3)
 
 
-def test_identical_pairs_are_reported_as_they_are() -> None:
+def test_games_of_identical_pairs_count_as_independent() -> None:
     alike = Tally(pairs=((0, 0, 0), (0, 0, 0), (7, 0, 0)))  # won in seat 0, lost in seat 1, seven times
     assert design_effect(alike) == 1
     assert win_rate(alike, by_pairs=True) == (0.5, *wilson(7, 14))
@@ -69,7 +69,7 @@ def test_too_few_pairs_have_no_design_effect(counts: Tally) -> None:
     assert 0 <= low < high <= 1
 
 
-def test_intervals_by_pairs_cover_what_they_claim() -> None:
+def test_intervals_by_pairs_have_the_stated_coverage() -> None:
     """Openings that decide both games in 3 of 10 cases: 95% of the intervals should hold the true rate of 0.5."""
     dice = random.Random(11)
     held = {True: 0, False: 0}

@@ -1,4 +1,4 @@
-"""The sequential test, against figures of a well-known test server for chess engines and against simulation."""
+"""The sequential test, compared with figures of a test server for chess engines and with simulations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_superiority_is_that_of_an_independent_implementation() -> None:
     assert strength(SECOND).superiority == pytest.approx(0.99832, abs=1e-5)
 
 
-def test_who_is_seen_from_the_other_side_is_as_strong_with_the_other_sign() -> None:
+def test_the_second_agents_strength_is_the_firsts_with_the_other_sign() -> None:
     here, there = strength(FIRST), strength(FIRST[::-1])
     assert here.normalised_elo.mean == pytest.approx(-there.normalised_elo.mean)
     assert here.superiority == pytest.approx(1 - there.superiority)
@@ -78,7 +78,7 @@ def test_counts_that_leave_outcomes_out_have_a_ratio(counts: tuple[int, ...]) ->
 
 
 def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
-    """Of the most likely distribution of this strength, by a general optimiser, from several starts."""
+    """The most likely distribution of this strength, found by a general optimiser from several starts."""
     scores, shares = np.array(PAIR_SCORES), np.array([count or 1e-3 for count in counts])
     strength_a_pair = elo * math.log(10) / 800 * math.sqrt(2)
 
@@ -129,7 +129,7 @@ def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end(most: int) -> Non
     assert list(looks(most)) == naive_looks(most)
 
 
-def test_a_pairs_outcome_is_what_its_first_agent_got_in_both_games() -> None:
+def test_a_pairs_outcome_is_its_first_agents_points_in_both_games() -> None:
     scores, expected = {0: (2, 0), 1: (0, 2), -1: (1, 1)}, []  # by winning seat: points in seat 0, in seat 1
     winners = [(a, b) for a in (0, 1, -1) for b in (0, 1, -1)]
     for in_game_0, in_game_1 in winners:
@@ -138,7 +138,7 @@ def test_a_pairs_outcome_is_what_its_first_agent_got_in_both_games() -> None:
 
 
 def naive_trial(outcomes: list[int], hypotheses: Hypotheses, most: int) -> tuple[str | None, int]:
-    """What is accepted, after how many pairs: counted anew at each look."""
+    """The accepted hypothesis and the number of pairs, counted again at each look."""
     for look in naive_looks(most):
         if look > len(outcomes):
             return None, len(outcomes)
@@ -154,7 +154,7 @@ def drawn(seed: int, chances: tuple[float, ...], pairs: int) -> NDArray[np.int8]
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("most", [50, 3000])
-def test_what_is_decided_does_not_depend_on_how_pairs_come_in(seed: int, most: int) -> None:
+def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int) -> None:
     dice, hypotheses = random.Random(seed), Hypotheses(0, 40)
     outcomes = drawn(seed, (0.1, 0.2, 0.35, 0.2, 0.15), 4000)
     expected = naive_trial(outcomes.tolist(), hypotheses, most)
@@ -177,14 +177,14 @@ def test_a_trial_without_enough_pairs_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "accepted"), [(0, "elo0"), (1, "elo0"), (2, "elo0"), (3, "elo1"), (4, "elo1")])
-def test_pairs_that_all_go_the_same_way_come_to_an_end(outcome: int, accepted: str) -> None:
+def test_a_trial_of_equal_pairs_ends(outcome: int, accepted: str) -> None:
     trial = Trial(Hypotheses(), 10**6)
     trial.take(np.full(10**5, outcome, np.int8))
     assert trial.accepted == accepted
 
 
 def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:
-    """How often a hypothesis is accepted that is not true; elo0 = 0, elo1 = 60, both errors at most 0.1."""
+    """The share of trials that accept a wrong hypothesis; elo0 = 0, elo1 = 60, both errors at most 0.1."""
     errors = 0
     for seed in range(tests):
         trial = Trial(Hypotheses(0, 60, alpha=0.1, beta=0.1), 10**5)
@@ -245,7 +245,7 @@ def test_what_is_not_five_counts_is_refused(counts: tuple[float, ...]) -> None:
         checked_counts(counts)
 
 
-def test_more_pairs_than_there_can_be_are_refused() -> None:
+def test_more_pairs_than_can_be_counted_exactly_are_refused() -> None:
     with pytest.raises(RequestError, match="more than 1,000,000,000,000,000 pairs"):
         checked_counts((99999999999999999999, 0, 0, 0, 0))
 

@@ -15,7 +15,7 @@ TALLIES = st.builds(
 
 
 def naive_tally(block: Block) -> Tally:
-    """Game by game, as a person would count."""
+    """The tally, counted game by game."""
     pairs = [[0, 0, 0], [0, 0, 0], [0, 0, 0]]
     singles = [0, 0, 0]
     forfeits = {2: [0, 0], 3: [0, 0]}
@@ -39,7 +39,7 @@ def naive_tally(block: Block) -> Tally:
 
 
 @given(seed=st.integers(0, 10**6), pairs=st.integers(1, 20))
-def test_the_tally_is_that_of_a_person_counting(seed: int, pairs: int) -> None:
+def test_the_tally_is_that_of_counting_game_by_game(seed: int, pairs: int) -> None:
     block = random_block(seed, pairs=pairs, forfeits=0.4)
     assert tally([block]) == {0: naive_tally(block)}
     alone = single_games(seed, pairs=pairs)

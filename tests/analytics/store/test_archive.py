@@ -59,6 +59,7 @@ def archive_with(content: str) -> Callable[[Path], None]:
         (foreign_folder, False, "is not an archive"),
         (foreign_folder, True, "has other files in it"),
         (archive_with('{"format": "quarto-arena archive", "schema_version": 2}'), True, "schema version 2"),
+        (archive_with('{"format": "quarto-arena archive", "schema_version": 2, "more": 1}'), True, "schema version 2"),
         (archive_with('{"format": "photo album", "schema_version": 1}'), False, "photo album"),
         (archive_with('{"format": "quarto-arena arch'), False, "cannot be read"),
         (archive_with("[]"), True, "cannot be read"),

@@ -20,5 +20,5 @@ def test_merged_ranges_hold_the_same_numbers_and_never_touch(ranges: list[Range]
 
 
 @given(ranges=RANGES, first=st.integers(0, 45), size=st.integers(1, 8))
-def test_overlap_is_what_sets_say(ranges: list[Range], first: int, size: int) -> None:
+def test_overlap_is_that_of_the_sets(ranges: list[Range], first: int, size: int) -> None:
     assert overlaps(merged(ranges), first, first + size) == bool(numbers(ranges) & set(range(first, first + size)))

@@ -1,4 +1,4 @@
-"""Verdicts: found again from the games, stored as said, and every way in which one can be wrong is named."""
+"""Verdicts are computed again from the games, stored once, and every way in which one can be wrong is named."""
 
 from __future__ import annotations
 
@@ -141,13 +141,13 @@ def changed(path: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"accepted": "elo0"}, "its games come to elo1 after"),
-        ({"ratio": 0.5}, "its games come to elo1 after"),
+        ({"accepted": "elo0"}, "its games give elo1 after"),
+        ({"ratio": 0.5}, "its games give elo1 after"),
         ({"accepted": "elo2"}, "'elo2'"),
-        ({"most_pairs": 150}, "is not that of what was tested"),
+        ({"most_pairs": 150}, "is not that of its hypotheses and most_pairs"),
         ({"counts": [1, 2, 3, 4]}, "counts: expected array of length 5, got 4"),
         ({"counts": [1, 2, 3, 4, 5]}, "pairs are not counts"),
-        ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be the smaller one"),
+        ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be less than elo1"),
         ({"surprise": 1}, "surprise"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     (archive.folder("commits", RUN.run_id) / "000000.json").unlink()
     (problem,) = verify(archive).problems
-    assert "only the first 0 are there" in problem.what
+    assert "only the first 0 of the" in problem.what
 
 
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:

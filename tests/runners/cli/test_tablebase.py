@@ -43,7 +43,7 @@ def test_build_show_and_verify(qarena: Qarena, own_home: Path) -> None:
     (own_home / "torus_square-2.parquet").write_bytes(b"PAR1")
     checked = qarena("tablebase", "verify", str(own_home / "torus_square-2.parquet"))
     assert checked.code == 1
-    assert "torus_square-2.parquet is damaged (4 bytes which are not the" in checked.err
+    assert "torus_square-2.parquet is damaged (4 bytes that differ from the" in checked.err
 
 
 def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:

@@ -272,7 +272,7 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        (("elo0=5", "elo1=5"), "elo0=5 and elo1=5: elo0 must be the smaller one"),
+        (("elo0=5", "elo1=5"), "elo0=5 and elo1=5: elo0 must be less than elo1"),
         (("alpha=0.7", "beta=0.4"), "their sum below 1"),
         (("games=1",), "games=1 is out of range: it must be at least 2"),
         (("elo=3",), "key 'elo' does not exist; did you mean 'elo1'?"),
@@ -281,7 +281,7 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
         (("a.faithfull=true",), "did you mean 'a.faithful'"),
         (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
         (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),
-        (("--counts", "0,0,0,0,0"), "without pairs nothing can be said"),
+        (("--counts", "0,0,0,0,0"), "strength cannot be estimated without pairs"),
         (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot go with --counts"),
         (("--counts", "1,2,3,4,5", "elo1=much"), "elo1: 'much' is not a number"),
     ],
