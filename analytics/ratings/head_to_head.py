@@ -31,7 +31,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Meetings:
+class HeadToHead:
     """Every two agents that met, each once."""
 
     rules: str
@@ -90,7 +90,7 @@ def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
     return apart
 
 
-def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
+def head_to_head(opened: OpenArchive, choice: Choice = Choice()) -> HeadToHead:
     """The meetings in the games chosen. Without a condition no game is read, whatever their number.
 
     With one, a pair of which only one game was chosen counts as a game that comes alone. Raises ``RequestError`` when
@@ -106,7 +106,7 @@ def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
     chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
     merged = tuple(_merged(found.values()))
-    return Meetings(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
+    return HeadToHead(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
 
 
 def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:

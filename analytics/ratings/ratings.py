@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.query.database import OpenArchive
-from analytics.ratings.head_to_head import Choice, meetings
+from analytics.ratings.head_to_head import Choice, head_to_head
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
 from analytics.statistics.tally import Tally
@@ -93,7 +93,7 @@ def ratings(
     samples: int = SAMPLES,
 ) -> Ratings:
     """Ratings over the games that a condition on the view ``games`` chooses; see ``meetings`` and ``rate``."""
-    return rate(meetings(opened, Choice(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
+    return rate(head_to_head(opened, Choice(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
 
 
 def rate(

@@ -162,7 +162,7 @@ def _renumbered(text: str, name: str) -> str:
     )
 
 
-def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
+def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
     ``curve`` is what ``analytics.policies.learning_curve.learning_curve`` makes, or has a column ``generation`` and,
@@ -170,10 +170,10 @@ def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> 
     ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the
     extra ``plots``.
     """
-    return svg(styled(curve_of(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
+    return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
 
 
-def curve_of(curve: pl.DataFrame) -> Picture:
+def curve_chart(curve: pl.DataFrame) -> Picture:
     """The same, to be given a size, a title and a style."""
     alt = altair()
     if "strength" in curve.columns:

@@ -42,14 +42,14 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, who is surely above whom, what the first seat is worth."""
     from analytics import open_archive
-    from analytics.ratings.head_to_head import meetings
+    from analytics.ratings.head_to_head import head_to_head
     from analytics.ratings.ratings import rate as fit
     from runners.strength.tables import show_ratings, tell
     from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
-        met = meetings(opened, _choice(where, run, rules))
+        met = head_to_head(opened, _choice(where, run, rules))
     tell(met.notes)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples)
     if output is None and format in (None, "table"):
@@ -69,16 +69,16 @@ def crosstable(
 ) -> None:
     """Everybody against everybody: score, wins, draws and losses with their intervals."""
     from analytics import open_archive
-    from analytics.ratings.head_to_head import meetings
-    from runners.strength.tables import show_meetings, tell
+    from analytics.ratings.head_to_head import head_to_head
+    from runners.strength.tables import show_head_to_head, tell
     from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
-        met = meetings(opened, _choice(where, run, rules))
+        met = head_to_head(opened, _choice(where, run, rules))
     tell(met.notes)
     if output is None and format in (None, "table"):
-        show_meetings(met, by_seat)
+        show_head_to_head(met, by_seat)
     else:
         write(met.frame(by_seat), form, output)
 

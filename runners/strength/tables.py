@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from analytics.query.results import PairingResult, crosstable
-from analytics.ratings.head_to_head import Meetings, by_seats
+from analytics.ratings.head_to_head import HeadToHead, by_seats
 from analytics.ratings.ratings import Rating, Ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
@@ -25,7 +25,7 @@ def tell(notes: Iterable[str]) -> None:
 # Ratings.
 
 
-def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
+def show_ratings(met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
     """The ratings with who is surely above whom, what all have in common, and what the games do not say."""
     where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
     rows = found.ratings
@@ -114,12 +114,12 @@ def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
 # Crosstables.
 
 
-def show_meetings(met: Meetings, by_seat: bool) -> None:
+def show_head_to_head(met: HeadToHead, by_seat: bool) -> None:
     """The crosstable of a tournament, then every two agents that met."""
     others = [result for result in met.results if result.first != result.second]
     if len(others) > 1 and not by_seat:
         console.show_crosstable(crosstable(others))
-    title = f"Meetings ({met.rules} rules; the first agent's view, in %)"
+    title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
     if by_seat:
         found = by_seats(met.results)
         seats = Column("its seat", [str(seat) for seat, _ in found])

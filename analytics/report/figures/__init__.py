@@ -5,10 +5,10 @@ Beneath each is a function that returns its frame (``crosstable_frame``, …) an
 
 from __future__ import annotations
 
-from analytics.report.figures.learning import learning_curve
+from analytics.report.figures.learning import learning_curves
 from analytics.report.figures.lengths import game_lengths
 from analytics.report.figures.openings import gifts, openings_board
 from analytics.report.figures.regret import mistakes
 from analytics.report.figures.strength import crosstable, ratings
 
-__all__ = ["crosstable", "game_lengths", "gifts", "learning_curve", "mistakes", "openings_board", "ratings"]
+__all__ = ["crosstable", "game_lengths", "gifts", "learning_curves", "mistakes", "openings_board", "ratings"]

@@ -22,7 +22,7 @@ RESULTS = ("losses", "draws", "wins")
 
 
 @dataclass(frozen=True)
-class Subject:
+class ChosenGames:
     """The games that a question is about. What is worked out once is kept."""
 
     selection: Selection
@@ -64,7 +64,7 @@ class Subject:
         return {key: result.tally for key, result in found.items()}
 
     @cached_property
-    def meetings(self) -> Mapping[tuple[str, str], Tally]:
+    def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
         """By first and second agent, all runs together."""
         found: dict[tuple[str, str], Tally] = {}
         for (run_id, pairing), tally in self.tallies.items():
@@ -76,7 +76,7 @@ class Subject:
     def games_of(self) -> Mapping[str, int]:
         """How many of the games each agent played, most first; a game against itself counts once."""
         games: dict[str, int] = {}
-        for agents, tally in self.meetings.items():
+        for agents, tally in self.head_to_head.items():
             for agent in set(agents):
                 games[agent] = games.get(agent, 0) + tally.games
         return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
@@ -149,6 +149,6 @@ PLAYERS = {
 }
 
 
-def subject(opened: OpenArchive, where: str | None = None) -> Subject:
+def chosen_games(opened: OpenArchive, where: str | None = None) -> ChosenGames:
     """The games that ``where`` chooses, as figures see them; raises what ``analytics.query.selection.select`` does."""
-    return Subject(select(opened, where))
+    return ChosenGames(select(opened, where))

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.query.database import OpenArchive
 from analytics.report import style
-from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
@@ -40,7 +40,7 @@ PLACEMENTS = Kind("first_placements", "cell", "placement")
 GIFTS = Kind("first_gifts", "piece", "gift")
 
 
-def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
+def openings_frame(chosen: ChosenGames, kind: Kind) -> pl.DataFrame:
     """What was chosen at the first plies, and how it paid for who chose; imposed plies are left out.
 
     A row for each rules, agent that is shown (``EVERYBODY``: all agents together, shown or not), ply and choice:
@@ -48,11 +48,11 @@ def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
     chose (Int64), ``share`` of the choices at that ply, ``mean_outcome`` (1 won, 0 drew, -1 lost) with ``low``,
     ``high`` (95 %, as ``mean_score`` has them; Float64).
     """
-    found = of.ask(kind.question).join(of.players(), on=("run_id", "pairing", "game"))
+    found = chosen.ask(kind.question).join(chosen.players(), on=("run_id", "pairing", "game"))
     places = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
     chose = pl.when(gave).then(1 - places).otherwise(places)
-    chosen = found.filter(pl.col("ply") >= pl.col("imposed")).select(
+    choices = found.filter(pl.col("ply") >= pl.col("imposed")).select(
         "rules",
         "ply",
         kind.column,
@@ -62,8 +62,8 @@ def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
         wins=pl.when(gave).then("losses").otherwise("wins"),
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
-    shown = chosen.filter(pl.col("agent").is_in(of.agents))
-    together = chosen.with_columns(agent=pl.lit(EVERYBODY)).select(shown.columns)
+    shown = choices.filter(pl.col("agent").is_in(chosen.agents))
+    together = choices.with_columns(agent=pl.lit(EVERYBODY)).select(shown.columns)
     counted = (
         pl.concat([together, shown])
         .group_by("rules", "agent", "ply", kind.column)
@@ -152,7 +152,7 @@ def _percent(share: float) -> str:
 
 
 def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> Picture:
-    frame = openings_frame(subject(opened, where), kind)
+    frame = openings_frame(chosen_games(opened, where), kind)
     if frame.is_empty():
         raise RequestError(f"the first {PLIES} plies of all games chosen were imposed: they say nothing of agents")
     return style.beside(openings_panels(frame, kind), title, HOW)
