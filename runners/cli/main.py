@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from quarto.errors import ArenaError, RequestError
-from runners.cli import archive, bench, openings, perfect, policy, report, strength, tablebase
+from runners.cli import archive, bench, openings, perfect, policy, report, reproduce, strength, tablebase
 from runners.cli.flags import flags_first
 from runners.cli.options import (
     ARCHIVE,
@@ -173,38 +173,6 @@ def agents() -> None:
 
 
 @app.command()
-def reproduce(
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]…", help="The same as options: study=C games=1000 archive.root=DIR."),
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
-    ] = None,
-    games: Annotated[str | None, typer.Option("--games", help="Of each pairing. Default: 10000.")] = None,
-    seed: Annotated[str | None, typer.Option("--seed", help="Default: 1.")] = None,
-    threads: Annotated[str | None, typer.Option("--threads", help="Default: one for each core.")] = None,
-    archive: Annotated[str | None, typer.Option("--archive", help="Its folder. Default: data/archive.")] = None,
-    markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
-    html: Annotated[str | None, typer.Option("--html", help="Also write a page with plots.")] = None,
-) -> None:
-    """Play what five studies published and compare: figures, ours with intervals, and why some differ."""
-    from runners.reproduce.run import reproduce as carry_out
-    from runners.reproduce.run import wanted_of
-
-    options = {
-        "study": study,
-        "games": games,
-        "seed": seed,
-        "threads": threads,
-        "archive.root": archive,
-        "markdown": markdown,
-        "html": html,
-    }
-    raise typer.Exit(carry_out(wanted_of(arguments or [], options, sys.argv[1:])))
-
-
-@app.command()
 def perft(
     plies: Annotated[int, typer.Argument(help="How deep to count.")],
     rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
@@ -226,7 +194,7 @@ def warm() -> None:
         typer.echo(f"{seconds:6.2f} s  {name}")
 
 
-for topic in (openings, strength, perfect, report, bench):
+for topic in (openings, strength, perfect, report, reproduce, bench):
     topic.register(app)
 
 
