@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes, strength
+from analytics.statistics.sprt import PAIR_SCORES, Hypotheses, Trial, checked_counts, pair_outcomes
 from analytics.store.archive import Archive, load, now
 from analytics.store.atomic import explained, make_folder, replace
 from analytics.store.blocks import read_table
@@ -133,28 +133,6 @@ def read(path: Path) -> Verdict:
 def files(archive: Archive) -> list[Path]:
     """The files that are named like verdicts, damaged or not, sorted."""
     return sorted(path for path in archive.root.glob(f"{FOLDER}/run=*/*.json") if VERDICT_ID.fullmatch(path.stem))
-
-
-def rows(archive: Archive) -> list[list[Any]]:
-    """The rows of the view ``verdicts``. Raises ``FailureError`` for a damaged file."""
-    return [_row(verdict) for verdict in map(read, files(archive))]
-
-
-def _row(verdict: Verdict) -> list[Any]:
-    hypotheses, found = verdict.hypotheses, strength(verdict.counts)
-    return [
-        verdict.run_id,
-        verdict.verdict_id,
-        datetime.fromisoformat(verdict.created).replace(tzinfo=None),
-        *(hypotheses.elo0, hypotheses.elo1, hypotheses.alpha, hypotheses.beta),
-        verdict.most_pairs,
-        verdict.accepted,
-        verdict.pairs,
-        *verdict.counts,
-        verdict.ratio,
-        *found.normalised_elo,
-        verdict.command,
-    ]
 
 
 def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
