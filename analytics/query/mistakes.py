@@ -1,4 +1,4 @@
-"""What agents give up against perfect play, and where: questions asked of the view ``decisions``."""
+"""Mistakes of agents against perfect play, counted in the view ``decisions``, and the hardest positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CANDIDATES = 20_000  # blunders, those with the fewest saving choices first, amo
 
 
 class DecisionSummary(NamedTuple):
-    """What an agent's decisions of one kind, at one ply or at all, amount to."""
+    """Counts and means over an agent's decisions of one kind, at one ply or at all plies."""
 
     agent: str
     kind: str
@@ -30,15 +30,15 @@ class DecisionSummary(NamedTuple):
 
 
 class HardPosition(NamedTuple):
-    """A position in which few choices save what there is."""
+    """A position in which few choices keep its value."""
 
     position: Position  # canonical
     rules: Rules
     kind: str
-    value: int  # for who decides
+    value: int  # for the player that decides
     saving: int
     choices: int
-    missed: int  # decisions among the candidates that gave something up there
+    missed: int  # blunders there, among the candidates
 
     @property
     def text(self) -> str:
@@ -46,10 +46,10 @@ class HardPosition(NamedTuple):
 
 
 def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool) -> list[DecisionSummary]:
-    """By agent and kind and, if wanted, ply, of the decisions that meet a condition in SQL.
+    """Summaries by agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
 
-    Intervals are of 95 percent: normal for the mean regret, Wilson's for the share of blunders. They take decisions for
-    independent, which those of one game are not quite: read them as the least uncertainty there is.
+    Intervals are 95 % ones: normal for the mean regret, Wilson's for the share of blunders. They treat decisions as
+    independent; those of one game are not quite, so the intervals are a lower bound of the uncertainty.
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     frame = archive.sql(
@@ -68,7 +68,7 @@ def _summary(agent: str, kind: str, ply: int | None, n: int, lost: int, squares:
 
 
 def hardest_positions(archive: OpenArchive, runs: Sequence[str], count: int) -> list[HardPosition]:
-    """The positions with the fewest saving choices, of these those missed most often; needs counted choices."""
+    """The positions with the fewest saving choices, those missed most often first. Needs counted choices."""
     missed = archive.sql(
         f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608
         f"WHERE regret > 0 AND saving IS NOT NULL AND {among(runs)} "

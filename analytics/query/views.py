@@ -1,4 +1,4 @@
-"""What the views of SQL hold: their columns, and the statements and rows that fill them."""
+"""The views of SQL: their columns, and the statements and rows that fill them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pairing(NamedTuple):
     first_agent: str
     second_agent: str
     mover_chooses: bool  # under the rules of the run
-    rules: str  # as the text of a position ends: nothing, or a space and the name
+    rules: str  # the end of the text of a position: nothing, or a space and the name
 
 
 # The columns of each view: names and DuckDB's types.
@@ -123,7 +123,7 @@ VIEWS["positions"] = {
     "occupied": "INTEGER",  # of its canonical board: bit c says that cell c holds a piece
     "board": "BIGINT",
     "pairing": "INTEGER",
-    "agent": "VARCHAR",  # who decided
+    "agent": "VARCHAR",  # the one that decided
     "opponent": "VARCHAR",
     "cell": "INTEGER",
     "piece": "INTEGER",  # NULL: no gift came with the placement
@@ -135,13 +135,13 @@ VIEWS["positions"] = {
     "sample_game": "BIGINT",
 }
 
-# The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB works it
-# out once a file, and does not open those that a condition on run_id leaves out.
+# The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
+# evaluates it once a file, and does not open files that a condition on run_id excludes.
 RUN_OF_FILE = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
 def quoted(text: str) -> str:
-    """A text as SQL writes it, where no parameter may stand."""
+    """A text as an SQL literal, for statements that take no parameters."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -166,7 +166,7 @@ def over_files(view: str, files: Iterable[str]) -> str:
 def over_decisions(files: Iterable[str], known: Iterable[Pairing]) -> str:
     """The statement that creates view ``decisions`` over Parquet files.
 
-    Who decided follows from the pairing, so that no row of ``games`` needs to be looked up.
+    The agent that decided follows from the pairing, so that ``games`` is not read.
     """
     return _over_pairings("decisions", files, known, _OF_DECISIONS, f"game_id >> {GAME_BITS}")
 
@@ -179,7 +179,7 @@ def over_positions(files: Iterable[str], known: Iterable[Pairing]) -> str:
 def _over_pairings(
     view: str, files: Iterable[str], known: Iterable[Pairing], values: Mapping[str, str], number: str
 ) -> str:
-    """The statement that creates a view whose rows belong to the pairing that ``number`` says."""
+    """The statement that creates a view; ``number`` is the SQL expression of the number of a row's pairing."""
     listed = ", ".join(map(quoted, files))
     if not listed:
         return _view(view, {name: f"NULL::{kind}" for name, kind in VIEWS[view].items()}, "WHERE false")
@@ -233,9 +233,9 @@ _OF_POSITIONS = {
 
 
 def broken(view: str, reason: str) -> str:
-    """The statement that creates a view of which no row can be read: DuckDB raises ``reason`` instead."""
+    """The statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
     error = f"error({quoted(reason)})"
-    # In every column too: of a column that is known to be NULL a condition is decided without asking for a row.
+    # The error is in every column too: DuckDB decides a condition on a column that is always NULL without any row.
     return _view(view, {name: f"{error}::{kind}" for name, kind in VIEWS[view].items()}, f"WHERE {error} IS NULL")
 
 

@@ -116,7 +116,7 @@ def game_lengths(chosen: ChosenGames) -> Section:
     if frame.is_empty():
         return Section("Game lengths", missing="all games were forfeited")
     unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
-    without = f" It is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
+    without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
     forfeits = chosen.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
     note = (

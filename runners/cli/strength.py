@@ -1,4 +1,4 @@
-"""``qarena rate``, ``crosstable`` and ``sprt``: how strong agents are, and which of two is the stronger one."""
+"""``qarena rate``, ``crosstable`` and ``sprt``: ratings, head-to-head results and tests of strength."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics import open_archive
     from analytics.ratings.head_to_head import head_to_head
     from analytics.ratings.ratings import rate as fit
-    from runners.strength.tables import show_ratings, tell
+    from runners.strength.tables import show_notes, show_ratings
     from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
         met = head_to_head(opened, _choice(where, run, rules))
-    tell(met.notes)
+    show_notes(met.notes)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples)
     if output is None and format in (None, "table"):
         show_ratings(met, found, anchor, anchor_elo)
@@ -70,13 +70,13 @@ def crosstable(
     """Everybody against everybody: score, wins, draws and losses with their intervals."""
     from analytics import open_archive
     from analytics.ratings.head_to_head import head_to_head
-    from runners.strength.tables import show_head_to_head, tell
+    from runners.strength.tables import show_head_to_head, show_notes
     from runners.terminal.tables import form_of, write
 
     form = form_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
         met = head_to_head(opened, _choice(where, run, rules))
-    tell(met.notes)
+    show_notes(met.notes)
     if output is None and format in (None, "table"):
         show_head_to_head(met, by_seat)
     else:

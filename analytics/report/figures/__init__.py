@@ -1,6 +1,6 @@
 """Figures for a notebook and for reports: functions of an archive and a condition that return Altair's charts.
 
-Beneath each is a function that returns its frame (``crosstable_frame``, …) and needs no extra.
+For each there is a function that returns its data as a frame (``crosstable_frame``, …) and needs no extra.
 """
 
 from __future__ import annotations

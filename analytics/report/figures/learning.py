@@ -1,4 +1,4 @@
-"""How agents learned: the curves that are kept with the policies whose runs are chosen."""
+"""Learning curves: those stored with the policies that learned in the chosen runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_POLICIES = 12  # of more the newest are shown
 
 
 class Curve(NamedTuple):
-    """A policy and how its training went."""
+    """A policy and the learning curve of its training."""
 
     card: PolicyCard
-    rows: pl.DataFrame  # as ``analytics.report.style.curve_svg`` takes it
+    rows: pl.DataFrame  # in the form of ``analytics.report.style.curve_svg``
 
 
 def cards_of(chosen: ChosenGames) -> list[PolicyCard]:
@@ -37,7 +37,7 @@ def cards_of(chosen: ChosenGames) -> list[PolicyCard]:
 
 
 def curves(chosen: ChosenGames) -> list[Curve]:
-    """The newest ``MOST_POLICIES`` of them with their curves, each that of the whole training.
+    """The curves of the newest ``MOST_POLICIES`` of ``cards_of``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
@@ -90,4 +90,4 @@ def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
     found = curves(chosen_games(opened, where))
     if not found:
         raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
-    return style.beside(learning_panels(found), "How policies were learned", "Each over its whole training.")
+    return style.beside(learning_panels(found), "Learning curves of policies", "Each over its whole training.")

@@ -1,4 +1,4 @@
-"""How long games are, agent by agent, beside exact random play."""
+"""Lengths of games by agent, beside exact random play."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from quarto.rules import CELLS, SIDE, Rules
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
-TITLE = "How long games are"
-HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Strokes are exact random play."
+TITLE = "Lengths of games"
+HOW = (
+    "The full part of a bar was won, the paler part lost, the palest drawn. Horizontal strokes show exact random play."
+)
 
 
 def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
@@ -53,7 +55,7 @@ def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
 
 
 def _of_seat(played: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """The games as the agent in a seat sees them; where an agent meets itself, only as the one in seat 0 does."""
+    """The games from the view of the agent in a seat; games of an agent against itself only from seat 0."""
     if seat:
         played = played.filter(pl.col("agent_0") != pl.col("agent_1"))
     games = pl.col("games")
@@ -126,7 +128,7 @@ def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
 
 
 def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
-    """How long the games that ``where`` chooses are, a panel an agent, beside exact random play.
+    """The lengths of the games that ``where`` chooses, a panel for each agent, beside exact random play.
 
     Raises ``RequestError`` for a condition that is none or that no game meets, when all games were forfeited, and
     without the extra ``plots``.
@@ -134,5 +136,5 @@ def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
     chosen = chosen_games(opened, where)
     frame = lengths_frame(chosen)
     if frame.is_empty():
-        raise RequestError("all games chosen were forfeited: their lengths say nothing")
+        raise RequestError("all chosen games were forfeited: there are no lengths to show")
     return style.beside(lengths_panels(frame, chosen), TITLE, HOW)

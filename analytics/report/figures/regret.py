@@ -1,4 +1,4 @@
-"""What agents give up against perfect play, ply by ply: from decisions that were judged."""
+"""Value that agents give up against perfect play, by ply, from judged decisions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from quarto.rules import CELLS
 TITLE = "Blunders by ply"
 HOW = "Solid lines with dots are gifts, dashed lines with squares placements, bands 95 % intervals."
 KINDS = ("gift", "placement")
-HEADROOM = 1.25  # how far over the largest share the panels reach; what intervals reach beyond that is cut
+HEADROOM = 1.25  # height of the panels over the largest share; intervals are cut there
 
 
 def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
-    """What the agents that are shown give up, by kind of decision and, if wanted, ply.
+    """Regret and blunders of the agents that are shown, by kind of decision and, with ``by_ply``, by ply.
 
     ``agent``, ``kind`` (String), ``ply`` (Int64, null: all), ``decisions`` (Int64), then ``regret`` (half-points given
     up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``

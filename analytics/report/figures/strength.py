@@ -1,4 +1,4 @@
-"""Who is stronger: the crosstable, and the ratings of one joint fit."""
+"""Strength of agents: the crosstable, and the ratings of one joint fit."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LABELS = 130  # pixels that an agent's name may take
 
 
 def standings(chosen: ChosenGames) -> Crosstable:
-    """Everybody's score against everybody else, best first; agents that are not shown are opponents only."""
+    """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
     ranked = crosstable_of(chosen.results).standings
     return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
 
 
 def crosstable_frame(chosen: ChosenGames) -> pl.DataFrame:
-    """A row for each two agents that met: what the first scored (win 1, draw 1/2) against the second.
+    """A row for each ordered pair of agents that played: the first one's score (win 1, draw 1/2) against the second.
 
     ``agent``, ``opponent`` (String), ``games`` (Int64), ``score``, ``low``, ``high`` (Float64; 95 %, over games, or
     over pairs where openings were imposed). Best agents first, their opponents in the same order.
@@ -56,8 +56,8 @@ SCORES = {
 def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     """The crosstable of the games that ``where`` chooses: rows against columns, best first.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when nobody met anybody else, and
-    without the extra ``plots``.
+    Raises ``RequestError`` for a condition that is none or that no game meets, when no two different agents
+    played each other, and without the extra ``plots``.
     """
     alt, chosen = style.altair(), chosen_games(opened, where)
     frame = crosstable_frame(chosen)
@@ -76,7 +76,7 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
 
 
 def fitted(chosen: ChosenGames) -> Ratings | None:
-    """The joint fit over the games between agents that are shown; None if nobody met anybody else."""
+    """The joint fit over the games between agents that are shown; None if no two of them played each other."""
     shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
     if not any(first != second for first, second in shown):
         return None
@@ -87,14 +87,14 @@ def ratings_frame(chosen: ChosenGames) -> pl.DataFrame:
     """A row an agent, best first within each group of agents that met, directly or through others.
 
     ``agent`` (String), ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over pairs),
-    ``games``, ``group`` (Int64), ``bounded`` (Boolean), ``above_next`` (Float64: how sure it is that it is above the
-    next one of its group; null for the last). No rows if nobody met anybody else.
+    ``games``, ``group`` (Int64), ``bounded`` (Boolean), ``above_next`` (Float64: the probability that it is above the
+    next one of its group; null for the last). No rows if no two agents played each other.
     """
     return frame_of(fitted(chosen))
 
 
 def frame_of(fit: Ratings | None) -> pl.DataFrame:
-    """The same of a fit."""
+    """The same frame from a fit that was computed before."""
     ranked = fit.ratings if fit else ()
     rows = []
     for place, rating in enumerate(ranked):
@@ -114,7 +114,7 @@ RATINGS = {
 
 
 def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
-    """A dot a rating in its interval, its number beside it; hollow where games set it no bound."""
+    """A dot for each rating with its interval and number; hollow where the games set no bound."""
     alt, order = style.altair(), frame["agent"].to_list()
     base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
         y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS, domain=False, ticks=False)),

@@ -149,12 +149,12 @@ def test_rules_are_never_mixed_silently(several: Archive) -> None:
     add(several, run, 5, rules=SQUARE)
     with open_archive(several.root) as opened:
         for where in (None, "true"):
-            with pytest.raises(RequestError, match=r"by different rules, classic, square: .*--rules NAME"):
+            with pytest.raises(RequestError, match=r"under different rules, classic, square: .*--rules NAME"):
                 head_to_head(opened, Choice(where))
             only = head_to_head(opened, Choice(where, rules="square"))
             assert (only.rules, only.games) == ("square", 48)
             assert head_to_head(opened, Choice(where, rules="classic")).rules == "classic"
-        with pytest.raises(RequestError, match="rules 'squares': none of the games chosen; did you mean 'square'"):
+        with pytest.raises(RequestError, match="was played under rules 'squares'; did you mean 'square'"):
             head_to_head(opened, Choice(rules="squares"))
 
 

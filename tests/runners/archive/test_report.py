@@ -41,7 +41,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
     found = qarena("report", *typed)
     page = (tmp_path / "one.html").read_bytes()
     assert (found.code, found.err) == (0, "")
-    assert found.out == f"one.html: {len(page):,} bytes, to be opened in any browser.\n"
+    assert found.out == f"one.html: {len(page):,} bytes, open it in any browser.\n"
     assert b"<h1>Seat 1</h1>" in page
     assert f"run_id IN (&#39;{ONE}&#39;) AND".encode() in page
     assert ANOTHER.encode() not in page
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_written_is_a_failure(
     only = ("--archive", str(root), "--run", ANOTHER)
     monkeypatch.setattr("runners.archive.report.report", lambda *_: "page")
     for path, reason in (
-        ("nowhere/r.html", "its folder is not there; name a file in a folder that exists"),
+        ("nowhere/r.html", "its folder does not exist; name a file in a folder that exists"),
         (str(tmp_path), "it is a folder; name a file in a folder that exists"),
         ("/dev/full", "No space left on device"),
     ):

@@ -105,7 +105,7 @@ def test_seats_apart(qarena: Qarena) -> None:
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        ((), "by different rules, classic, square"),
+        ((), "under different rules, classic, square"),
         (("--rules", "clasic"), "did you mean 'classic'"),
         (("--where", "winner ="), "where='winner =' is no condition on games"),
         (("--where", "agent_0 = 'nobody'"), "has no game with where="),
@@ -183,7 +183,7 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert rows["x"][5] == "2"
     assert rows["x"][6] == "·"
     show_ratings(met, rate({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
-    assert "The games say nothing about what seat 0 is worth" in capsys.readouterr().out
+    assert "The games do not determine the value of seat 0" in capsys.readouterr().out
     show_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
     assert "Crosstable" not in capsys.readouterr().out
 
