@@ -20,7 +20,7 @@ SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
 TITLE = "Lengths of games"
 HOW = (
-    "The full part of a bar was won, the paler part lost, the palest drawn. Horizontal strokes show exact random play."
+    "The full part of a bar was won, the paler part lost, the palest drawn. Flat strokes show exact random play."
 )
 
 
