@@ -19,9 +19,7 @@ from quarto.rules import CELLS, SIDE, Rules
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
 TITLE = "Lengths of games"
-HOW = (
-    "The full part of a bar was won, the paler part lost, the palest drawn. Flat strokes show exact random play."
-)
+HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Flat strokes show exact random play."
 
 
 def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
