@@ -1,8 +1,9 @@
-"""What five studies of Quarto published, row by row, and what is known about rows that differ from ours.
+"""The win rates that five studies of Quarto published, and notes on those that differ from ours.
 
-Four small tables lie beside this file. ``studies.csv``: who and where. ``figures.csv``: a published win rate a row, in
-percent, and for whom a draw was counted. ``players.csv``: which of our players follow a study's code where its text
-says something else, and how those that learn are trained. ``notes.csv``: explanations, each of one or more rows.
+Four small tables lie beside this file. ``studies.csv``: titles and sources. ``figures.csv``: one published win rate a
+row, in percent, and the player that drawn games were counted for. ``players.csv``: our agents for a published player,
+one by the study's text and one by its code where the two differ, and the trainings of those that learn. ``notes.csv``:
+explanations of one or more rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CERTAINTIES = ("proven", "likely")
 
 @dataclass(frozen=True)
 class Study:
-    """Who published what, and where it is to be found."""
+    """A publication, and where to find it."""
 
     study: str  # a letter
     title: str
@@ -38,7 +39,7 @@ class Span:
 
     @staticmethod
     def read(text: str) -> Span | None:
-        """``83.2`` or ``80-84``; None for nothing. Raises ``ValueError`` for anything else."""
+        """The span of a text such as ``83.2`` or ``80-84``; None for an empty text. Raises ``ValueError`` otherwise."""
         if not text:
             return None
         least, _, most = text.partition("-")
@@ -47,7 +48,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Figure:
-    """One published win rate. ``player`` and ``opponent`` are labels of our players by the study's text."""
+    """One published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
 
     figure: str  # its name: the study and a number
     study: str
@@ -58,7 +59,7 @@ class Figure:
     games: int
     win: Span  # percent
     draw: Span | None  # percent; None: not published
-    draws_for: str  # one of DRAWS_FOR: who is said to have won drawn games
+    draws_for: str  # one of DRAWS_FOR: who is counted as the winner of drawn games
     where: str  # in the study
     remark: str
 
@@ -69,19 +70,19 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A player of the figures and who plays it here; labels may name the policy that was trained for them."""
+class Implementation:
+    """Our agents for a published player: one by the study's text, and one by its code if that differs."""
 
     player: str  # as in the figures
-    text: str  # label of the player that follows the study's text
-    code: str  # and of the one that follows its code; "": no difference is known
-    trainer: str  # overrides of ``qarena train`` that make its policy; "": it does not learn
-    code_trainer: str  # and the policy of the one that follows the code
+    text: str  # label of the agent that follows the study's text
+    code: str  # label of the agent that follows its code; "": no difference is known
+    trainer: str  # overrides of ``qarena train`` that make the policy of ``text``; "": it does not learn
+    code_trainer: str  # the same for ``code``
 
 
 @dataclass(frozen=True)
 class Note:
-    """What is known about one or more figures."""
+    """An explanation of one or more figures that differ from ours."""
 
     figures: tuple[str, ...]
     certainty: str  # one of CERTAINTIES: shown by an experiment, or inferred
@@ -96,14 +97,14 @@ def studies() -> tuple[Study, ...]:
 
 @cache
 def figures() -> tuple[Figure, ...]:
-    """All published win rates, in order. Raises ``ValueError`` for a row that makes no sense."""
+    """All published win rates, in order. Raises ``ValueError`` for an invalid row."""
     return tuple(_figure(row) for row in _rows("figures"))
 
 
 @cache
-def followers() -> dict[str, Follower]:
-    """Who plays a player of the figures, for those that are not played by the agent of that label alone."""
-    return {row["player"]: Follower(**row) for row in _rows("players")}
+def implementations() -> dict[str, Implementation]:
+    """Our agents by published player; a player without an entry is the agent of the same label."""
+    return {row["player"]: Implementation(**row) for row in _rows("players")}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Whether what we measure agrees with what was published: rates under the published convention, and their intervals."""
+"""The agreement of our results with published ones: rates by the study's convention, and their intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from analytics.published import SEATS, Figure
 from analytics.statistics.intervals import CONFIDENCE, Estimate, wilson
 from analytics.statistics.tally import DRAW, WIN, Row, Tally
 
-NEAR = 0.03  # rates that differ by no more than this agree whatever their intervals
+NEAR = 0.03  # rates that differ by at most this agree, whatever their intervals
 
 
 def results_in(tally: Tally, seat: str) -> Row:
@@ -18,7 +18,7 @@ def results_in(tally: Tally, seat: str) -> Row:
 def measured_rate(results: Row, draws_for: str, confidence: float = CONFIDENCE) -> Estimate:
     """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
 
-    ``draws_for='player'``: drawn games are among them, as where a study counts them for the second-named player.
+    ``draws_for='player'``: drawn games count as won, as in a study that counts them for the player.
     """
     games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
     return Estimate(won / games if games else 0.0, *wilson(won, games, confidence))
@@ -27,7 +27,7 @@ def measured_rate(results: Row, draws_for: str, confidence: float = CONFIDENCE) 
 def published_rate(figure: Figure, confidence: float = CONFIDENCE) -> Estimate:
     """The published share of games won with Wilson's interval for as many games.
 
-    Of a range: its middle, and the intervals of both ends together.
+    For a range: its middle, and an interval that covers those of both ends.
     """
     least, most = figure.win.least / 100, figure.win.most / 100
     low, _ = wilson(least * figure.games, figure.games, confidence)

@@ -1,4 +1,4 @@
-"""Published figures beside ours: the rows of every table that ``qarena reproduce`` makes, and the Markdown one."""
+"""Published figures beside ours: the rows of all tables of ``qarena reproduce``, and its Markdown document."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Played:
-    """A published pairing as two of our players played it."""
+    """The result of a published pairing, played by two of our agents."""
 
     player: str  # labels
     opponent: str
     games: int  # those in which the player had the published seat
-    rate: Estimate  # of wins, draws counted as the study did
+    rate: Estimate  # of wins, with draws counted as in the study
     draws: float  # share of games
     agrees: bool
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published figure and ours; None: not played yet or, by the code, no difference from the text is known."""
+    """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
 
     figure: Figure
     text: Played | None
@@ -46,7 +46,7 @@ class Comparison:
 
 
 def played(figure: Figure, player: str, opponent: str, results: Counts) -> Played:
-    """What the (losses, draws, wins) of ``player`` in the published seat say about a figure."""
+    """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
     rate = measured_rate(results, figure.draws_for)
     games = sum(results)
     return Played(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
@@ -85,13 +85,13 @@ HEADINGS = Row(
     "note",
     "where published",
 )
-NUMBERS = ("published", "text", "code", "draws", "games")  # columns of figures
+NUMBERS = ("published", "text", "code", "draws", "games")  # columns of numbers
 NONE = "·"
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Comparisons with their notes, numbered as they come up."""
+    """Comparisons and their notes, which are numbered in the order of their first use."""
 
     comparisons: tuple[Comparison, ...]
 
@@ -105,7 +105,7 @@ class Reproduction:
 
     @cached_property
     def notes(self) -> list[Note]:
-        """The notes, in the order of the figures they are on: number 1 is the first."""
+        """The notes in the order of the figures that they explain; the first one has number 1."""
         return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
 
     def row(self, comparison: Comparison) -> Row:
@@ -127,19 +127,18 @@ class Reproduction:
         )
 
     def summary(self) -> str:
-        """How many figures were met, in a sentence."""
-        begun = [each for each in self.comparisons if each.text or each.code]
-        text = sum(each.text is not None and each.text.agrees for each in begun)
-        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in begun)
-        left = len(self.comparisons) - len(begun)
-        said = (
-            f"{text} of {len(begun)} published figures agree with ours by the text, {either} by the text or by the code"
-        )
-        return f"{said}; {left} have not been played yet" if left else said
+        """The number of figures that agree, in a sentence."""
+        compared = [each for each in self.comparisons if each.text or each.code]
+        text = sum(each.text is not None and each.text.agrees for each in compared)
+        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in compared)
+        left = len(self.comparisons) - len(compared)
+        counts = f"{text} of {len(compared)} published figures agree with ours by the text, {either}"
+        sentence = f"{counts} by the text or by the code"
+        return f"{sentence}; {left} have not been played yet" if left else sentence
 
 
 def shown(rows: Sequence[Row]) -> list[str]:
-    """The names of the columns that say anything."""
+    """The names of the columns that are not empty."""
     columns = zip(Row._fields, zip(*rows, strict=True), strict=True)
     return [name for name, cells in columns if any(cell not in ("", NONE) for cell in cells)]
 
@@ -159,7 +158,7 @@ def _ours(one: Played | None) -> tuple[str, str]:
 
 
 def markdown(reproduction: Reproduction, made: str) -> str:
-    """All comparisons as a Markdown document; ``made`` says how."""
+    """All comparisons as a Markdown document; ``made`` says by which command."""
     parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.summary()}."]
     for study, comparisons in reproduction.studies:
         rows = [reproduction.row(each) for each in comparisons]
@@ -171,12 +170,12 @@ def markdown(reproduction: Reproduction, made: str) -> str:
 
 
 def noted(note: Note) -> str:
-    """A note and how sure it is."""
+    """A note after its certainty."""
     return f"{note.certainty.capitalize()}: {note.note}"
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Rows as a Markdown table, padded so that its source can be read."""
+    """Rows as a Markdown table, padded so that its source is readable."""
     columns = []
     for name in shown(rows):
         cells = [getattr(row, name) for row in (HEADINGS, *rows)]

@@ -1,4 +1,4 @@
-"""A picture of each study: published win rates and ours, each with its interval. Needs the extra ``plots``."""
+"""A chart of each study: published win rates and ours, each with its interval. Needs the extra ``plots``."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ import altair as alt
 from analytics.published import Figure
 from analytics.published.agreement import published_rate
 from analytics.published.comparison import Comparison, Reproduction
-from analytics.report.style import svg
+from analytics.report.style import INK, inline
 from analytics.statistics.intervals import Estimate
 
 SERIES = ("published", "ours by the text", "ours by the code")
-COLOURS = ("#1b1f24", "#0072b2", "#d55e00")  # told apart by colour-blind readers too (Okabe and Ito), and by shape
+COLOURS = (INK, "#0072b2", "#d55e00")  # colour-blind readers can distinguish them (Okabe and Ito), also by shape
 SHAPES = ("diamond", "circle", "square")
 ROW_HEIGHT = 30  # pixels
 WIDTH = 620
-LABELS = 260  # wide enough for all, so that the panels stand in line
+LABELS = 260  # pixels: wide enough for every label, so that all charts have the same left edge
 
 
 def panels(reproduction: Reproduction) -> Mapping[str, str]:
-    """An SVG picture of each study, by its letter."""
-    return {study.study: svg(chart(comparisons)) for study, comparisons in reproduction.studies}
+    """A chart of each study as SVG for the middle of a page, by the study's letter."""
+    return {
+        study.study: inline(chart(comparisons), f"study{study.study}-") for study, comparisons in reproduction.studies
+    }
 
 
 def chart(comparisons: Sequence[Comparison]) -> alt.LayerChart:
-    """The comparisons of one study, a line each."""
+    """The comparisons of one study, one row each."""
     names = [_name(each.figure) for each in comparisons]
     points = [point for each in comparisons for point in _points(each)]
     base = alt.Chart(alt.InlineData(values=points)).encode(
@@ -47,12 +49,8 @@ def chart(comparisons: Sequence[Comparison]) -> alt.LayerChart:
     )
     shape = alt.Shape("series:N", sort=SERIES, title=None, scale=alt.Scale(domain=SERIES, range=SHAPES))
     point = base.mark_point(filled=True, size=55, opacity=1).encode(x=alt.X("rate:Q", scale=scale), shape=shape)
-    layered: alt.LayerChart = (
-        (reach + point)
-        .properties(width=WIDTH, height=alt.Step(ROW_HEIGHT, **{"for": "position"}))
-        .configure_legend(orient="top", labelFontSize=12, symbolStrokeWidth=0)
-        .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#e4e8ec")
-        .configure_view(stroke="#c8ced4")
+    layered: alt.LayerChart = (reach + point).properties(
+        width=WIDTH, height=alt.Step(ROW_HEIGHT, **{"for": "position"})
     )
     return layered
 

@@ -18,7 +18,6 @@ import polars as pl
 
 from analytics.query import views
 from analytics.query.answers import ask, explained
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.decisions import ANNOTATIONS
 from analytics.store.derived_tables import Shard
@@ -30,10 +29,10 @@ from quarto.errors import FailureError, RequestError, nearest
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)")
 
-_ROWS: dict[str, tuple[Callable[[Archive], list[list[Any]]], str]] = {
-    "runs": (views.run_rows, views.INSERT_RUN),
-    "sweeps": (views.sweep_rows, views.INSERT_JOB),
-    "verdicts": (sprt_verdicts.rows, views.INSERT_VERDICT),
+_ROWS: dict[str, Callable[[Archive], list[dict[str, Any]]]] = {
+    "runs": views.run_rows,
+    "sweeps": views.sweep_rows,
+    "verdicts": views.verdict_rows,
 }
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
@@ -246,8 +245,7 @@ class OpenArchive:
                 paths = [str(file.path) for file in self._files[view]]
                 connection.execute(views.over_positions(paths, views.pairings(self.archive)))
                 return None
-            rows_of, insert = _ROWS[view]
-            rows = rows_of(self.archive)
+            rows = _ROWS[view](self.archive)
         except FailureError as error:
             return error
         except duckdb.OutOfMemoryException:
@@ -256,7 +254,7 @@ class OpenArchive:
             return self._failure(str(error)) or FailureError(f"view {view} cannot be made: {explained(str(error))}")
         connection.execute(views.table(view))
         for row in rows:
-            connection.execute(insert, row)
+            connection.execute(views.insert(view), row)
         return None
 
     def _failure(self, complaint: str) -> FailureError | None:

@@ -1,4 +1,4 @@
-"""What agents give up against perfect play, and where: questions asked of the view ``decisions``."""
+"""Mistakes of agents against perfect play, counted in the view ``decisions``, and the hardest positions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from quarto.notation import format_position
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 
-CANDIDATES = 20_000  # missed decisions, those with the fewest saving choices first, among which the hardest are found
+CANDIDATES = 20_000  # blunders, those with the fewest saving choices first, among which the hardest are sought
 
 
-class Record(NamedTuple):
-    """What an agent's decisions of one kind, at one ply or at all, amount to."""
+class DecisionSummary(NamedTuple):
+    """Counts and means over an agent's decisions of one kind, at one ply or at all plies."""
 
     agent: str
     kind: str
@@ -29,27 +29,27 @@ class Record(NamedTuple):
     blunders: Estimate  # share of decisions that gave something up
 
 
-class Hard(NamedTuple):
-    """A position in which few choices save what there is."""
+class HardPosition(NamedTuple):
+    """A position in which few choices keep its value."""
 
     position: Position  # canonical
     rules: Rules
     kind: str
-    value: int  # for who decides
+    value: int  # for the player that decides
     saving: int
     choices: int
-    missed: int  # decisions among the candidates that gave something up there
+    missed: int  # blunders there, among the candidates
 
     @property
     def text(self) -> str:
         return format_position(self.position, self.rules.name)
 
 
-def records(archive: OpenArchive, condition: str, by_ply: bool) -> list[Record]:
-    """By agent and kind and, if wanted, ply, of the decisions that meet a condition in SQL.
+def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool) -> list[DecisionSummary]:
+    """Summaries by agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
 
-    Intervals are of 95 percent: normal for the mean regret, Wilson's for the share of blunders. They take decisions for
-    independent, which those of one game are not quite: read them as the least uncertainty there is.
+    Intervals are 95 % ones: normal for the mean regret, Wilson's for the share of blunders. They treat decisions as
+    independent; those of one game are not quite, so the intervals are a lower bound of the uncertainty.
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     frame = archive.sql(
@@ -57,18 +57,18 @@ def records(archive: OpenArchive, condition: str, by_ply: bool) -> list[Record]:
         f"sum(regret * regret)::BIGINT AS squares, count(*) FILTER (regret > 0) AS blunders "
         f"FROM decisions WHERE (\n{condition}\n) GROUP BY ALL ORDER BY agent, kind, of_ply"
     )
-    return [_record(*row) for row in frame.iter_rows()]
+    return [_summary(*row) for row in frame.iter_rows()]
 
 
-def _record(agent: str, kind: str, ply: int | None, n: int, lost: int, squares: int, blunders: int) -> Record:
+def _summary(agent: str, kind: str, ply: int | None, n: int, lost: int, squares: int, blunders: int) -> DecisionSummary:
     mean = lost / n
     reach = quantile() * math.sqrt(max(0.0, squares / n - mean * mean) / n)
     regret = Estimate(mean, max(0.0, mean - reach), min(2.0, mean + reach))
-    return Record(agent, kind, ply, n, regret, Estimate(blunders / n, *wilson(blunders, n)))
+    return DecisionSummary(agent, kind, ply, n, regret, Estimate(blunders / n, *wilson(blunders, n)))
 
 
-def hardest(archive: OpenArchive, runs: Sequence[str], count: int) -> list[Hard]:
-    """The positions with the fewest saving choices, of these those missed most often; needs counted choices."""
+def hardest_positions(archive: OpenArchive, runs: Sequence[str], count: int) -> list[HardPosition]:
+    """The positions with the fewest saving choices, those missed most often first. Needs counted choices."""
     missed = archive.sql(
         f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608
         f"WHERE regret > 0 AND saving IS NOT NULL AND {among(runs)} "
@@ -76,7 +76,7 @@ def hardest(archive: OpenArchive, runs: Sequence[str], count: int) -> list[Hard]
     )
     rules = {record.run_id: record.rules for record in archive.archive.runs()}
     plies = _plies_of(archive, missed)
-    found: dict[tuple[Position, str, str], Hard] = {}
+    found: dict[tuple[Position, str, str], HardPosition] = {}
     for run_id, game_id, ply, kind, value, saving, choices in missed.iter_rows():
         game = plies[run_id, game_id]
         holds = kind == "placement" and not rules[run_id].mover_chooses
@@ -84,7 +84,7 @@ def hardest(archive: OpenArchive, runs: Sequence[str], count: int) -> list[Hard]
         position = canonical_position(from_plies(game[:ply], hand), rules[run_id])
         known = found.get((position, rules[run_id].name, kind))
         times = known.missed if known else 0
-        found[position, rules[run_id].name, kind] = Hard(
+        found[position, rules[run_id].name, kind] = HardPosition(
             position, rules[run_id], kind, value, saving, choices, times + 1
         )
     order = sorted(found.values(), key=lambda each: (each.saving, -each.missed, -each.choices, each.text))

@@ -1,4 +1,4 @@
-"""Named questions: the SQL files of ``analytics/query/sql``, each with a header that says what it answers."""
+"""Named questions: the SQL files of ``analytics/query/sql``, each with a header that describes the answer."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def names() -> list[str]:
 
 
 def query(name: str) -> str:
-    """The SQL of a question. Raises ``RequestError`` for a name that is not one."""
+    """The SQL of a question. Raises ``RequestError`` for an unknown name."""
     if name not in names():
         raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
     return (files("analytics.query") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-CHOSEN = "true /* chosen */"  # where the SQL of a question that is asked of some games only has room for a condition
+CHOSEN = "true /* chosen */"  # the place for a condition in the SQL of questions that can be restricted to some games
 
 
 def query_of(name: str, condition: str) -> str:
-    """The SQL of a question, asked of the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
+    """The SQL of a question about the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
 
-    Raises ``RequestError`` for a question that is not known or is always asked of all games.
+    Raises ``RequestError`` for an unknown question, and for one that always takes all games.
     """
     text = query(name)
     if CHOSEN not in text:
-        raise RequestError(f"question {name!r} is asked of all games: {CHOSEN!r} is not in its SQL")
+        raise RequestError(f"question {name!r} takes all games: {CHOSEN!r} is not in its SQL")
     return text.replace(CHOSEN, f"(\n{condition}\n)")

@@ -1,4 +1,4 @@
-"""The openings explorer: what was decided in a position, up to symmetry, how often, and how those games ended."""
+"""The openings explorer: the decisions made in a position, up to symmetry, with their counts and results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY = ("gift", "placement", "turn")
 
 MOST_THREADS = 8  # each replays a shard: some hundred megabytes
 
-# What is read of a row of ``positions``.
+# The columns that are read from ``positions``.
 _DECIDED = pl.Schema(
     {"run_id": pl.String()}
     | {
@@ -39,30 +39,30 @@ _DECIDED = pl.Schema(
     }
 )
 
-# What makes two decisions the same, of the canonical turn.
+# The columns of the canonical turn that identify a decision.
 _SAME = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "cell", "piece"]}
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which games and decisions count."""
+    """The games and decisions that count."""
 
-    agent: str | None = None  # label of who decided
+    agent: str | None = None  # label of the agent that decided
     runs: tuple[str, ...] = ()  # none: all
     since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
-    until: str | None = None  # ... or earlier; a day counts whole
-    least: int = 1  # games of a row, at least
+    until: str | None = None  # runs created then or earlier; a day counts as a whole
+    least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
 
 
 @dataclass(frozen=True)
 class Explored:
-    """A position and what was decided there."""
+    """A position and the decisions made there."""
 
     position: Position
     rules: Rules
     by: str
-    games: int  # in which it was decided there
+    games: int  # in which a decision was made there
     rows: pl.DataFrame
 
 
@@ -73,17 +73,17 @@ def openings(
     filters: Filters | None = None,
     samples: bool = True,
 ) -> pl.DataFrame:
-    """What was decided in a position, a row for each decision up to symmetry, most played first.
+    """The decisions made in a position, a row for each decision up to symmetry, most played first.
 
-    ``by`` says what a decision is: a ``gift`` (of who gives), a ``placement`` or a whole ``turn``, cell and gift (of
-    who places); on a board without a hand, placements and turns are those after every gift. Default: what is decided
-    next. Columns: ``piece``, ``cell``, ``gift`` as text (those that belong to ``by``; the least of the alike),
-    ``alike`` (how many decisions the symmetries of the position make one), ``games``, ``share``, ``wins``, ``draws``,
-    ``losses`` (of who decides), their rates each with Wilson's 95 % interval as if all games were independent, and a
-    sample: the game of the least ``run_id`` and ``game_id``, and with ``samples`` its text in ``sample``.
+    ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a whole ``turn``, cell and gift (of
+    the mover); on a board without a hand, placements and turns are those after every gift. Default: the next
+    decision. Columns: ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent ones), ``alike``
+    (the number of decisions that are equivalent by symmetry), ``games``, ``share``, ``wins``, ``draws``, ``losses`` (of
+    the player that decides), their rates each with Wilson's 95 % interval as if all games were independent, and a
+    sample: the game with the least ``run_id`` and ``game_id``, and with ``samples`` its text in ``sample``.
 
     Shards that are not indexed deep enough are replayed: a second or two for ten million games. Raises
-    ``RequestError`` for a position that is none, or in which nothing was decided; ``FailureError`` for what is damaged.
+    ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
     return explore(opened, position, by, filters, samples).rows
 
@@ -95,7 +95,7 @@ def explore(
     filters: Filters | None = None,
     samples: bool = True,
 ) -> Explored:
-    """``openings`` with what it says of the position; raises as that does."""
+    """The answer of ``openings`` together with the position; raises the same errors."""
     filters = filters or Filters()
     parsed, by, records = checked(opened.archive, position, by, filters)
     rules = records[0].rules
@@ -169,17 +169,15 @@ def _moment(text: str | None, of_day: time, option: str) -> datetime:
 
 
 def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
-    """What a decision is. Raises ``RequestError`` where there is none, or not one of this kind."""
+    """The kind of decision. Raises ``RequestError`` for a position without decisions, or without this kind."""
     text = format_position(position, rules.name)
     if by is not None and by not in BY:
         raise RequestError(f"by {by!r} is not one of {', '.join(BY)}")
     if position.occupied == ALL_CELLS or finished_lines(board(position), rules):
-        raise RequestError(f"in {text} the game is over: nothing is decided there")
+        raise RequestError(f"in {text} the game is over: no decision is left")
     if rules.mover_chooses:
         if position.hand != NONE:
-            raise RequestError(
-                f"by rules {rules.name!r} nobody is given a piece: write {text.split()[0]} - {rules.name}"
-            )
+            raise RequestError(f"by rules {rules.name!r} no piece is given: write {text.split()[0]} - {rules.name}")
         if by == "gift":
             raise RequestError(f"by rules {rules.name!r} there are no gifts: ask by turn or by placement")
         return by or "turn"
@@ -191,9 +189,9 @@ def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
 def _decided(
     opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
 ) -> pl.DataFrame:
-    """What was decided in a position by runs, as rows of ``positions`` with ``run_id`` in front.
+    """The decisions of runs in a position, as rows of ``positions`` with ``run_id`` in front.
 
-    Read from the index and, of shards that it does not cover, from the games.
+    They are read from the index and, for shards that it does not cover, from the games.
     """
     ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
     boards = turns["board"].to_list()
@@ -219,7 +217,7 @@ def _from_index(opened: OpenArchive, shards: Iterable[Shard[Index]], where: str)
 
 
 def _from_games(archive: Archive, shards: Sequence[Shard[Index]], ply: int, where: str) -> list[pl.DataFrame]:
-    """The same rows of shards that are not indexed as deep, made on the way."""
+    """The same rows, computed for shards that are not indexed deep enough."""
 
     def rows(shard: Shard[Index]) -> pl.DataFrame:
         found = count_positions(archive, shard, range(ply, ply + 1)).filter(pl.sql_expr(where))
@@ -233,7 +231,7 @@ def _of_agent(found: pl.DataFrame, records: Sequence[RunRecord], by: str, agent:
     """The rows in which an agent decided."""
     if agent is None:
         return found
-    other = by == "gift"  # ``second`` says who placed: the opponent of who gave
+    other = by == "gift"  # ``second`` is the seat of the mover, the giver's opponent
     theirs = [
         (record.run_id, number, second ^ other)
         for record in records
@@ -247,16 +245,16 @@ def _of_agent(found: pl.DataFrame, records: Sequence[RunRecord], by: str, agent:
 
 
 def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, filters: Filters) -> str:
-    """Why there is no row."""
+    """The reason why there is no row."""
     imposed = int(chosen["games"].sum())
     if imposed:
-        return f"in {text} nothing was chosen, but {imposed:,} times a ply was imposed: --imposed counts those too"
+        return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
     who = "" if filters.agent is None else f" by {filters.agent}"
-    return f"nothing was decided{who} in {text} in the games of {len(records)} run(s): give an earlier position"
+    return f"no decision was made{who} in {text} in the games of {len(records)} run(s): give an earlier position"
 
 
 def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame:
-    """A row for each decision: the least of the player's own that are alike, counts, and the first game."""
+    """A row for each decision: the least of the equivalent ones, counts, and the first game."""
     same, own = _SAME[by], ["own_hand", "own_cell", "own_piece"][: len(_SAME[by])]
     alike = pl.struct(own).n_unique().cast(pl.Int64)
     names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
@@ -270,7 +268,7 @@ def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame
     if rows["alike"].null_count():
         raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
     rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
-    if by == "gift":  # counted for who placed
+    if by == "gift":  # wins and losses were counted for the mover
         rows = rows.rename({"wins": "losses", "losses": "wins"})
     return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
 

@@ -1,4 +1,4 @@
-"""What the views of SQL hold: their columns, and the statements and rows that fill them."""
+"""The views of SQL: their columns, and the statements and rows that fill them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.query.results import results
+from analytics.query.results import PairingResult, results
+from analytics.statistics.sprt import strength
+from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import GIFT, NOT_COUNTED, TABLES
@@ -35,7 +37,7 @@ class Pairing(NamedTuple):
     first_agent: str
     second_agent: str
     mover_chooses: bool  # under the rules of the run
-    rules: str  # as the text of a position ends: nothing, or a space and the name
+    rules: str  # the end of the text of a position: nothing, or a space and the name
 
 
 # The columns of each view: names and DuckDB's types.
@@ -121,7 +123,7 @@ VIEWS["positions"] = {
     "occupied": "INTEGER",  # of its canonical board: bit c says that cell c holds a piece
     "board": "BIGINT",
     "pairing": "INTEGER",
-    "agent": "VARCHAR",  # who decided
+    "agent": "VARCHAR",  # the one that decided
     "opponent": "VARCHAR",
     "cell": "INTEGER",
     "piece": "INTEGER",  # NULL: no gift came with the placement
@@ -133,17 +135,13 @@ VIEWS["positions"] = {
     "sample_game": "BIGINT",
 }
 
-INSERT_RUN = "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_JOB = "INSERT INTO sweeps VALUES (?, ?, MAP(?::VARCHAR[], ?::VARCHAR[]), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_VERDICT = "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-# The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB works it
-# out once a file, and does not open those that a condition on run_id leaves out.
+# The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
+# evaluates it once a file, and does not open files that a condition on run_id excludes.
 RUN_OF_FILE = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
 def quoted(text: str) -> str:
-    """A text as SQL writes it, where no parameter may stand."""
+    """A text as an SQL literal, for statements that take no parameters."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -168,7 +166,7 @@ def over_files(view: str, files: Iterable[str]) -> str:
 def over_decisions(files: Iterable[str], known: Iterable[Pairing]) -> str:
     """The statement that creates view ``decisions`` over Parquet files.
 
-    Who decided follows from the pairing, so that no row of ``games`` needs to be looked up.
+    The agent that decided follows from the pairing, so that ``games`` is not read.
     """
     return _over_pairings("decisions", files, known, _OF_DECISIONS, f"game_id >> {GAME_BITS}")
 
@@ -181,7 +179,7 @@ def over_positions(files: Iterable[str], known: Iterable[Pairing]) -> str:
 def _over_pairings(
     view: str, files: Iterable[str], known: Iterable[Pairing], values: Mapping[str, str], number: str
 ) -> str:
-    """The statement that creates a view whose rows belong to the pairing that ``number`` says."""
+    """The statement that creates a view; ``number`` is the SQL expression of the number of a row's pairing."""
     listed = ", ".join(map(quoted, files))
     if not listed:
         return _view(view, {name: f"NULL::{kind}" for name, kind in VIEWS[view].items()}, "WHERE false")
@@ -235,9 +233,9 @@ _OF_POSITIONS = {
 
 
 def broken(view: str, reason: str) -> str:
-    """The statement that creates a view of which no row can be read: DuckDB raises ``reason`` instead."""
+    """The statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
     error = f"error({quoted(reason)})"
-    # In every column too: of a column that is known to be NULL a condition is decided without asking for a row.
+    # The error is in every column too: DuckDB decides a condition on a column that is always NULL without any row.
     return _view(view, {name: f"{error}::{kind}" for name, kind in VIEWS[view].items()}, f"WHERE {error} IS NULL")
 
 
@@ -248,6 +246,22 @@ def _view(view: str, values: Mapping[str, str], rest: str) -> str:
 def table(view: str) -> str:
     """The statement that creates ``runs``, ``sweeps`` or ``verdicts`` as an empty table."""
     return f"CREATE TABLE {view} ({', '.join(f'{name} {kind}' for name, kind in VIEWS[view].items())})"
+
+
+def insert(view: str) -> str:
+    """The statement that adds a row to such a table; its parameters are named like the columns.
+
+    A map is passed as a list of entries: DuckDB reads a dictionary as a struct or a map, depending on its keys.
+    """
+    values = (_MAP.format(name) if kind.startswith("MAP") else f"${name}" for name, kind in VIEWS[view].items())
+    return f"INSERT INTO {view} VALUES ({', '.join(values)})"  # noqa: S608  (names of our own)
+
+
+_MAP = "map_from_entries(${}::STRUCT(name VARCHAR, setting VARCHAR)[])"
+
+
+def _entries(settings: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "setting": setting} for name, setting in settings.items()]
 
 
 def pairings(archive: Archive) -> list[Pairing]:
@@ -263,43 +277,89 @@ def _suffix(rules: Rules) -> str:
     return "" if rules.name == CLASSIC_NAME else f" {rules.name}"
 
 
-def run_rows(archive: Archive) -> list[list[Any]]:
-    """The rows of ``runs``. Raises ``FailureError`` for a damaged record or commit."""
+def run_rows(archive: Archive) -> list[dict[str, Any]]:
+    """The rows of ``runs``, by column. Raises ``FailureError`` for a damaged record or commit."""
     return [_run_row(archive, record) for record in archive.runs()]
 
 
-def sweep_rows(archive: Archive) -> list[list[Any]]:
-    """The rows of ``sweeps``. Raises ``FailureError`` for a damaged record or commit."""
+def sweep_rows(archive: Archive) -> list[dict[str, Any]]:
+    """The rows of ``sweeps``, by column. Raises ``FailureError`` for a damaged record or commit."""
     return [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)]
 
 
-def _run_row(archive: Archive, record: RunRecord) -> list[Any]:
+def verdict_rows(archive: Archive) -> list[dict[str, Any]]:
+    """The rows of ``verdicts``, by column. Raises ``FailureError`` for a damaged file."""
+    return [_verdict_row(sprt_verdicts.read(path)) for path in sprt_verdicts.files(archive)]
+
+
+def _run_row(archive: Archive, record: RunRecord) -> dict[str, Any]:
     commits = archive.commits(record.run_id)
-    return [
-        record.run_id,
-        datetime.fromisoformat(record.created).replace(tzinfo=None),
-        record.status,
-        record.rules.name,
-        list(record.labels),
-        len(record.pairings),
-        record.spec["seed"],
-        record.spec["opening_plies"],
-        record.games * len(record.pairings),
-        sum(commit.games.rows for commit in commits),
-        len(commits),
-        record.code.get("version"),
-        record.code.get("fingerprint"),
-        record.command,
-        record.seconds,
-    ]
+    return {
+        "run_id": record.run_id,
+        "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
+        "status": record.status,
+        "rules": record.rules.name,
+        "agents": list(record.labels),
+        "pairings": len(record.pairings),
+        "seed": record.spec["seed"],
+        "opening_plies": record.spec["opening_plies"],
+        "games_asked": record.games * len(record.pairings),
+        "games": sum(commit.games.rows for commit in commits),
+        "shards": len(commits),
+        "code_version": record.code.get("version"),
+        "fingerprint": record.code.get("fingerprint"),
+        "command": record.command,
+        "seconds": record.seconds,
+    }
 
 
-def _job_rows(archive: Archive, job: SweepJob) -> list[list[Any]]:
-    """A row a pairing that was played; one without agents and counts for a job that played none."""
-    head = [job.sweep_id, job.job, list(job.overrides), list(job.overrides.values()), job.run_id, job.status, job.error]
+def _job_rows(archive: Archive, job: SweepJob) -> list[dict[str, Any]]:
+    """A row for each pairing that was played; one row without agents and counts if the job played none."""
     known = job.run_id is not None and archive.run(job.run_id) is not None
-    rows = [
-        [*head, result.first, result.second, result.games, result.wins, result.draws, result.losses, *result.win_rate]
-        for result in (results(archive, str(job.run_id)) if known else [])
-    ]
-    return rows or [[*head, *[None] * 9]]
+    of_pairings = [_pairing_columns(result) for result in (results(archive, str(job.run_id)) if known else [])]
+    of_job = {
+        "sweep_id": job.sweep_id,
+        "job": job.job,
+        "overrides": _entries(job.overrides),
+        "run_id": job.run_id,
+        "status": job.status,
+        "error": job.error,
+    }
+    empty = dict.fromkeys(VIEWS["sweeps"])
+    return [empty | of_job | columns for columns in of_pairings or [{}]]
+
+
+def _pairing_columns(result: PairingResult) -> dict[str, Any]:
+    return {
+        "agent_a": result.first,
+        "agent_b": result.second,
+        "games": result.games,
+        "wins": result.wins,
+        "draws": result.draws,
+        "losses": result.losses,
+        "win_rate": result.win_rate.mean,
+        "win_low": result.win_rate.low,
+        "win_high": result.win_rate.high,
+    }
+
+
+def _verdict_row(verdict: sprt_verdicts.Verdict) -> dict[str, Any]:
+    estimate = strength(verdict.counts).normalised_elo
+    return {
+        "run_id": verdict.run_id,
+        "verdict_id": verdict.verdict_id,
+        "created": datetime.fromisoformat(verdict.created).replace(tzinfo=None),
+        "elo0": verdict.hypotheses.elo0,
+        "elo1": verdict.hypotheses.elo1,
+        "alpha": verdict.hypotheses.alpha,
+        "beta": verdict.hypotheses.beta,
+        "most_pairs": verdict.most_pairs,
+        "accepted": verdict.accepted,
+        "pairs": verdict.pairs,
+        **dict(zip(("ll", "ld", "dd", "wd", "ww"), verdict.counts, strict=True)),
+        "ratio": verdict.ratio,
+        "normalised_elo": estimate.mean,
+        "normalised_elo_low": estimate.low,
+        "normalised_elo_high": estimate.high,
+        "command": verdict.command,
+    }

@@ -1,1 +1,1 @@
-"""Who is stronger: head-to-head counts of chosen games, one joint fit."""
+"""Strength of agents: head-to-head results of chosen games, and ratings by one joint fit."""

@@ -1,4 +1,4 @@
-"""Who met whom in the games that a question of strength is about, and how: from commits, or from SQL over games."""
+"""Head-to-head results of every two agents in chosen games: from the tallies in commits, or from SQL over games."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairi
 
 @dataclass(frozen=True)
 class Choice:
-    """Which games: all of an archive, but for what these leave out. Rules are never mixed."""
+    """The chosen games: all of an archive, restricted by these conditions. Rules are never mixed."""
 
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
-    runs: tuple[str, ...] = ()  # ids; none: all runs
+    runs: tuple[str, ...] = ()  # ids; empty: all runs
     rules: str | None = None  # the rules' name
 
 
 @dataclass(frozen=True)
-class Meetings:
-    """Every two agents that met, each once."""
+class HeadToHead:
+    """The results of every two agents that played each other, each pair of agents once."""
 
     rules: str
-    results: tuple[PairingResult, ...]  # as the first agent of their oldest meeting sees it; ``pairing`` counts them
-    notes: tuple[str, ...]  # what a reader of figures about them should know
+    results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the place
+    notes: tuple[str, ...]  # warnings for a reader of these results
 
     @property
     def tallies(self) -> dict[tuple[str, str], Tally]:
-        """By first and second agent."""
+        """The tallies by first and second agent."""
         return {(result.first, result.second): result.tally for result in self.results}
 
     @property
@@ -76,9 +76,9 @@ class Meetings:
 
 
 def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
-    """Each result twice: with the games in which the first agent held seat 0, and seat 1, if there are any.
+    """Each result by seat of the first agent: the games in which it held seat 0, and those in seat 1, if any.
 
-    A pair has one game of each, so these are independent and the game is the unit.
+    A pair has one game of each, so the games of one seat are independent and the game is the unit of variance.
     """
     apart = []
     for result in found:
@@ -91,12 +91,12 @@ def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
     return apart
 
 
-def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
-    """The meetings in the games chosen. Without a condition no game is read, whatever their number.
+def head_to_head(opened: OpenArchive, choice: Choice = Choice()) -> HeadToHead:
+    """The head-to-head results in the chosen games. Without a condition in SQL, no table of games is read.
 
-    With one, a pair of which only one game was chosen counts as a game that comes alone. Raises ``RequestError`` when
-    nothing is chosen, for a run that is not there, a condition that is none, and games of more than one kind of rules;
-    ``FailureError`` for what is damaged.
+    With a condition, a pair of which only one game is chosen counts as a single game. Raises ``RequestError`` when no
+    game is chosen, for an unknown run, an invalid condition, and games under more than one set of rules;
+    ``FailureError`` for damaged files.
     """
     for run_id in choice.runs:
         if opened.archive.run(run_id) is None:
@@ -107,11 +107,11 @@ def meetings(opened: OpenArchive, choice: Choice = Choice()) -> Meetings:
     chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
     merged = tuple(_merged(found.values()))
-    return Meetings(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
+    return HeadToHead(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
 
 
 def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
-    """Every pairing of some runs that has games, from the tallies in their commits; in the runs' order."""
+    """Every pairing of these runs that has games, from the tallies in their commits; in the order of the runs."""
     return {
         (record.run_id, result.pairing): result
         for record in records
@@ -121,9 +121,9 @@ def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
 
 
 def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> Results:
-    """The same from the games of these runs that ``where`` chooses.
+    """The same results, counted in the games of these runs that ``where`` chooses.
 
-    A pair of which only one game was chosen counts as a game that comes alone.
+    A pair of which only one game is chosen counts as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
     for run_id, pairing, zero, one, pairs in _ask(opened, "pair_results", where, records).iter_rows():
@@ -144,15 +144,15 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
 
 
 def _ask(opened: OpenArchive, question: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
-    """A named question about the games of some runs that a condition chooses."""
+    """The answer to a named question about the games of these runs that a condition chooses."""
     among = ", ".join(f"'{record.run_id}'" for record in records)
-    # The runs are outside of the condition, whatever brackets that may close.
+    # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE run_id IN ({among})"  # noqa: S608  (by design)
     return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query(question)}\n)")
 
 
 def _all(opened: OpenArchive) -> Sequence[RunRecord]:
-    """Every run. Raises ``FailureError``, as ``select`` does, for games without a record."""
+    """All runs. Raises ``FailureError``, as ``select`` does, for games without a record."""
     lost = sorted(set(opened.archive.run_ids()) - set(opened.archive.recorded()))
     for run_id in lost:
         if commit_files(opened.archive.folder("commits", run_id)):
@@ -165,19 +165,18 @@ def _has_games(opened: OpenArchive, record: RunRecord) -> bool:
 
 
 def _of_one_rules(records: Sequence[RunRecord], choice: Choice, opened: OpenArchive) -> list[RunRecord]:
-    """The runs by the rules asked for. Raises ``RequestError`` unless that leaves some, all by the same rules."""
+    """The runs under the requested rules. Raises ``RequestError`` if there are none, or their rules differ."""
     if not records:
         asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
         raise RequestError(f"archive {opened.archive.root} has no games{asked}: 'qarena archive ls' lists the runs")
     names = dict.fromkeys(record.rules.name for record in records)
     if choice.rules is not None and choice.rules not in names:
-        raise RequestError(f"rules {choice.rules!r}: none of the games chosen{nearest(choice.rules, names)}")
+        raise RequestError(f"no chosen game was played under rules {choice.rules!r}{nearest(choice.rules, names)}")
     kept = [record for record in records if choice.rules in (None, record.rules.name)]
     if len({record.rules for record in kept}) > 1:
         if len(names) > 1 and choice.rules is None:
             raise RequestError(
-                f"the games chosen are by different rules, {', '.join(names)}: strength under one says nothing about "
-                "another; choose with --rules NAME"
+                f"the chosen games were played under different rules, {', '.join(names)}: choose one with --rules NAME"
             )
         runs = ", ".join(record.run_id for record in kept)
         raise RequestError(f"rules {kept[0].rules.name!r} are not the same in runs {runs}: choose some with --run")
@@ -185,7 +184,7 @@ def _of_one_rules(records: Sequence[RunRecord], choice: Choice, opened: OpenArch
 
 
 def _merged(found: Iterable[PairingResult]) -> list[PairingResult]:
-    """Results of the same two agents as one. Their unit is the pair as soon as it is in any of them."""
+    """One result for every two agents. The unit of variance is the pair if it is so in any of their results."""
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in found:
         here, there = (result.first, result.second), (result.second, result.first)
@@ -200,8 +199,8 @@ def _merged(found: Iterable[PairingResult]) -> list[PairingResult]:
 
 
 def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list[str]:
-    """Labels that hide different agents, and games left out of ratings."""
-    agents: dict[str, dict[str, list[str]]] = {}  # runs, by what an agent is, by label
+    """Warnings: labels that stand for different agents, and games that are left out of ratings."""
+    agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
     met = {label for result in found for label in (result.first, result.second)}
     for record in records:
         for agent in record.spec["agents"]:

@@ -1,8 +1,8 @@
-"""One joint fit over all games chosen: how strong each agent is, what the first seat is worth, how often games draw.
+"""Ratings by one joint fit over all chosen games: strength of each agent, value of the first seat, frequency of draws.
 
 The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over
 pairs (B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993): the two games of a pair share an opening,
-so the pair is what is drawn again. Elo is 400 / ln 10 times natural units, as everywhere.
+so pairs are resampled, not games. Elo is 400 / ln 10 times natural units.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.query.database import OpenArchive
-from analytics.ratings.head_to_head import Choice, meetings
+from analytics.ratings.head_to_head import Choice, head_to_head
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 
 ELO = 400 / math.log(10)  # Elo points for one natural unit
-DECIMALS = 6  # of what is reported: what comes after them may depend on the machine's linear algebra
+DECIMALS = 6  # of reported values: further ones may depend on the machine's linear algebra
 SAMPLES = 200
 
 Tallies = Mapping[tuple[str, str], Tally]  # by first and second agent
@@ -31,29 +31,29 @@ Tallies = Mapping[tuple[str, str], Tally]  # by first and second agent
 
 @dataclass(frozen=True)
 class Rating:
-    """One agent's place."""
+    """The rating of one agent."""
 
     agent: str
-    # Over the anchor's; infinite, or NaN if no chain of points leads to the anchor or from it, or the seat decides all.
+    # Relative to the anchor; infinite, or NaN without a chain of points to or from the anchor, or if the seat decides.
     elo: Estimate
     games: int
     group: int  # agents of different groups never met, not even through others: their ratings cannot be compared
 
     @property
     def bounded(self) -> bool:
-        """Whether games say where it is, not only that it is above or below: False for who won, or lost, them all."""
+        """Whether the games give a finite rating; they do not for an agent that won, or lost, all its games."""
         return math.isfinite(self.elo.mean)
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """The fit. Agents best first within each group, larger groups first."""
+    """The result of the fit: agents from best to worst within each group, larger groups first."""
 
     ratings: tuple[Rating, ...]
-    seat: Estimate  # what seat 0 is worth, in Elo; NaN if no game says
+    seat: Estimate  # the value of seat 0, in Elo; NaN if the games do not determine it
     draws: Estimate  # share of draws between equals
-    superiority: NDArray[np.float64]  # [A, A] in the order of ``ratings``: how sure row is above column; NaN: groups
-    by_seat: tuple[str, ...] = ()  # agents of no rating because the seat decided every game that counts
+    superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
+    by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
 
     @property
     def groups(self) -> int:
@@ -62,8 +62,8 @@ class Ratings:
     def frame(self) -> pl.DataFrame:
         """A row an agent: ``place``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
 
-        Then what all have in common, ``seat`` and ``draws``, each with ``_low`` and ``_high``; then how sure it is that
-        the agent is above each other one, in columns ``above`` and the other's label, null across groups.
+        Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``; then a column
+        ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
         """
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
@@ -92,8 +92,8 @@ def ratings(
     anchor_elo: float = 0.0,
     samples: int = SAMPLES,
 ) -> Ratings:
-    """Ratings over the games that a condition on the view ``games`` chooses; see ``meetings`` and ``rate``."""
-    return rate(meetings(opened, Choice(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
+    """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
+    return rate(head_to_head(opened, Choice(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
 
 
 def rate(
@@ -104,13 +104,13 @@ def rate(
     samples: int = SAMPLES,
     seed: int = 1,
 ) -> Ratings:
-    """Fit all meetings together; intervals from ``samples`` bootstrap samples of pairs.
+    """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples of pairs.
 
-    Without samples there are no intervals. Ratings are those over ``anchor``, which has ``anchor_elo``; in a group
-    without it the mean of those that are bounded is ``anchor_elo``. An agent's games against itself say nothing about
-    strength and are left out.
+    Without samples there are no intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a
+    group without the anchor the mean of the bounded ratings is ``anchor_elo``. An agent's games against itself contain
+    no information about strength and are left out.
 
-    Raises ``RequestError`` for an anchor that did not play, and when nobody met anybody else.
+    Raises ``RequestError`` for an anchor that did not play, and when no two different agents played each other.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
@@ -142,7 +142,7 @@ def rate(
 
 
 def _ordered(tallies: Tallies) -> Tallies:
-    """The meetings that are rated, in one order and orientation: what is drawn follows from the games alone."""
+    """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
     found: dict[tuple[str, str], Tally] = {}
     for (first, second), tally in tallies.items():
         if first != second and tally.games:
@@ -160,11 +160,11 @@ for _a in range(3):
 
 @dataclass(frozen=True)
 class _Pairs:
-    """How the pairs of ``M`` meetings ended: what the bootstrap draws from."""
+    """The results of all pairs of games of ``M`` pairs of agents: the population of the bootstrap."""
 
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
     one: NDArray[np.int64]  # [2 M]
-    cells: NDArray[np.int64]  # [M, 15] pairs by both results, then games that come alone
+    cells: NDArray[np.int64]  # [M, 15] pairs by both results, then single games
 
     @staticmethod
     def of(tallies: Tallies, agents: Sequence[str]) -> _Pairs:
@@ -178,23 +178,23 @@ class _Pairs:
         return SeatGames(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
     def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """As many pairs of each meeting, drawn with replacement."""
+        """A bootstrap sample: for each two agents as many pairs, drawn with replacement."""
         pairs = self.cells.sum(axis=1)
         return dice.multinomial(pairs, self.cells / pairs[:, None])
 
 
 @dataclass(frozen=True)
 class _Field:
-    """The agents of a fit: who can be compared with whom, and over whom ratings are."""
+    """The agents of a fit: their groups, and the agents that the ratings are relative to."""
 
     groups: NDArray[np.int64]  # [A]
     played: NDArray[np.int64]  # [A] games
     anchor: int | None
 
     def elos(self, fitted: Fit, level: float = math.nan) -> NDArray[np.float64]:
-        """[A] Elo over the home of each agent's group: the anchor or, without it, the mean of a component.
+        """[A] Elo relative to the home of each agent's group: the anchor or, without it, the mean of a component.
 
-        ``level`` is what all of a home have whose games the seat decided.
+        ``level`` is the rating of all agents of a home whose games the seat decided.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -211,7 +211,7 @@ class _Field:
         return np.round(elos * ELO, DECIMALS)
 
     def at_home(self, fitted: Fit) -> NDArray[np.bool_]:
-        """[A] whether an agent and others are the component that its group's ratings are over."""
+        """[A] whether an agent belongs to a home of more than one agent."""
         found = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             home = self._home(np.flatnonzero(self.groups == group), fitted.above)
@@ -219,7 +219,7 @@ class _Field:
         return found
 
     def _home(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The component of a group that ratings are over: the anchor's, else the largest, else who played most."""
+        """The component that a group's ratings are relative to: the anchor's, or the largest and most active."""
         both = above & above.T
         sizes = both[members].sum(axis=1)
         seed = members[np.lexsort((-self.played[members], -sizes))[0]]
@@ -243,7 +243,7 @@ def _played(agents: int, games: SeatGames) -> NDArray[np.int64]:
 
 
 def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[A, A] the share of samples in which row is above column; who is level, or cannot be told, is half above.
+    """[A, A] the share of samples in which row is above column; equal or incomparable agents count as half.
 
     NaN across groups, and without samples.
     """
@@ -255,10 +255,10 @@ def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]
 
 
 def _estimate(value: float, samples: Sequence[float], confidence: float) -> Estimate:
-    """A value and the interval of its samples; those which say nothing (NaN) are left out. Without any it is NaN."""
+    """A value with the interval of its samples. NaN samples are left out; without samples the interval is NaN."""
     known = np.array([sample for sample in samples if not math.isnan(sample)])
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-    # Nothing is interpolated: between two samples one may be infinite.
+    # No interpolation between two samples: one may be infinite.
     low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (math.nan,) * 2
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
 

@@ -1,16 +1,15 @@
-"""The sections of a report: each a few words, pictures and tables about the chosen games, or why there is none."""
+"""The sections of a report as values: each has a note, tables and figures, or the reason why it is left out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import polars as pl
 
 from analytics.report import style
+from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, lengths, openings, regret, strength
-from analytics.report.figures.chosen_games import Subject
-from analytics.report.html import Html, Tinted, details, element, figure, joined, note, panels, table
+from analytics.report.figures.chosen_games import ChosenGames
 from analytics.report.style import Panel
 from quarto.notation import format_cell, format_piece
 
@@ -18,22 +17,9 @@ MOST_RUNS = 50  # rows of the table of runs
 MOST_NAMED = 4  # agents of a run
 
 
-class Section(NamedTuple):
-    """A part of the report. One without a body is left out, and ``missing`` says why."""
-
-    title: str
-    body: Html
-    missing: str = ""
-
-
-def chip(of: Subject, agent: str) -> Html:
-    """A square in an agent's colour."""
-    return element("span", class_=f"chip agent-{of.agents.index(agent)}", aria_hidden="true")
-
-
-def named(of: Subject, agent: str) -> Html:
-    """An agent's label after its square."""
-    return joined([chip(of, agent), agent])
+def agent_cell(chosen: ChosenGames, agent: str, prefix: str = "") -> Cell:
+    """An agent's label, marked with its colour."""
+    return Cell(agent, prefix, colour=chosen.agents.index(agent))
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -41,33 +27,36 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def between(low: float, high: float, form: Callable[[float], str]) -> str:
-    """The ends of an interval."""
+def interval(low: float, high: float, form: Callable[[float], str]) -> str:
+    """The two ends of an interval, each formatted by ``form``."""
     return f"{form(low)} to {form(high)}"
 
 
-def drawn(of: Subject, prefix: str, found: Sequence[Panel], notes: Sequence[str] = ()) -> Html:
-    """Panels as figures, each with its note; ``prefix`` makes their ids differ from those of other figures."""
-    figures = []
-    for number, panel in enumerate(found):
-        title = joined([chip(of, panel.agent), panel.title]) if panel.agent is not None else panel.title
-        picture = style.inline(panel.picture, f"{prefix}{number}-")
-        figures.append(figure(picture, title, notes[number] if notes else ""))
-    return panels(figures)
+def drawn(chosen: ChosenGames, prefix: str, panels: Sequence[Panel], notes: Sequence[str] = ()) -> list[Figure]:
+    """Panels as figures, each with its note. ``prefix`` keeps their ids apart from those of other figures in a page."""
+    return [
+        Figure(
+            panel.title,
+            style.inline(panel.picture, f"{prefix}{number}-"),
+            notes[number] if notes else "",
+            None if panel.agent is None else chosen.agents.index(panel.agent),
+        )
+        for number, panel in enumerate(panels)
+    ]
 
 
-def crosstable(of: Subject) -> Section:
-    """Who beats whom."""
-    standings = strength.standings(of).standings
+def crosstable(chosen: ChosenGames) -> Section:
+    """The score of each agent against each other one."""
+    standings = strength.standings(chosen).standings
     if not standings:
-        return Section("Crosstable", Html(""), "nobody met anybody else")
+        return Section("Crosstable", missing="no two different agents played each other")
     forfeits = ["forfeits"] if any(standing.forfeits for standing in standings) else []
-    scores = {(row["agent"], row["opponent"]): row["score"] for row in strength.crosstable_frame(of).to_dicts()}
-    rows: list[list[str | Tinted]] = [
+    scores = {(row["agent"], row["opponent"]): row["score"] for row in strength.crosstable_frame(chosen).to_dicts()}
+    rows: list[list[str | Cell]] = [
         [
-            joined([f"{place} ", named(of, standing.agent)]),
+            agent_cell(chosen, standing.agent, f"{place} "),
             f"{100 * standing.score.mean:.1f}",
-            between(standing.score.low, standing.score.high, lambda value: f"{100 * value:.1f}"),
+            interval(standing.score.low, standing.score.high, lambda value: f"{100 * value:.1f}"),
             *(_score(scores.get((standing.agent, other.agent))) for other in standings),
             f"{standing.games:,}",
             *(percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)),
@@ -77,29 +66,29 @@ def crosstable(of: Subject) -> Section:
     ]
     places = [str(place) for place in range(1, len(standings) + 1)]
     headings = ["agent", "score", "95 %", *places, "games", "won", "drawn", "lost", *forfeits]
-    words = (
+    note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its place. "
-        f"Intervals are normal, over {'pairs, since games of a pair share an opening' if of.by_pairs else 'games'}."
+        f"Intervals are normal, over {'pairs, since games of a pair share an opening' if chosen.by_pairs else 'games'}."
     )
-    return Section("Crosstable", joined([note(words), table("Who scores how much against whom", headings, rows)]))
+    return Section("Crosstable", note, Table("Who scores how much against whom", headings, rows))
 
 
-def _score(score: float | None) -> str | Tinted:
-    return "" if score is None else Tinted(f"{100 * score:.1f}", 2 * score - 1)
+def _score(score: float | None) -> Cell:
+    return Cell("") if score is None else Cell(f"{100 * score:.1f}", tint=2 * score - 1)
 
 
-def ratings(of: Subject) -> Section:
-    """How strong each agent is."""
-    fit = strength.fitted(of)
+def ratings(chosen: ChosenGames) -> Section:
+    """The strength of each agent."""
+    fit = strength.fitted(chosen)
     if fit is None:
-        return Section("Ratings", Html(""), "nobody met anybody else")
+        return Section("Ratings", missing="no two different agents played each other")
     frame = strength.frame_of(fit)
     several = fit.groups > 1
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
-            named(of, row["agent"]),
-            style.signed(row["elo"], 1) if row["bounded"] else "no bound",
-            between(row["low"], row["high"], _elo) if row["bounded"] else "",
+            agent_cell(chosen, row["agent"]),
+            _elo(row["elo"]) if row["bounded"] else "no bound",
+            interval(row["low"], row["high"], _elo) if row["bounded"] else "",
             f"{row['games']:,}",
             "" if row["above_next"] is None else percent(row["above_next"]),
             *([str(row["group"] + 1)] if several else []),
@@ -107,42 +96,37 @@ def ratings(of: Subject) -> Section:
         for row in frame.iter_rows(named=True)
     ]
     headings = ["agent", "Elo", "95 %", "games", "above the next", *(["group"] if several else [])]
-    words = (
+    note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if several else 'the agents'} is 0, intervals are from resampled pairs. Seat 0, which gives "
-        f"first, is worth {style.signed(fit.seat.mean, 1)} Elo ({between(fit.seat.low, fit.seat.high, _elo)})."
+        f"first, is worth {_elo(fit.seat.mean)} Elo ({interval(fit.seat.low, fit.seat.high, _elo)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
-    picture = drawn(of, "ratings", [strength.ratings_panel(frame, of)])
-    return Section(
-        "Ratings",
-        joined(
-            [
-                note(words, apart if several else ""),
-                element("div", picture, table("Ratings", headings, rows), class_="beside"),
-            ]
-        ),
-    )
+    figures = drawn(chosen, "ratings", [strength.ratings_panel(frame, chosen)])
+    return Section("Ratings", note + (apart if several else ""), Table("Ratings", headings, rows), figures, beside=True)
 
 
 def _elo(value: float) -> str:
     return style.signed(value, 1)
 
 
-def game_lengths(of: Subject) -> Section:
-    """How long games are."""
-    frame = lengths.lengths_frame(of)
+def game_lengths(chosen: ChosenGames) -> Section:
+    """The lengths of each agent's games."""
+    frame = lengths.lengths_frame(chosen)
     if frame.is_empty():
-        return Section("Game lengths", Html(""), "all games were forfeited")
-    words = "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. "
+        return Section("Game lengths", missing="all games were forfeited")
     unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
-    without = f" It is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
-    forfeits = of.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
+    without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
+    forfeits = chosen.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
     left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
+    note = (
+        "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. "
+        f"{lengths.HOW}{without}{left_out}"
+    )
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
-    pictures = drawn(of, "lengths", lengths.lengths_panels(frame, of), notes)
-    numbers = details("The numbers", table("Games by length", _LENGTHS, _length_rows(frame)))
-    return Section("Game lengths", joined([note(words, lengths.HOW, without, left_out), pictures, numbers]))
+    figures = drawn(chosen, "lengths", lengths.lengths_panels(frame, chosen), notes)
+    numbers = Table("Games by length", _LENGTHS, _length_rows(frame))
+    return Section("Game lengths", note, figures=figures, numbers=numbers)
 
 
 _LENGTHS = ("rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play")
@@ -155,7 +139,7 @@ def _length_rows(frame: pl.DataFrame) -> list[list[str]]:
             str(row["plies"]),
             *(f"{row[name]:,}" for name in ("games", "wins", "draws", "losses")),
             percent(row["share"], 2),
-            between(row["low"], row["high"], lambda share: percent(share, 2)),
+            interval(row["low"], row["high"], lambda share: percent(share, 2)),
             "" if row["random"] is None else percent(row["random"], 2),
         ]
         for row in frame.filter((pl.col("games") > 0) | (pl.col("random") > 0)).iter_rows(named=True)
@@ -170,60 +154,57 @@ def _mean_length(rows: pl.DataFrame) -> str:
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
-def first_placements(of: Subject) -> Section:
-    """Where the first pieces go."""
-    words = (
-        "Where the first pieces are placed, in percent, and the mean outcome for who placed (1 won, 0 drew, -1 lost) "
-        "against whoever it met. First all agents together, by ply; then the first ply of each agent in seat 1."
+def first_placements(chosen: ChosenGames) -> Section:
+    """The cells of the first placements."""
+    note = (
+        "Where the first pieces are placed, in percent, and the mean outcome for the mover (1 won, 0 drew, -1 lost) "
+        "against all its opponents. First all agents together, by ply; then the first ply of each agent in seat 1."
     )
-    return _openings(of, openings.PLACEMENTS, "Openings: first placements", words)
+    return _openings(chosen, openings.PLACEMENTS, "Openings: first placements", note)
 
 
-def first_gifts(of: Subject) -> Section:
-    """Which pieces are given first."""
-    words = (
-        "Which pieces are given first, in percent, and the mean outcome for who gave. A piece is a hexadecimal digit, "
+def first_gifts(chosen: ChosenGames) -> Section:
+    """The pieces that are given first."""
+    note = (
+        "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
         "8 high, 4 coloured, 2 solid, 1 square: high pieces are in the lower half, square ones in every other column. "
         "By symmetry no first gift is better than another: what differs is how agents answer it."
     )
-    return _openings(of, openings.GIFTS, "Openings: first gifts", words)
+    return _openings(chosen, openings.GIFTS, "Openings: first gifts", note)
 
 
-def _openings(of: Subject, kind: openings.Kind, title: str, words: str) -> Section:
-    frame = openings.openings_frame(of, kind)
+def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -> Section:
+    frame = openings.openings_frame(chosen, kind)
     if frame.is_empty():
-        return Section(
-            title, Html(""), f"the first {openings.PLIES} plies of all games were imposed, or none was played"
-        )
-    imposed = sorted({record.spec["opening_plies"] for record in of.records.values()} - {0})
+        return Section(title, missing=f"the first {openings.PLIES} plies of all games were imposed, or none was played")
+    imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
-    shape = format_cell if kind is openings.PLACEMENTS else format_piece
+    format_choice = format_cell if kind is openings.PLACEMENTS else format_piece
     rows = [
         [
             f"{row['rules']}, {row['agent'] or 'everybody'}",
             str(row["ply"]),
-            shape(row[kind.column]),
+            format_choice(row[kind.column]),
             f"{row['games']:,}",
             percent(row["share"], 2),
             style.signed(row["mean_outcome"], 3),
-            between(row["low"], row["high"], lambda value: style.signed(value, 3)),
+            interval(row["low"], row["high"], lambda value: style.signed(value, 3)),
         ]
         for row in frame.iter_rows(named=True)
     ]
     headings = ["rules, agent", "ply", kind.column, "games", "share", "mean outcome", "95 %"]
-    numbers = details("The numbers", table(title, headings, rows))
-    pictures = drawn(of, kind.column, openings.openings_panels(frame, kind))
-    return Section(title, joined([note(words, left_out), pictures, numbers]))
+    figures = drawn(chosen, kind.column, openings.openings_panels(frame, kind))
+    return Section(title, note + left_out, figures=figures, numbers=Table(title, headings, rows))
 
 
-def learning_curves(of: Subject) -> Section:
-    """How policies were learned in these runs."""
-    found = learning.curves(of)
+def learning_curves(chosen: ChosenGames) -> Section:
+    """The learning curves of the policies that learned in these runs."""
+    found = learning.curves(chosen)
     if not found:
-        return Section("Learning curves", Html(""), "no policy was learned in these runs")
-    count = len(learning.cards_of(of))
+        return Section("Learning curves", missing="no policy was learned in these runs")
+    count = len(learning.cards_of(chosen))
     newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
-    words = (
+    note = (
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
         f"interval, or fitness by generation.{newest}"
     )
@@ -231,54 +212,51 @@ def learning_curves(of: Subject) -> Section:
         f"{card.kind}, {card.rules['name']} rules, seed {card.learned['seed']}, {card.learned['games']:,} games"
         for card, _ in found
     ]
-    return Section(
-        "Learning curves", joined([note(words), drawn(of, "learning", learning.learning_panels(found), notes)])
-    )
+    return Section("Learning curves", note, figures=drawn(chosen, "learning", learning.learning_panels(found), notes))
 
 
-def mistakes(of: Subject) -> Section:
-    """What agents give up against perfect play."""
-    totals = regret.mistakes_frame(of, by_ply=False)
+def mistakes(chosen: ChosenGames) -> Section:
+    """The value that agents give up against perfect play."""
+    totals = regret.mistakes_frame(chosen, by_ply=False)
     if totals.is_empty():
-        return Section("Mistakes", Html(""), "no decision of these games is judged ('qarena annotate' does that)")
-    by_ply = regret.mistakes_frame(of, by_ply=True)
-    words = (
+        return Section("Mistakes", missing="no decision of these games is judged ('qarena annotate' does that)")
+    by_ply = regret.mistakes_frame(chosen, by_ply=True)
+    note = (
         "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
         f"to 2; a blunder gives up something. The pictures show blunders by ply. {regret.HOW}"
     )
-    pictures = drawn(of, "mistakes", regret.mistakes_panels(by_ply, of))
-    everywhere = table("What is given up", ["agent", "decision", *_REGRET], _regret_rows(of, totals), left=(1,))
-    by_ply_table = table(
-        "What is given up, by ply", ["agent", "decision", "ply", *_REGRET], _regret_rows(of, by_ply), (1,)
-    )
-    return Section("Mistakes", joined([note(words), everywhere, pictures, details("The numbers", by_ply_table)]))
+    figures = drawn(chosen, "mistakes", regret.mistakes_panels(by_ply, chosen))
+    total_table = Table("What is given up", ["agent", "decision", *_REGRET], _regret_rows(chosen, totals), (1,))
+    headings = ["agent", "decision", "ply", *_REGRET]
+    numbers = Table("What is given up, by ply", headings, _regret_rows(chosen, by_ply), (1,))
+    return Section("Mistakes", note, total_table, figures, numbers)
 
 
 _REGRET = ("decisions", "mean regret", "95 %", "blunders", "95 %")
 
 
-def _regret_rows(of: Subject, frame: pl.DataFrame) -> list[list[str]]:
+def _regret_rows(chosen: ChosenGames, frame: pl.DataFrame) -> list[list[str | Cell]]:
     return [
         [
-            named(of, row["agent"]),
+            agent_cell(chosen, row["agent"]),
             row["kind"],
             *([] if row["ply"] is None else [str(row["ply"])]),
             f"{row['decisions']:,}",
             f"{row['regret']:.4f}",
-            between(row["regret_low"], row["regret_high"], lambda value: f"{value:.4f}"),
+            interval(row["regret_low"], row["regret_high"], lambda value: f"{value:.4f}"),
             percent(row["blunders"], 2),
-            between(row["blunders_low"], row["blunders_high"], lambda share: percent(share, 2)),
+            interval(row["blunders_low"], row["blunders_high"], lambda share: percent(share, 2)),
         ]
         for row in frame.iter_rows(named=True)
     ]
 
 
-def runs(of: Subject) -> Section:
-    """Where the games come from."""
-    records = list(of.records.values())
+def runs(chosen: ChosenGames) -> Section:
+    """The runs that the games come from."""
+    records = list(chosen.records.values())
     rows = [
         [
-            element("code", record.run_id),
+            Cell(record.run_id, code=True),
             record.created[:10],
             record.rules.name,
             f"{count:,}",
@@ -288,13 +266,11 @@ def runs(of: Subject) -> Section:
             str(record.code.get("version", "")),
             _agents_of(record.labels),
         ]
-        for record, count in list(zip(records, of.selection.counts, strict=True))[:MOST_RUNS]
+        for record, count in list(zip(records, chosen.selection.counts, strict=True))[:MOST_RUNS]
     ]
     headings = ["run", "begun", "rules", "games", "seed", "imposed plies", "seats", "code", "agents"]
-    more = f"The oldest {MOST_RUNS} of {len(records)} runs." if len(records) > MOST_RUNS else ""
-    return Section(
-        "Runs", joined([note(more) if more else "", table("Where the games come from", headings, rows, (1, 2, 6, 8))])
-    )
+    note = f"The oldest {MOST_RUNS} of {len(records)} runs." if len(records) > MOST_RUNS else ""
+    return Section("Runs", note, Table("Where the games come from", headings, rows, (1, 2, 6, 8)))
 
 
 def _agents_of(labels: Sequence[str]) -> str:

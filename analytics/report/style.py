@@ -1,4 +1,4 @@
-"""How pictures are drawn: one style, and SVG out of Altair, an extra that is imported when a picture is wanted."""
+"""The style of all pictures, and SVG made by Altair, an extra that is imported when a picture is needed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ EXTRA = "pip install 'quarto-arena[plots]'"
 MODULES = ("altair", "vl_convert")  # what the extra brings
 
 WIDTH, HEIGHT = 640, 320  # pixels of a picture that stands alone
-PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of one among others: with its axes it is as wide as a telephone
+PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of a panel: with its axes it is as wide as a telephone's screen
 COLUMNS = 2  # of panels in one picture
-FEW, MOST = 40, 200  # points up to which each is marked, and which a line has at most: more would hide it
+FEW, MOST = 40, 200  # points of a line: up to FEW each is marked; more than MOST are joined
 INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#0072b2"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
-WORST, MIDDLE, BEST = "#f2a365", "#f4f4f4", "#7db8e8"  # told apart by colour-blind readers, light enough for dark text
+WORST, MIDDLE, BEST = (
+    "#f2a365",
+    "#f4f4f4",
+    "#7db8e8",
+)  # distinct for colour-blind readers, light enough for dark text
 
-# Colours of agents on light and on dark paper. All readers can tell them apart: M. Okabe and K. Ito, "Color universal
+# Colours of agents on light and on dark paper. All readers can distinguish them: M. Okabe and K. Ito, "Color universal
 # design" (2008), without its yellow; then P. Tol, "Colour schemes" (2021), muted.
 AGENTS = (
     ("#0072b2", "#4aa8e0"),
@@ -41,17 +45,17 @@ AGENTS = (
     ("#44aa99", "#66c8b8"),
 )
 
-Picture = Any  # one of Altair's charts, whose classes are not there without the extra
+Picture = Any  # one of Altair's charts, whose classes do not exist without the extra
 
 _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 
 class Panel(NamedTuple):
-    """One picture of a figure, with what it shows in words."""
+    """One picture of a figure, with its title."""
 
     title: str
     picture: Picture
-    agent: str | None = None  # whom it is about
+    agent: str | None = None  # the agent that it is about, if there is one
 
 
 def signed(value: float, digits: int) -> str:
@@ -77,14 +81,14 @@ def altair() -> Any:
 
 
 def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
-    """All panels of a figure as one picture, each under its title; ``how`` they are to be read."""
+    """All panels of a figure as one picture, each under its title. ``how`` says how to read them."""
     alt = altair()
     titled = [panel.picture.properties(title=alt.TitleParams(panel.title, fontSize=12, offset=8)) for panel in panels]
     return styled(alt.concat(*titled, columns=COLUMNS, spacing=28), title, [how])
 
 
 def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:
-    """A picture that stands alone, in the style of the house."""
+    """A picture that stands alone, in the common style."""
     heading = altair().TitleParams(
         title,
         subtitle=list(subtitle),
@@ -102,7 +106,7 @@ def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Pictur
 
 
 def _config(size: int) -> dict[str, Any]:
-    """What all pictures have in common; ``size`` of the letters in pixels."""
+    """The configuration that all pictures share; ``size`` is that of the letters in pixels."""
     return {
         "view": {"stroke": None},
         "axis": {
@@ -133,12 +137,12 @@ def svg(picture: Picture) -> str:
 
 
 def inline(picture: Picture, name: str) -> str:
-    """A panel as SVG for the middle of a page, where text beside it says what it shows.
+    """A panel as SVG for the middle of a page, where text beside it describes it.
 
-    Transparent; its ids begin with ``name``; it names no address and has no roles.
+    It is transparent, its ids begin with ``name``, and it contains no address and no ARIA roles.
     """
     alone = {"background": "transparent", "padding": 2, "config": _config(11)}
-    text = _drawn(picture.to_dict(validate=False) | alone)  # what Altair would check, tests draw
+    text = _drawn(picture.to_dict(validate=False) | alone)  # tests draw every chart with validation
     return re.sub(r"<[^>]+>", lambda tag: _NEEDLESS.sub("", tag[0]), _renumbered(text, name))
 
 
@@ -152,7 +156,7 @@ def _drawn(spec: dict[str, Any]) -> str:
 
 
 def _renumbered(text: str, name: str) -> str:
-    """The ids of a picture counted from its beginning: the renderer counts them from that of the process."""
+    """A picture with its ids counted from its own beginning; the renderer counts them through the whole process."""
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
     places = {each: f"{name}{number}" for number, each in enumerate(ids)}
     return re.sub(
@@ -162,7 +166,7 @@ def _renumbered(text: str, name: str) -> str:
     )
 
 
-def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
+def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
     ``curve`` is what ``analytics.policies.learning_curve.learning_curve`` makes, or has a column ``generation`` and,
@@ -170,11 +174,11 @@ def learning_curve(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> 
     ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the
     extra ``plots``.
     """
-    return svg(styled(curve_of(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
+    return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
 
 
-def curve_of(curve: pl.DataFrame) -> Picture:
-    """The same, to be given a size, a title and a style."""
+def curve_chart(curve: pl.DataFrame) -> Picture:
+    """The chart of ``curve_svg`` before it gets a size, a title and a style."""
     alt = altair()
     if "strength" in curve.columns:
         return _by_strength(alt, curve)
@@ -182,7 +186,7 @@ def curve_of(curve: pl.DataFrame) -> Picture:
 
 
 def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
-    """The win rate of each block where its games end, in the band that holds the true one 19 times in 20."""
+    """The win rate of each block of games, at the block's end, with a band of its 95 % interval."""
     curve = _joined(curve)
     low, high = zip(*(wilson(*each) for each in curve.select("wins", "games").rows()), strict=True)
     rows = curve.select(
@@ -201,7 +205,7 @@ def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
 
 
 def _by_strength(alt: Any, curve: pl.DataFrame) -> Picture:
-    """Points a game against each opponent, by generation, in the band that holds the true ones 19 times in 20."""
+    """Points a game against each opponent, by generation, with bands of 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
@@ -222,7 +226,7 @@ def _by_strength(alt: Any, curve: pl.DataFrame) -> Picture:
 
 
 def _joined(curve: pl.DataFrame) -> pl.DataFrame:
-    """A curve of at most ``MOST`` rows of as many games each: the last one, if it has fewer, is left out."""
+    """A curve of at most ``MOST`` rows, all of the same number of games; a last row with fewer games is left out."""
     together = pl.int_range(pl.len()) // (-(-len(curve) // MOST))
     counts = pl.col("games", "wins").sum()
     joined = curve.group_by(row=together, maintain_order=True).agg(pl.col("first_game").first(), counts)
@@ -231,7 +235,7 @@ def _joined(curve: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_generations(alt: Any, curve: pl.DataFrame) -> Picture:
-    """Every fitness, its name at the end of its line."""
+    """A line for every fitness."""
     names = [name for name, kind in curve.schema.items() if kind == pl.Float64]
     rows = curve.select("generation", *names).unpivot(index="generation", variable_name="fitness")
     colours = alt.Scale(domain=names, range=[light for light, _ in AGENTS][: len(names)])

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes, strength
+from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
 from analytics.store.archive import Archive, now
 from analytics.store.atomic import explained, make_folder, replace
 from analytics.store.json_records import Count, JsonRecord, Positive, dump, load, matching, one_of
@@ -120,28 +120,6 @@ def read(path: Path) -> Verdict:
 def files(archive: Archive) -> list[Path]:
     """The files that are named like verdicts, damaged or not, sorted."""
     return sorted(path for path in archive.root.glob(f"{FOLDER}/run=*/*.json") if VERDICT_ID.fullmatch(path.stem))
-
-
-def rows(archive: Archive) -> list[list[Any]]:
-    """The rows of the view ``verdicts``. Raises ``FailureError`` for a damaged file."""
-    return [_row(verdict) for verdict in map(read, files(archive))]
-
-
-def _row(verdict: Verdict) -> list[Any]:
-    hypotheses, found = verdict.hypotheses, strength(verdict.counts)
-    return [
-        verdict.run_id,
-        verdict.verdict_id,
-        datetime.fromisoformat(verdict.created).replace(tzinfo=None),
-        *(hypotheses.elo0, hypotheses.elo1, hypotheses.alpha, hypotheses.beta),
-        verdict.most_pairs,
-        verdict.accepted,
-        verdict.pairs,
-        *verdict.counts,
-        verdict.ratio,
-        *found.normalised_elo,
-        verdict.command,
-    ]
 
 
 def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:

@@ -14,17 +14,17 @@ from runners.terminal import console
 from runners.terminal.files import check_writable, write_file
 
 
-def write_report(root: Path, where: str | None, wanted: Sequence[str], output: Path, title: str | None) -> None:
-    """Write the page about the games of the ``wanted`` runs (none: all) that meet the condition ``where``.
+def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
+    """Write the page about the games of these runs (none: all runs) that meet a condition.
 
-    Raises ``RequestError`` for an unknown run, a wrong condition or one that no game meets, and without the extra
-    ``plots``; ``FailureError`` if the file cannot be written.
+    Raises ``RequestError`` for an unknown run, for an invalid condition or one that no game meets, and without the
+    extra ``plots``; ``FailureError`` when the file cannot be written.
     """
-    style.altair()  # fails now rather than after the games are read, as does the next line
+    style.altair()  # this and the next line fail early, before any file is read
     check_writable(output)
     condition = where
-    if wanted:
-        runs = among(chosen_runs(Archive.open(root), wanted))
+    if run_ids:
+        runs = among(chosen_runs(Archive.open(root), run_ids))
         condition = runs if where is None else f"{runs} AND (\n{where}\n)"
     with open_archive(root) as opened:
         page = report(opened, condition, title)

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from quarto.errors import ArenaError, RequestError
-from runners.cli import archive, bench, perfect, play, policy, query, report, run, strength, tablebase
+from runners.cli import archive, bench, perfect, play, policy, query, report, reproduce, run, strength, tablebase
 from runners.cli.options import ROOT
 from runners.terminal.compiling import announce_compiling
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (run, query, play, strength, perfect, report, bench):
+for group in (run, query, play, strength, perfect, report, reproduce, bench):
     group.register(app)
 app.add_typer(archive.app, name="archive")
 app.add_typer(policy.app, name="policy")
@@ -59,38 +59,6 @@ def options(
     ] = False,
 ) -> None:
     """Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL."""
-
-
-@app.command()
-def reproduce(
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]…", help="The same as options: study=C games=1000 archive.root=DIR."),
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
-    ] = None,
-    games: Annotated[str | None, typer.Option("--games", help="Of each pairing. Default: 10000.")] = None,
-    seed: Annotated[str | None, typer.Option("--seed", help="Default: 1.")] = None,
-    threads: Annotated[str | None, typer.Option("--threads", help="Default: one for each core.")] = None,
-    archive: Annotated[str | None, typer.Option("--archive", help="Its folder. Default: data/archive.")] = None,
-    markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
-    html: Annotated[str | None, typer.Option("--html", help="Also write a page with plots.")] = None,
-) -> None:
-    """Play what five studies published and compare: figures, ours with intervals, and why some differ."""
-    from runners.reproduce.run import reproduce as carry_out
-    from runners.reproduce.run import wanted_of
-
-    options = {
-        "study": study,
-        "games": games,
-        "seed": seed,
-        "threads": threads,
-        "archive.root": archive,
-        "markdown": markdown,
-        "html": html,
-    }
-    raise typer.Exit(carry_out(wanted_of(arguments or [], options, sys.argv[1:])))
 
 
 def _refuse_shadows() -> None:

@@ -1,4 +1,4 @@
-"""``qarena rate``, ``crosstable`` and ``sprt``: how strong agents are, and which of two is the stronger one."""
+"""``qarena rate``, ``crosstable`` and ``sprt``: ratings, head-to-head results and tests of strength."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, who is surely above whom, what the first seat is worth."""
     from analytics import open_archive
-    from analytics.ratings.head_to_head import meetings
+    from analytics.ratings.head_to_head import head_to_head
     from analytics.ratings.ratings import rate as fit
-    from runners.strength.tables import show_ratings, tell
+    from runners.strength.tables import show_notes, show_ratings
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
-        met = meetings(opened, _choice(where, run, rules))
-    tell(met.notes)
+        met = head_to_head(opened, _choice(where, run, rules))
+    show_notes(met.notes)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples)
     if destination.is_printed:
         show_ratings(met, found, anchor, anchor_elo)
@@ -74,16 +74,16 @@ def crosstable(
 ) -> None:
     """Everybody against everybody: score, wins, draws and losses with their intervals."""
     from analytics import open_archive
-    from analytics.ratings.head_to_head import meetings
-    from runners.strength.tables import show_meetings, tell
+    from analytics.ratings.head_to_head import head_to_head
+    from runners.strength.tables import show_head_to_head, show_notes
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output)  # before anything is counted
     with open_archive(archive) as opened:
-        met = meetings(opened, _choice(where, run, rules))
-    tell(met.notes)
+        met = head_to_head(opened, _choice(where, run, rules))
+    show_notes(met.notes)
     if destination.is_printed:
-        show_meetings(met, by_seat)
+        show_head_to_head(met, by_seat)
     else:
         write(met.frame(by_seat), destination)
 

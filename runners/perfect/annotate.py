@@ -8,11 +8,11 @@ from pathlib import Path
 
 from analytics import open_archive
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
-from analytics.query.mistakes import Hard, Record, among, hardest, records
-from analytics.report import html, style
+from analytics.query.mistakes import DecisionSummary, HardPosition, among, decision_summaries, hardest_positions
+from analytics.report import style
 from analytics.report.figures import regret
-from analytics.report.figures.chosen_games import Subject, subject
-from analytics.report.sections import drawn
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.page import mistakes_page
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.decisions import annotation_jobs
 from quarto.errors import RequestError
@@ -58,12 +58,12 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
         check_writable(path)
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
-        totals, by_ply = (records(archive, among(runs), by_ply=each) for each in (False, True))
+        totals, by_ply = (decision_summaries(archive, among(runs), by_ply=each) for each in (False, True))
         if not totals:
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
-        hard = hardest(archive, runs, positions) if positions else []
+        hard = hardest_positions(archive, runs, positions) if positions else []
         if charts:
-            _write(subject(archive, among(runs)), html, svg)
+            _write(chosen_games(archive, among(runs)), html, svg)
     console.show([console.tabulated(_columns(totals, by_ply=False), "Regret in half-points a decision")])
     console.show([console.tabulated(_columns(by_ply, by_ply=True), "By ply")])
     if hard:
@@ -72,18 +72,16 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
         console.print_note("the hardest positions need counted choices: run 'qarena annotate --choices'")
 
 
-def _write(of: Subject, page: Path | None, picture: Path | None) -> None:
+def _write(chosen: ChosenGames, page: Path | None, picture: Path | None) -> None:
     """Blunders by agent and ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
-    frame = regret.mistakes_frame(of, by_ply=True)
+    frame = regret.mistakes_frame(chosen, by_ply=True)
     if page:
-        heading, how = html.element("h1", regret.TITLE), html.note(regret.HOW)
-        panels = drawn(of, "mistakes", regret.mistakes_panels(frame, of))
-        write_file(page, html.document(regret.TITLE, html.joined([heading, how, panels])).encode())
+        write_file(page, mistakes_page(frame, chosen).encode())
     if picture:
-        write_file(picture, style.svg(regret.mistakes_picture(frame, of)).encode())
+        write_file(picture, style.svg(regret.mistakes_picture(frame, chosen)).encode())
 
 
-def _columns(found: Sequence[Record], by_ply: bool) -> list[console.Column]:
+def _columns(found: Sequence[DecisionSummary], by_ply: bool) -> list[console.Column]:
     columns = [
         console.Column("agent", [each.agent for each in found], right=False),
         console.Column("kind", [each.kind for each in found], right=False),
@@ -100,7 +98,7 @@ def _columns(found: Sequence[Record], by_ply: bool) -> list[console.Column]:
     ]
 
 
-def _hard_columns(found: Sequence[Hard]) -> list[console.Column]:
+def _hard_columns(found: Sequence[HardPosition]) -> list[console.Column]:
     return [
         console.Column("position", [each.text for each in found], right=False),
         console.Column("decision", [each.kind for each in found], right=False),

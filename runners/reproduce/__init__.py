@@ -1,1 +1,1 @@
-"""The published studies, played again."""
+"""The published studies, played again and compared."""

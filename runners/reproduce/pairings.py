@@ -1,4 +1,4 @@
-"""Which of our players meet for which published figures, and what their games come to."""
+"""The pairings of our agents that published figures need, and the results of their games."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from analytics.published import Figure, Follower, followers
+from analytics.published import Figure, Implementation, implementations
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.statistics.tally import Tally
@@ -17,24 +17,24 @@ from runners.arena.config_groups import load_rules
 from runners.arena.experiment import Experiment, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
-from runners.reproduce.trainings import Learned
+from runners.reproduce.trainings import TrainingResult
 
-TEXT, CODE = "text", "code"
+TEXT, CODE = "text", "code"  # variants: our agents follow the study's text, or its program
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How the games of all figures are played and stored."""
+class PlaySettings:
+    """The settings that all pairings share."""
 
-    games: int  # of each, even
+    games: int  # of each pairing
     seed: int
     threads: int
     storage: Storage
-    command: str  # as it was typed
+    command: str  # as it was typed, without the program's name
 
 
-class Key(NamedTuple):
-    """What a meeting is: its rules and two labels, in order."""
+class PairingKey(NamedTuple):
+    """What identifies a pairing: its rules and two labels, in alphabetical order."""
 
     rules: str
     first: str
@@ -43,29 +43,26 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One player of a figure, by the study's text or by its code."""
+    """One of the two players of a figure, in one variant."""
 
-    label: str  # as one would type it, without a policy
+    label: str  # without the policy that a training makes
     trainer: str  # overrides of ``qarena train`` that make its policy; "": it needs none
 
 
 def sides(figure: Figure, variant: str) -> tuple[Side, Side] | None:
-    """The player and the opponent of a figure; by the code None if neither differs from the text."""
-    both = [followers().get(label) for label in (figure.player, figure.opponent)]
-    if variant == CODE and not any(follower and follower.code for follower in both):
+    """The player and the opponent of a figure; None for variant ``CODE`` if neither differs from the text."""
+    both = [implementations().get(label) for label in (figure.player, figure.opponent)]
+    if variant == CODE and not any(ours and ours.code for ours in both):
         return None
-    one, two = (
-        _side(label, follower, variant) for label, follower in zip((figure.player, figure.opponent), both, strict=True)
-    )
-    return one, two
+    return _side(figure.player, both[0], variant), _side(figure.opponent, both[1], variant)
 
 
-def _side(label: str, follower: Follower | None, variant: str) -> Side:
-    if follower is None:
+def _side(label: str, ours: Implementation | None, variant: str) -> Side:
+    if ours is None:
         return Side(label, "")
-    if variant == CODE and follower.code:
-        return Side(follower.code, follower.code_trainer)
-    return Side(follower.text, follower.trainer)
+    if variant == CODE and ours.code:
+        return Side(ours.code, ours.code_trainer)
+    return Side(ours.text, ours.trainer)
 
 
 def trainings(figures: Sequence[Figure]) -> list[str]:
@@ -75,17 +72,17 @@ def trainings(figures: Sequence[Figure]) -> list[str]:
 
 
 @dataclass
-class Meetings:
-    """The runs that a list of figures needs, each once, and what they have come to."""
+class Pairings:
+    """The runs that a list of figures needs, each once, with their results."""
 
-    terms: Terms
-    lessons: Mapping[str, Learned]  # what each training has come to, by its overrides
-    experiments: dict[Key, Experiment] = field(default_factory=dict)
-    tallies: dict[Key, Tally] = field(default_factory=dict)
-    _known: dict[str, AgentSpec] = field(default_factory=dict)  # by what one would type: yaml takes time to read
+    settings: PlaySettings
+    trained: Mapping[str, TrainingResult]  # by the overrides of the training
+    experiments: dict[PairingKey, Experiment] = field(default_factory=dict)
+    tallies: dict[PairingKey, Tally] = field(default_factory=dict)
+    _known: dict[str, AgentSpec] = field(default_factory=dict)  # by label: reading a yaml takes time
 
-    def arrange(self, figures: Sequence[Figure]) -> None:
-        """Prepare every run. Raises ``RequestError`` as ``prepare`` does."""
+    def prepare(self, figures: Sequence[Figure]) -> None:
+        """Prepare every run. Raises ``RequestError`` as ``runners.arena.experiment.prepare`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
                 agents = None if figure.training else self._agents(figure, variant)
@@ -96,30 +93,30 @@ class Meetings:
 
     @property
     def games_left(self) -> int:
-        """How many games the archive lacks."""
-        return sum(each.games_left(self.terms.games) for each in self.experiments.values())
+        """The number of games that the archive lacks."""
+        return sum(each.games_left(self.settings.games) for each in self.experiments.values())
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
-        """Play what the archive lacks, until done or ``stop`` is set; returns how many games that were."""
-        count, whole = 0, _Whole(progress)
+        """Play the games that the archive lacks, until done or ``stop`` is set; returns the number of games played."""
+        count, total = 0, _TotalProgress(progress)
         if progress and self.games_left:
             progress.start(self.games_left)
         for key, experiment in self.experiments.items():
             if stop.is_set():
                 break
-            outcome = carry_out(experiment, f"qarena {self.terms.command}", stop, whole)
+            outcome = carry_out(experiment, f"qarena {self.settings.command}", stop, total)
             count += outcome.played
             for result in outcome.results:
                 self.tallies[key] = result.tally
         return count
 
     def comparison(self, figure: Figure) -> Comparison:
-        """A figure beside what has been played of it."""
+        """A figure beside the results of the games played for it."""
         return Comparison(figure, self._played(figure, TEXT), self._played(figure, CODE))
 
     def _played(self, figure: Figure, variant: str) -> Played | None:
         if figure.training:
-            return self._learned(figure, variant)
+            return self._played_in_training(figure, variant)
         agents = self._agents(figure, variant)
         if agents is None:
             return None
@@ -131,57 +128,57 @@ class Meetings:
         ours = tally if key.first == player else tally.swapped
         return played(figure, player, opponent, results_in(ours, figure.seat))
 
-    def _learned(self, figure: Figure, variant: str) -> Played | None:
+    def _played_in_training(self, figure: Figure, variant: str) -> Played | None:
         both = sides(figure, variant)
-        learned = self.lessons.get(both[0].trainer) if both else None
-        return played(figure, learned.learner, learned.opponent, learned.results) if learned else None
+        result = self.trained.get(both[0].trainer) if both else None
+        return played(figure, result.learner, result.opponent, result.results) if result else None
 
     def _agents(self, figure: Figure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
-        """Who plays; None if nobody does, or one of them has not been trained yet."""
+        """The agents of the player and the opponent; None if there are none, or one has not been trained yet."""
         both = sides(figure, variant)
-        if both is None or any(side.trainer and side.trainer not in self.lessons for side in both):
+        if both is None or any(side.trainer and side.trainer not in self.trained for side in both):
             return None
         return self._agent(both[0]), self._agent(both[1])
 
     def _agent(self, side: Side) -> AgentSpec:
-        learned = self.lessons.get(side.trainer)
-        label = with_parameter(side.label, learned.policy if learned else None)
+        result = self.trained.get(side.trainer)
+        label = with_policy(side.label, result.policy if result else None)
         if label not in self._known:
-            self._known[label] = agent_named(label, self.terms.storage.root)
+            self._known[label] = agent_named(label, self.settings.storage.root)
         return self._known[label]
 
     def _request(self, figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
-        spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.terms.seed, opening_plies=0)
-        return Request(spec, self.terms.games, self.terms.threads, self.terms.storage, progress=True)
+        spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.settings.seed, opening_plies=0)
+        return Request(spec, self.settings.games, self.settings.threads, self.settings.storage, progress=True)
 
 
-class _Whole:
-    """Many runs told of as one."""
+class _TotalProgress:
+    """Shows the progress of many runs as that of one."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
 
     def start(self, games: int) -> None:
-        """The whole has begun long ago."""
+        """Do nothing: the total was started before the first run."""
 
     def advance(self, games: int) -> None:
         if self._progress:
             self._progress.advance(games)
 
 
-def with_parameter(label: str, policy: str | None) -> str:
-    """``rl_encoded`` as ``rl_encoded(policy=NAME)``; as it is without a policy."""
+def with_policy(label: str, policy: str | None) -> str:
+    """A label with a policy: ``rl_encoded`` becomes ``rl_encoded(policy=NAME)``. Without a policy it stays as it is."""
     if policy is None:
         return label
     return f"{label[:-1]},policy={policy})" if label.endswith(")") else f"{label}(policy={policy})"
 
 
 def _in_order(agents: tuple[AgentSpec, AgentSpec]) -> tuple[AgentSpec, AgentSpec]:
-    """By their labels, so that a meeting is one run whichever side a figure takes."""
+    """By label, so that two figures that see one pairing from different sides share a run."""
     one, two = agents
     return (one, two) if one.label <= two.label else (two, one)
 
 
-def _key(figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> Key:
+def _key(figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> PairingKey:
     first, second = _in_order(agents)
-    return Key(figure.rules, first.label, second.label)
+    return PairingKey(figure.rules, first.label, second.label)

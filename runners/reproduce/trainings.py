@@ -1,4 +1,4 @@
-"""The trainings behind published figures: carried out once, and then found in the archive by their policy's name."""
+"""The trainings behind published figures: each is carried out once and then found by its policy's name."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from runners.arena.storage import Storage
 from runners.training.application import keep
 from runners.training.config import TrainingRequest, check, training_request_of
 
-PREFIX = "published_"  # of the policies' names: they are not to be mistaken for the user's own
+PREFIX = "published_"  # of the policies' names, which keeps them apart from the user's own
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What a training has come to."""
+class TrainingResult:
+    """The policy that a training made, and the results of its games."""
 
     policy: str  # name
     learner: str  # label
     opponent: str  # label
     results: Row  # the learner's (losses, draws, wins) in the games that it learned from
-    played: int  # of these, now
+    played: int  # games played by this command; 0 if the training was found
 
 
-def learn(
+def train(
     overrides: str, storage: Storage, command: str, stop: threading.Event, progress: Progress | None
-) -> Learned | None:
-    """Train as ``qarena train`` does with these overrides, or find that it was done; None if stopped before the end.
+) -> TrainingResult | None:
+    """Train as ``qarena train`` does with these overrides, unless the archive has the policy; None if stopped early.
 
-    ``overrides`` are separated by spaces. Raises what a training raises, before anything is played if the request is
-    wrong.
+    ``overrides`` are separated by spaces. Raises the errors of a training, those for a wrong
+    request before any game is played.
     """
     request = _request(overrides.split(), storage, command)
     archive = Archive.open(storage.root, create=True)
@@ -49,7 +49,7 @@ def learn(
         if trained.policy is None:
             return None
         card, played = keep(request, trained, trained.policy), trained.played
-    return _learned(archive, card, played)
+    return _result(archive, card, played)
 
 
 def _request(overrides: list[str], storage: Storage, command: str) -> TrainingRequest:
@@ -72,11 +72,11 @@ def _known(request: TrainingRequest, archive: Archive) -> PolicyCard | None:
     return card if same else None
 
 
-def _learned(archive: Archive, card: PolicyCard, played: int) -> Learned:
-    """What a policy's card and the curve beside it say."""
+def _result(archive: Archive, card: PolicyCard, played: int) -> TrainingResult:
+    """The result as the policy's card and learning curve hold it."""
     (run_id,) = card.learned["run_ids"]
     learner = training_of(archive, run_id).label
     record = archive.run(run_id)
     others = [label for label in record.labels if label != learner] if record else []
     losses, draws, wins = policy_store.read_table(archive, card, "curve").select("losses", "draws", "wins").sum().row(0)
-    return Learned(card.name, learner, others[0] if others else learner, (losses, draws, wins), played)
+    return TrainingResult(card.name, learner, others[0] if others else learner, (losses, draws, wins), played)

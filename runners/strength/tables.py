@@ -1,4 +1,4 @@
-"""What a person sees of ratings, crosstables and tests of strength."""
+"""Tables of ratings, head-to-head results and tests of strength in the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from analytics.query.results import PairingResult, crosstable
-from analytics.ratings.head_to_head import Meetings, by_seats
+from analytics.ratings.head_to_head import HeadToHead, by_seats
 from analytics.ratings.ratings import Rating, Ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
@@ -15,8 +15,8 @@ from runners.terminal import console
 from runners.terminal.console import Column, interval, percent
 
 
-def tell(notes: Iterable[str]) -> None:
-    """Say what a reader of figures should know before them."""
+def show_notes(notes: Iterable[str]) -> None:
+    """Print the notes that a reader should see before the results."""
     for note in notes:
         console.print_note(note)
 
@@ -24,8 +24,8 @@ def tell(notes: Iterable[str]) -> None:
 # Ratings.
 
 
-def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
-    """The ratings with who is surely above whom, what all have in common, and what the games do not say."""
+def show_ratings(met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
+    """Print the ratings, the probability that an agent is above another, the seat's value, and what stays open."""
     where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
     rows = found.ratings
     games = sum(each.games for each in rows) // 2  # those of an agent against itself are not among them
@@ -45,13 +45,13 @@ def show_ratings(met: Meetings, found: Ratings, anchor: str | None, anchor_elo: 
         for k, other in enumerate(rows)
     ]
     console.show(
-        [console.tabulated(places + elos + sure, f"{title}; > how sure it is above, in %")],
+        [console.tabulated(places + elos + sure, f"{title}; > probability of being above, in %")],
         [
             console.tabulated(places + elos, title),
-            console.tabulated(places + sure, "How sure it is above the other, in %"),
+            console.tabulated(places + sure, "Probability of being above the other, in %"),
         ],
     )
-    for line in [_common(found), *_unsaid(found)]:
+    for line in [_common(found), *_open_questions(found)]:
         console.print_line(line)
 
 
@@ -77,14 +77,14 @@ def _sure(share: float, itself: bool) -> str:
 
 def _common(found: Ratings) -> str:
     if math.isnan(found.seat.mean):
-        return "The games say nothing about what seat 0 is worth: nobody who took a point gave one."
+        return "The games do not determine the value of seat 0: no agent both won and lost points."
     sampled = "not sampled" if math.isnan(found.draws.low) else interval(found.draws)
     draws = f"of games between equals {percent(found.draws.mean)} % are drawn ({sampled})"
     return f"Seat 0 is worth {_elo(found.seat.mean)} Elo ({_elo_interval(found.seat)}); {draws}."
 
 
-def _unsaid(found: Ratings) -> list[str]:
-    """What the games leave open."""
+def _open_questions(found: Ratings) -> list[str]:
+    """Sentences on what the games do not determine."""
     lines = []
     if found.groups > 1:
         lines.append(
@@ -112,12 +112,12 @@ def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
 # Crosstables.
 
 
-def show_meetings(met: Meetings, by_seat: bool) -> None:
-    """The crosstable of a tournament, then every two agents that met."""
+def show_head_to_head(met: HeadToHead, by_seat: bool) -> None:
+    """Print the crosstable of a tournament, then the results of every two agents that played each other."""
     others = [result for result in met.results if result.first != result.second]
     if len(others) > 1 and not by_seat:
         console.show_crosstable(crosstable(others))
-    title = f"Meetings ({met.rules} rules; the first agent's view, in %)"
+    title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
     if by_seat:
         found = by_seats(met.results)
         seats = Column("its seat", [str(seat) for seat, _ in found])
@@ -146,12 +146,12 @@ HYPOTHESES = Hypotheses.__struct_fields__
 
 
 def show_counts(text: str, settings: Sequence[str]) -> None:
-    """What ``qarena sprt --counts`` says. Raises ``RequestError`` for anything but counts and hypotheses."""
+    """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
     try:
         counts = checked_counts([int(count) for count in text.split(",")])
     except ValueError:
         raise RequestError(
-            f"--counts {text}: five whole numbers are needed, of pairs that went LL,LD,DD,WD,WW"
+            f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
         ) from None
     hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
     for line in described(counts, hypotheses, strength(counts)):
@@ -185,7 +185,7 @@ def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) ->
 
 
 def around(estimate: Estimate, digits: int = 4) -> str:
-    """A value and half the width of its interval."""
+    """A value ± half the width of its interval."""
     mean = round(estimate.mean, digits) + 0.0  # no minus in front of nothing
     reach = (estimate.high - estimate.low) / 2
     return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))

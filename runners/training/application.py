@@ -108,7 +108,7 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
             f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'"
         )
         return {}
-    return {"curve": style.learning_curve(curve, f"How {request.setting.name} learned", _subtitle(request))}
+    return {"curve": style.curve_svg(curve, f"How {request.setting.name} learned", _subtitle(request))}
 
 
 def _subtitle(request: TrainingRequest) -> list[str]:

@@ -1,4 +1,4 @@
--- Which first ply pays? How the seat that places first fares, by the piece it was given and the cell it chose.
+-- Which first ply has the best results? Results of the seat that places first, by the piece given and the cell chosen.
 -- One row a piece and cell, best mean outcome (1 won, 0 drew, -1 lost) first. Reads: plies, of which only the row groups
 -- that hold first plies. Imposed openings count like chosen ones.
 SELECT

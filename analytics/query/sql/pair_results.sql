@@ -1,5 +1,5 @@
--- How did pairs of games end? One row a pairing of a run and a way: what its first agent got in game 0 of the pair, where
--- it held seat 0, and in game 1 (0 lost, 1 drew, 2 won; NULL: that game is not there, as where seats are fixed).
+-- How did pairs of games end? One row a pairing of a run and result: of its first agent in game 0 of the pair, where
+-- it held seat 0, and in game 1 (0 lost, 1 drew, 2 won; NULL: that game does not exist, as with fixed seats).
 -- Reads: games.
 SELECT
     run_id,

@@ -1,4 +1,4 @@
--- Who met whom, how many games and plies was that, and who forfeited? One row a pairing of a run; the first agent holds
+-- Which agents played each other, how many games and plies, and which forfeited? One row a pairing of a run; the first agent holds
 -- seat 0 in game 0 of each pair. A person who resigned (forfeit_resigned) is not counted as forfeiting. Reads: games.
 SELECT
     run_id,

@@ -1,4 +1,4 @@
--- What is the first seat worth, and how often are games drawn? One row for each rules and number of imposed plies: the
+-- How much of an advantage is the first seat, and how often are games drawn? One row for each rules and number of imposed plies: the
 -- share of games that seat 0 won, drew and lost, between different agents. Reads: games, runs.
 SELECT
     rules,

@@ -1,7 +1,7 @@
 -- How often does each agent win, by run and opponent, from either seat?
 -- One row an agent, opponent and seat. Reads: games. For intervals see the end of a run, or the view sweeps.
 WITH counted AS (
-    -- Games are read once, and looked at as a handful of groups.
+    -- Games are read once and then counted in a few groups.
     SELECT run_id, agent_0, agent_1, winner, ending, count(*) AS games FROM games GROUP BY ALL
 )
 SELECT

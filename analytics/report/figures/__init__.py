@@ -1,14 +1,14 @@
 """Figures for a notebook and for reports: functions of an archive and a condition that return Altair's charts.
 
-Beneath each is a function that returns its frame (``crosstable_frame``, …) and needs no extra.
+For each there is a function that returns its data as a frame (``crosstable_frame``, …) and needs no extra.
 """
 
 from __future__ import annotations
 
-from analytics.report.figures.learning import learning_curve
+from analytics.report.figures.learning import learning_curves
 from analytics.report.figures.lengths import game_lengths
 from analytics.report.figures.openings import gifts, openings_board
 from analytics.report.figures.regret import mistakes
 from analytics.report.figures.strength import crosstable, ratings
 
-__all__ = ["crosstable", "game_lengths", "gifts", "learning_curve", "mistakes", "openings_board", "ratings"]
+__all__ = ["crosstable", "game_lengths", "gifts", "learning_curves", "mistakes", "openings_board", "ratings"]

@@ -1,4 +1,4 @@
-"""What figures are about: the chosen games, how their pairs ended, and which agents are shown, each in its colour."""
+"""The chosen games that figures are about: their runs, tallies and agents, each agent with its colour."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from analytics.ratings.head_to_head import of_commits, of_games
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 
-MOST_AGENTS = 12  # as many colours as can be told apart; of more agents those with the most games are shown
+MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
 
 RESULTS = ("losses", "draws", "wins")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The games that a question is about. What is worked out once is kept."""
+class ChosenGames:
+    """The games that a condition chooses. Derived values are computed once."""
 
     selection: Selection
 
     @property
     def opened(self) -> OpenArchive:
-        """The archive they are in."""
+        """The archive of the games."""
         return self.selection.opened
 
     @cached_property
@@ -49,13 +49,13 @@ class Subject:
     @cached_property
     def condition(self) -> str:
         """A condition in SQL on ``run_id`` and ``game_id`` that holds for the chosen games, in any view."""
-        if self.takes_whole_runs:  # no row of games needs to be looked up then, and files of other runs stay closed
+        if self.takes_whole_runs:  # then no row of games is read, and files of other runs stay closed
             return f"run_id IN ({', '.join(repr(run_id) for run_id in self.records)})"
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.selection.where}\n))"  # noqa: S608  (a condition by design)
 
     @cached_property
     def tallies(self) -> Mapping[tuple[str, int], Tally]:
-        """By run and number of the pairing; from the commits where whole runs are chosen, else counted."""
+        """The tallies by run and number of the pairing; from the commits where whole runs are chosen, else counted."""
         records = self.selection.runs
         if self.takes_whole_runs:
             found = of_commits(self.opened, records)
@@ -64,8 +64,8 @@ class Subject:
         return {key: result.tally for key, result in found.items()}
 
     @cached_property
-    def meetings(self) -> Mapping[tuple[str, str], Tally]:
-        """By first and second agent, all runs together."""
+    def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
+        """The tallies by first and second agent, all runs together."""
         found: dict[tuple[str, str], Tally] = {}
         for (run_id, pairing), tally in self.tallies.items():
             agents = self.records[run_id].pairings[pairing]
@@ -74,9 +74,9 @@ class Subject:
 
     @cached_property
     def games_of(self) -> Mapping[str, int]:
-        """How many of the games each agent played, most first; a game against itself counts once."""
+        """The number of games of each agent, the most first; a game against itself counts once."""
         games: dict[str, int] = {}
-        for agents, tally in self.meetings.items():
+        for agents, tally in self.head_to_head.items():
             for agent in set(agents):
                 games[agent] = games.get(agent, 0) + tally.games
         return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
@@ -88,25 +88,25 @@ class Subject:
 
     @cached_property
     def total(self) -> Tally:
-        """All pairs together."""
+        """The tally of all pairs together."""
         return reduce(Tally.__add__, self.tallies.values(), Tally())
 
     @cached_property
     def by_pairs(self) -> bool:
-        """Whether pairs are the unit of variance: some shared an imposed opening, and no game came alone."""
+        """Whether pairs are the unit of variance: some have an imposed opening, and no game is single."""
         shared = any(record.swapped and record.spec["opening_plies"] > 0 for record in self.records.values())
         return shared and not any(map(any, self.total.singles))
 
     @cached_property
     def results(self) -> tuple[PairingResult, ...]:
-        """Each pairing of each run, as the crosstable takes them."""
+        """The result of each pairing of each run, for the crosstable."""
         return tuple(
             PairingResult(pairing, *self.records[run_id].pairings[pairing], tally, self.by_pairs)
             for (run_id, pairing), tally in self.tallies.items()
         )
 
     def ask(self, question: str) -> pl.DataFrame:
-        """The answer to one of the named questions, asked of these games only."""
+        """The answer to a named question, for these games only."""
         if question not in self._answers:
             self._answers[question] = self.opened.sql(query_of(question, self.condition))
         return self._answers[question]
@@ -116,7 +116,7 @@ class Subject:
         return {}
 
     def players(self) -> pl.DataFrame:
-        """Who sat where: a row a run, pairing and game of a pair.
+        """The agents by seat: a row for each run, pairing and game of a pair.
 
         ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
@@ -149,6 +149,6 @@ PLAYERS = {
 }
 
 
-def subject(opened: OpenArchive, where: str | None = None) -> Subject:
-    """The games that ``where`` chooses, as figures see them; raises what ``analytics.query.selection.select`` does."""
-    return Subject(select(opened, where))
+def chosen_games(opened: OpenArchive, where: str | None = None) -> ChosenGames:
+    """The games that ``where`` chooses; raises the errors of ``analytics.query.selection.select``."""
+    return ChosenGames(select(opened, where))

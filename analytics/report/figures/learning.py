@@ -1,4 +1,4 @@
-"""How agents learned: the curves that are kept with the policies whose runs are chosen."""
+"""Learning curves: those stored with the policies that learned in the chosen runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from analytics.policies import policy_store
 from analytics.query.database import OpenArchive
 from analytics.report import style
-from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
@@ -18,31 +18,31 @@ MOST_POLICIES = 12  # of more the newest are shown
 
 
 class Curve(NamedTuple):
-    """A policy and how its training went."""
+    """A policy and the learning curve of its training."""
 
     card: PolicyCard
-    rows: pl.DataFrame  # as ``analytics.report.style.learning_curve`` takes it
+    rows: pl.DataFrame  # in the form of ``analytics.report.style.curve_svg``
 
 
-def cards_of(of: Subject) -> list[PolicyCard]:
+def cards_of(chosen: ChosenGames) -> list[PolicyCard]:
     """The policies that learned in one of the chosen runs and keep a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
     """
     return [
         card
-        for card in policy_store.cards(of.opened.archive)
-        if set(card.learned["run_ids"]) & of.records.keys() and "curve.parquet" in card.files
+        for card in policy_store.cards(chosen.opened.archive)
+        if set(card.learned["run_ids"]) & chosen.records.keys() and "curve.parquet" in card.files
     ]
 
 
-def curves(of: Subject) -> list[Curve]:
-    """The newest ``MOST_POLICIES`` of them with their curves, each that of the whole training.
+def curves(chosen: ChosenGames) -> list[Curve]:
+    """The curves of the newest ``MOST_POLICIES`` of ``cards_of``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
     """
-    archive = of.opened.archive
-    return [Curve(card, policy_store.read_table(archive, card, "curve")) for card in cards_of(of)[-MOST_POLICIES:]]
+    archive = chosen.opened.archive
+    return [Curve(card, policy_store.read_table(archive, card, "curve")) for card in cards_of(chosen)[-MOST_POLICIES:]]
 
 
 def learning_frame(found: list[Curve]) -> pl.DataFrame:
@@ -75,19 +75,19 @@ def learning_panels(found: list[Curve]) -> list[Panel]:
     return [
         Panel(
             f"{card.name}, {card.learned['trainer']}",
-            style.curve_of(rows).properties(width=style.PANEL_WIDTH - 15, height=style.PANEL_HEIGHT),
+            style.curve_chart(rows).properties(width=style.PANEL_WIDTH - 15, height=style.PANEL_HEIGHT),
         )
         for card, rows in found
     ]
 
 
-def learning_curve(opened: OpenArchive, where: str | None = None) -> Picture:
+def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
     """The learning curves of the policies that learned in runs with chosen games.
 
     Raises ``RequestError`` for a condition that is none or that no game meets, when no policy learned there, and
     without the extra ``plots``.
     """
-    found = curves(subject(opened, where))
+    found = curves(chosen_games(opened, where))
     if not found:
         raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
-    return style.beside(learning_panels(found), "How policies were learned", "Each over its whole training.")
+    return style.beside(learning_panels(found), "Learning curves of policies", "Each over its whole training.")

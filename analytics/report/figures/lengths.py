@@ -1,4 +1,4 @@
-"""How long games are, agent by agent, beside exact random play."""
+"""Lengths of games by agent, beside exact random play."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.query.database import OpenArchive
 from analytics.report import style
-from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.figures.strength import colour_of
 from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import wilson
@@ -18,22 +18,22 @@ from quarto.rules import CELLS, SIDE, Rules
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
-TITLE = "How long games are"
-HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Strokes are exact random play."
+TITLE = "Lengths of games"
+HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Flat strokes show exact random play."
 
 
-def lengths_frame(of: Subject) -> pl.DataFrame:
+def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
     """A row for each rules, agent that is shown, and length; forfeited games are left out.
 
     ``rules``, ``agent`` (String), ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64),
     ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random``: the share in exact random play, null where
     that is not known (Float64). All lengths from ``SHORTEST`` to 16 are there.
     """
-    played = of.ask("lengths").filter(~pl.col("forfeited")).join(of.players(), on=("run_id", "pairing", "game"))
+    played = chosen.ask("lengths").filter(~pl.col("forfeited")).join(chosen.players(), on=("run_id", "pairing", "game"))
     sides = [_of_seat(played, seat) for seat in (0, 1)]
     counted = (
         pl.concat(sides)
-        .filter(pl.col("agent").is_in(of.agents))
+        .filter(pl.col("agent").is_in(chosen.agents))
         .group_by("rules", "agent", "plies")
         .agg(pl.col("games", "wins", "draws", "losses").sum())
     )
@@ -48,12 +48,12 @@ def lengths_frame(of: Subject) -> pl.DataFrame:
         share=pl.col("games") / pl.col("total"),
         low=pl.Series([low for low, _ in reach], dtype=pl.Float64()),
         high=pl.Series([high for _, high in reach], dtype=pl.Float64()),
-        random=pl.Series(_random(of, full), dtype=pl.Float64()),
+        random=pl.Series(_random(chosen, full), dtype=pl.Float64()),
     ).cast(dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()))
 
 
 def _of_seat(played: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """The games as the agent in a seat sees them; where an agent meets itself, only as the one in seat 0 does."""
+    """The games from the view of the agent in a seat; games of an agent against itself only from seat 0."""
     if seat:
         played = played.filter(pl.col("agent_0") != pl.col("agent_1"))
     games = pl.col("games")
@@ -68,20 +68,20 @@ def _of_seat(played: pl.DataFrame, seat: int) -> pl.DataFrame:
     )
 
 
-def rules_of(of: Subject) -> dict[str, Rules]:
+def rules_of(chosen: ChosenGames) -> dict[str, Rules]:
     """The rules of the runs by name, in the order of the runs."""
-    return {record.rules.name: record.rules for record in of.records.values()}
+    return {record.rules.name: record.rules for record in chosen.records.values()}
 
 
-def _random(of: Subject, full: pl.DataFrame) -> list[float | None]:
-    chances = {name: random_lengths(rules) for name, rules in rules_of(of).items()}
+def _random(chosen: ChosenGames, full: pl.DataFrame) -> list[float | None]:
+    chances = {name: random_lengths(rules) for name, rules in rules_of(chosen).items()}
     return [
         float(known[plies]) if (known := chances[rules]) else None
         for rules, plies in full.select("rules", "plies").iter_rows()
     ]
 
 
-def lengths_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
+def lengths_panels(frame: pl.DataFrame, chosen: ChosenGames) -> list[Panel]:
     """A panel for each rules and agent, all on the same scale."""
     alt = style.altair()
     shares = [share for name in ("high", "random") for share in frame[name].drop_nulls()]
@@ -90,7 +90,7 @@ def lengths_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
     return [
         Panel(
             f"{agent}, {rules}" if several else f"{agent}",
-            _bars(alt, rows, colour_of(of, str(agent)), height),
+            _bars(alt, rows, colour_of(chosen, str(agent)), height),
             str(agent),
         )
         for (rules, agent), rows in frame.group_by("rules", "agent", maintain_order=True)
@@ -126,13 +126,13 @@ def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
 
 
 def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
-    """How long the games that ``where`` chooses are, a panel an agent, beside exact random play.
+    """The lengths of the games that ``where`` chooses, a panel for each agent, beside exact random play.
 
     Raises ``RequestError`` for a condition that is none or that no game meets, when all games were forfeited, and
     without the extra ``plots``.
     """
-    of = subject(opened, where)
-    frame = lengths_frame(of)
+    chosen = chosen_games(opened, where)
+    frame = lengths_frame(chosen)
     if frame.is_empty():
-        raise RequestError("all games chosen were forfeited: their lengths say nothing")
-    return style.beside(lengths_panels(frame, of), TITLE, HOW)
+        raise RequestError("all chosen games were forfeited: there are no lengths to show")
+    return style.beside(lengths_panels(frame, chosen), TITLE, HOW)

@@ -1,4 +1,4 @@
-"""How games begin: where the first pieces go, which are given, and how that pays for whoever chose."""
+"""First plies of games: the cells of placements, the pieces given, and the mean outcome for the agent that chose."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import polars as pl
 
 from analytics.query.database import OpenArchive
 from analytics.report import style
-from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE
 
-PLIES = 3  # the first ones: after them positions differ too much for a cell or a piece to mean something by itself
+PLIES = 3  # the first ones: later, positions differ too much to compare a cell or a piece alone
 TILE = 33  # pixels
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
 FAINT_ON_TILE = "#5b5b5b"
-ENOUGH = 100  # games from which on a tile's mean outcome sets the scale of the colours
-OFTEN = 0.25  # the share from which on a tile has the full colour, unless one has more: all alike are pale
+ENOUGH = 100  # games that a tile needs for its mean outcome to set the scale of the colours
+OFTEN = 0.25  # the share that has the full colour, unless a tile has more: equal shares stay pale
 EVERYBODY = ""  # stands for all agents together
 
 
-HOW = "All agents together by ply, then the first ply of each agent. Outcomes are those of who chose."
+HOW = "All agents together by ply, then the first ply of each agent. Outcomes are those of the agent that chose."
 
 
 class Kind(NamedTuple):
-    """What is chosen: cells or pieces."""
+    """The kind of choice: cells or pieces."""
 
     question: str
     column: str
@@ -40,19 +40,19 @@ PLACEMENTS = Kind("first_placements", "cell", "placement")
 GIFTS = Kind("first_gifts", "piece", "gift")
 
 
-def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
-    """What was chosen at the first plies, and how it paid for who chose; imposed plies are left out.
+def openings_frame(chosen: ChosenGames, kind: Kind) -> pl.DataFrame:
+    """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
     A row for each rules, agent that is shown (``EVERYBODY``: all agents together, shown or not), ply and choice:
-    ``rules``, ``agent`` (String), ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of who
-    chose (Int64), ``share`` of the choices at that ply, ``mean_outcome`` (1 won, 0 drew, -1 lost) with ``low``,
-    ``high`` (95 %, as ``mean_score`` has them; Float64).
+    ``rules``, ``agent`` (String), ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of the
+    agent that chose (Int64), ``share`` of the choices at that ply, ``mean_outcome`` (1 won, 0 drew, -1 lost) with
+    ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
-    found = of.ask(kind.question).join(of.players(), on=("run_id", "pairing", "game"))
+    found = chosen.ask(kind.question).join(chosen.players(), on=("run_id", "pairing", "game"))
     places = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
     chose = pl.when(gave).then(1 - places).otherwise(places)
-    chosen = found.filter(pl.col("ply") >= pl.col("imposed")).select(
+    choices = found.filter(pl.col("ply") >= pl.col("imposed")).select(
         "rules",
         "ply",
         kind.column,
@@ -62,8 +62,8 @@ def openings_frame(of: Subject, kind: Kind) -> pl.DataFrame:
         wins=pl.when(gave).then("losses").otherwise("wins"),
         losses=pl.when(gave).then("wins").otherwise("losses"),
     )
-    shown = chosen.filter(pl.col("agent").is_in(of.agents))
-    together = chosen.with_columns(agent=pl.lit(EVERYBODY)).select(shown.columns)
+    shown = choices.filter(pl.col("agent").is_in(chosen.agents))
+    together = choices.with_columns(agent=pl.lit(EVERYBODY)).select(shown.columns)
     counted = (
         pl.concat([together, shown])
         .group_by("rules", "agent", "ply", kind.column)
@@ -128,7 +128,7 @@ def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
 
 
 def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:
-    """Each tile of both boards: where it is, its name, what is written on it, and its shade from -1 to 1."""
+    """The tiles of both boards: place, name, text, and shade from -1 to 1."""
     named = format_cell if kind is PLACEMENTS else format_piece
     found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     most = max(OFTEN, *(row["share"] for row in found.values()))
@@ -152,14 +152,14 @@ def _percent(share: float) -> str:
 
 
 def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> Picture:
-    frame = openings_frame(subject(opened, where), kind)
+    frame = openings_frame(chosen_games(opened, where), kind)
     if frame.is_empty():
-        raise RequestError(f"the first {PLIES} plies of all games chosen were imposed: they say nothing of agents")
+        raise RequestError(f"the first {PLIES} plies of all chosen games were imposed, not chosen by agents")
     return style.beside(openings_panels(frame, kind), title, HOW)
 
 
 def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
-    """Where the first pieces go, and how it pays for who placed, in the games that ``where`` chooses.
+    """The cells of the first placements, with the mean outcome for the mover, in the games that ``where`` chooses.
 
     Raises ``RequestError`` for a condition that is none or that no game meets, when all first plies were imposed, and
     without the extra ``plots``.
@@ -168,5 +168,5 @@ def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
 
 
 def gifts(opened: OpenArchive, where: str | None = None) -> Picture:
-    """Which pieces are given first, and how it pays for who gave; raises as ``openings_board`` does."""
+    """The pieces given first, with the mean outcome for the giver; raises as ``openings_board`` does."""
     return _figure(opened, where, GIFTS, "Which pieces are given first")

@@ -1,4 +1,4 @@
-"""What agents give up against perfect play, ply by ply: from decisions that were judged."""
+"""Value that agents give up against perfect play, by ply, from judged decisions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from analytics.query.database import OpenArchive
-from analytics.query.mistakes import Record, records
+from analytics.query.mistakes import DecisionSummary, decision_summaries
 from analytics.report import style
-from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.figures.strength import colour_of
 from analytics.report.style import Panel, Picture
 from quarto.errors import RequestError
@@ -19,21 +19,22 @@ from quarto.rules import CELLS
 TITLE = "Blunders by ply"
 HOW = "Solid lines with dots are gifts, dashed lines with squares placements, bands 95 % intervals."
 KINDS = ("gift", "placement")
-HEADROOM = 1.25  # how far over the largest share the panels reach; what intervals reach beyond that is cut
+HEADROOM = 1.25  # height of the panels over the largest share; intervals are cut there
 
 
-def mistakes_frame(of: Subject, by_ply: bool) -> pl.DataFrame:
-    """What the agents that are shown give up, by kind of decision and, if wanted, ply.
+def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
+    """Regret and blunders of the agents that are shown, by kind of decision and, with ``by_ply``, by ply.
 
     ``agent``, ``kind`` (String), ``ply`` (Int64, null: all), ``decisions`` (Int64), then ``regret`` (half-points given
     up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``
     (Float64, 95 %). No rows where nothing was judged.
     """
-    return frame_of([each for each in records(of.opened, of.condition, by_ply) if each.agent in of.agents])
+    summaries = decision_summaries(chosen.opened, chosen.condition, by_ply)
+    return frame_of([each for each in summaries if each.agent in chosen.agents])
 
 
-def frame_of(found: Sequence[Record]) -> pl.DataFrame:
-    """The same of records."""
+def frame_of(found: Sequence[DecisionSummary]) -> pl.DataFrame:
+    """The same frame from summaries that were computed before."""
     rows = [(each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders) for each in found]
     return pl.DataFrame(rows, schema=MISTAKES, orient="row")
 
@@ -45,14 +46,14 @@ MISTAKES = {
 }
 
 
-def mistakes_panels(frame: pl.DataFrame, of: Subject) -> list[Panel]:
+def mistakes_panels(frame: pl.DataFrame, chosen: ChosenGames) -> list[Panel]:
     """A panel an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
     alt = style.altair()
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
     return [
-        Panel(str(agent), _lines(alt, rows, colour_of(of, str(agent)), top), str(agent))
+        Panel(str(agent), _lines(alt, rows, colour_of(chosen, str(agent)), top), str(agent))
         for (agent,), rows in cut.group_by("agent", maintain_order=True)
     ]
 
@@ -73,9 +74,9 @@ def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:
     return (band + line + points).properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
 
 
-def mistakes_picture(frame: pl.DataFrame, of: Subject) -> Picture:
+def mistakes_picture(frame: pl.DataFrame, chosen: ChosenGames) -> Picture:
     """All panels as one picture."""
-    return style.beside(mistakes_panels(frame, of), TITLE, HOW)
+    return style.beside(mistakes_panels(frame, chosen), TITLE, HOW)
 
 
 def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
@@ -84,8 +85,8 @@ def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
     Raises ``RequestError`` for a condition that is none or that no game meets, when none of their decisions is judged,
     and without the extra ``plots``.
     """
-    of = subject(opened, where)
-    frame = mistakes_frame(of, by_ply=True)
+    chosen = chosen_games(opened, where)
+    frame = mistakes_frame(chosen, by_ply=True)
     if frame.is_empty():
         raise RequestError("no decision of the games chosen is judged: run 'qarena annotate' first")
-    return mistakes_picture(frame, of)
+    return mistakes_picture(frame, chosen)

@@ -1,4 +1,4 @@
-"""Who is stronger: the crosstable, and the ratings of one joint fit."""
+"""Strength of agents: the crosstable, and the ratings of one joint fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analytics.query.results import Crosstable
 from analytics.query.results import crosstable as crosstable_of
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
-from analytics.report.figures.chosen_games import Subject, subject
+from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import score
 from analytics.statistics.tally import Tally
@@ -20,25 +20,25 @@ ROW = 24  # pixels, of a rating
 LABELS = 130  # pixels that an agent's name may take
 
 
-def standings(of: Subject) -> Crosstable:
-    """Everybody's score against everybody else, best first; agents that are not shown are opponents only."""
-    ranked = crosstable_of(of.results).standings
-    return Crosstable(tuple(each for each in ranked if each.agent in of.agents and each.games))
+def standings(chosen: ChosenGames) -> Crosstable:
+    """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
+    ranked = crosstable_of(chosen.results).standings
+    return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
 
 
-def crosstable_frame(of: Subject) -> pl.DataFrame:
-    """A row for each two agents that met: what the first scored (win 1, draw 1/2) against the second.
+def crosstable_frame(chosen: ChosenGames) -> pl.DataFrame:
+    """A row for each ordered pair of agents that played: the first one's score (win 1, draw 1/2) against the second.
 
     ``agent``, ``opponent`` (String), ``games`` (Int64), ``score``, ``low``, ``high`` (Float64; 95 %, over games, or
     over pairs where openings were imposed). Best agents first, their opponents in the same order.
     """
     met: dict[tuple[str, str], Tally] = {}
-    for (first, second), tally in of.meetings.items():
+    for (first, second), tally in chosen.head_to_head.items():
         for agents, seen in (((first, second), tally), ((second, first), tally.swapped)):
             met[agents] = met.get(agents, Tally()) + seen
-    order = standings(of).agents
+    order = standings(chosen).agents
     rows = [
-        (agent, opponent, met[agent, opponent].games, *score(met[agent, opponent], of.by_pairs))
+        (agent, opponent, met[agent, opponent].games, *score(met[agent, opponent], chosen.by_pairs))
         for agent in order
         for opponent in order
         if agent != opponent and (agent, opponent) in met
@@ -56,11 +56,11 @@ SCORES = {
 def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     """The crosstable of the games that ``where`` chooses: rows against columns, best first.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when nobody met anybody else, and
-    without the extra ``plots``.
+    Raises ``RequestError`` for a condition that is none or that no game meets, when no two different agents
+    played each other, and without the extra ``plots``.
     """
-    alt, of = style.altair(), subject(opened, where)
-    frame = crosstable_frame(of)
+    alt, chosen = style.altair(), chosen_games(opened, where)
+    frame = crosstable_frame(chosen)
     order = frame["agent"].unique(maintain_order=True).to_list()
     if not order:
         raise RequestError("there are no games between different agents: choose others, or play some")
@@ -75,26 +75,26 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     return style.styled(sized, "Score of rows against columns")
 
 
-def fitted(of: Subject) -> Ratings | None:
-    """The joint fit over the games between agents that are shown; None if nobody met anybody else."""
-    shown = {agents: tally for agents, tally in of.meetings.items() if set(agents) <= set(of.agents)}
+def fitted(chosen: ChosenGames) -> Ratings | None:
+    """The joint fit over the games between agents that are shown; None if no two of them played each other."""
+    shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
     if not any(first != second for first, second in shown):
         return None
     return rate(shown)
 
 
-def ratings_frame(of: Subject) -> pl.DataFrame:
+def ratings_frame(chosen: ChosenGames) -> pl.DataFrame:
     """A row an agent, best first within each group of agents that met, directly or through others.
 
     ``agent`` (String), ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over pairs),
-    ``games``, ``group`` (Int64), ``bounded`` (Boolean), ``above_next`` (Float64: how sure it is that it is above the
-    next one of its group; null for the last). No rows if nobody met anybody else.
+    ``games``, ``group`` (Int64), ``bounded`` (Boolean), ``above_next`` (Float64: the probability that it is above the
+    next one of its group; null for the last). No rows if no two agents played each other.
     """
-    return frame_of(fitted(of))
+    return frame_of(fitted(chosen))
 
 
 def frame_of(fit: Ratings | None) -> pl.DataFrame:
-    """The same of a fit."""
+    """The same frame from a fit that was computed before."""
     ranked = fit.ratings if fit else ()
     rows = []
     for place, rating in enumerate(ranked):
@@ -113,12 +113,12 @@ RATINGS = {
 }
 
 
-def ratings_panel(frame: pl.DataFrame, of: Subject) -> Panel:
-    """A dot a rating in its interval, its number beside it; hollow where games set it no bound."""
+def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
+    """A dot for each rating with its interval and number; hollow where the games set no bound."""
     alt, order = style.altair(), frame["agent"].to_list()
     base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
         y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS, domain=False, ticks=False)),
-        color=alt.Color("agent:N", scale=alt.Scale(domain=of.agents, range=colours_of(of)), legend=None),
+        color=alt.Color("agent:N", scale=alt.Scale(domain=chosen.agents, range=colours_of(chosen)), legend=None),
     )
     elo = alt.X("elo:Q", title="Elo", scale=alt.Scale(zero=False, nice=False, padding=26))
     reach = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo"), x2="high:Q")
@@ -133,19 +133,19 @@ def ratings_panel(frame: pl.DataFrame, of: Subject) -> Panel:
 
 def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
     """Ratings over the games that ``where`` chooses; raises as ``crosstable`` does."""
-    of = subject(opened, where)
-    frame = ratings_frame(of)
+    chosen = chosen_games(opened, where)
+    frame = ratings_frame(chosen)
     if frame.is_empty():
         raise RequestError("there are no games between different agents: choose others, or play some")
-    panel = ratings_panel(frame, of)
+    panel = ratings_panel(frame, chosen)
     return style.styled(panel.picture, panel.title)
 
 
-def colours_of(of: Subject) -> list[str]:
+def colours_of(chosen: ChosenGames) -> list[str]:
     """The colour of each agent that is shown, in their order."""
-    return [light for light, _ in style.AGENTS][: len(of.agents)]
+    return [light for light, _ in style.AGENTS][: len(chosen.agents)]
 
 
-def colour_of(of: Subject, agent: str) -> str:
+def colour_of(chosen: ChosenGames, agent: str) -> str:
     """The colour of an agent that is shown."""
-    return style.AGENTS[of.agents.index(agent)][0]
+    return style.AGENTS[chosen.agents.index(agent)][0]

@@ -16,7 +16,7 @@ from analytics.published import (
     Figure,
     Span,
     figures,
-    followers,
+    implementations,
     notes,
     notes_on,
     studies,
@@ -95,10 +95,10 @@ def test_every_note_is_of_rows_that_exist_and_says_something() -> None:
         assert all(note in notes_on(figure) for figure in note.figures)
 
 
-def test_every_follower_follows_a_player_of_some_figure() -> None:
+def test_every_implementation_is_of_a_player_of_some_figure() -> None:
     players = {label for figure in figures() for label in (figure.player, figure.opponent)}
-    assert followers()
-    assert players.issuperset(followers())
+    assert implementations()
+    assert players.issuperset(implementations())
 
 
 def test_spans_are_read() -> None:

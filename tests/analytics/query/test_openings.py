@@ -198,7 +198,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     archive, kept = made(tmp_path / "archive", Rules(), opening=2, pairs=10)
     started = sum(1 for _, game in kept if game["plies"])
     with open_archive(indexed(archive).root) as opened:
-        with pytest.raises(RequestError, match=f"nothing was chosen, but {started} times a ply was imposed: --imposed"):
+        with pytest.raises(RequestError, match=f"no decision was free, but {started} were imposed: --imposed"):
             openings(opened)
         assert explore(opened, EMPTY_BOARD, "turn", Filters(imposed=True)).games == started
         _, game = kept[0]
@@ -219,7 +219,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
         (EMPTY_BOARD, None, {"since": "soon"}, "since 'soon' is not a day or a moment"),
         (EMPTY_BOARD, None, {"until": "2026-02-30"}, "until '2026-02-30' is not a day"),
         (EMPTY_BOARD, None, {"least": 10**6}, "no gift was chosen at least 1,000,000 times"),
-        ("0F../.7../..A./..1E 6", None, {}, "nothing was decided in"),
+        ("0F../.7../..A./..1E 6", None, {}, "no decision was made in"),
     ],
 )
 def test_a_wrong_question_is_a_wrong_request(
@@ -234,7 +234,7 @@ def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
     archive, _ = made(tmp_path / "archive", PRESETS["own_piece"], pairs=5)
     with open_archive(indexed(archive).root) as opened:
         assert openings(opened, "..../..../..../.... - own_piece").columns[:3] == ["piece", "cell", "alike"]
-        with pytest.raises(RequestError, match="nobody is given a piece"):
+        with pytest.raises(RequestError, match="no piece is given"):
             openings(opened, "..../..../..../.... 3 own_piece")
         with pytest.raises(RequestError, match="there are no gifts"):
             openings(opened, "..../..../..../.... - own_piece", "gift")

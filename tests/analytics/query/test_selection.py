@@ -5,7 +5,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.selection import select
-from analytics.ratings.head_to_head import meetings
+from analytics.ratings.head_to_head import head_to_head
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
@@ -106,7 +106,7 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(two_runs: Archive
     path = two_runs.root / "runs" / f"{OTHER.run_id}.json"
     path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
     with open_archive(two_runs.root) as opened:
-        for ask in (select, meetings):
+        for ask in (select, head_to_head):
             with pytest.raises(RequestError, match=f"run {OTHER.run_id} has schema version 2, this program reads 1"):
                 ask(opened)
         assert select(opened, f"run_id = '{RUN_ID}'").games > 0

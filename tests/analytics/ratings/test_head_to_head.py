@@ -10,7 +10,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.database import OpenArchive
-from analytics.ratings.head_to_head import Choice, Meetings, by_seats, meetings, of_commits, of_games
+from analytics.ratings.head_to_head import Choice, HeadToHead, by_seats, head_to_head, of_commits, of_games
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
@@ -59,7 +59,7 @@ def naive(opened: OpenArchive, where: str) -> dict[tuple[str, str], Counter[str]
     return found
 
 
-def as_naive(met: Meetings) -> dict[tuple[str, str], Counter[str]]:
+def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
     """A meeting's tally in those words."""
     names, found = ("loss", "draw", "win"), {}
     for result in met.results:
@@ -85,20 +85,24 @@ def test_commits_and_sql_say_the_same_of_every_pairing(several: Archive) -> None
 
 def test_a_condition_that_everything_meets_changes_nothing(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        assert meetings(opened) == meetings(opened, Choice("true")) == meetings(opened, Choice("winner >= -1 -- all"))
+        assert (
+            head_to_head(opened)
+            == head_to_head(opened, Choice("true"))
+            == head_to_head(opened, Choice("winner >= -1 -- all"))
+        )
 
 
 @pytest.mark.parametrize("where", ["true", "winner <> 0", "agent_0 = 'random'", "plies % 2 = 0", "game_id % 3 = 1"])
 def test_pairs_are_those_that_a_count_game_by_game_finds(several: Archive, where: str) -> None:
     with open_archive(several.root) as opened:
-        found = meetings(opened, Choice(where))
+        found = head_to_head(opened, Choice(where))
         assert as_naive(found) == naive(opened, where)
         assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
 
 
 def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        found = meetings(opened, Choice("agent_0 = 'random' AND agent_1 <> 'random'"))
+        found = head_to_head(opened, Choice("agent_0 = 'random' AND agent_1 <> 'random'"))
     for result in found.results:
         assert result.tally.pairs == Tally().pairs
         assert sum(map(sum, result.tally.singles)) == result.games > 0
@@ -107,15 +111,15 @@ def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(several:
 
 def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        (first, *_) = meetings(opened).results
-        (alone, *_) = meetings(opened, Choice(runs=(several.runs()[0].run_id,))).results
+        (first, *_) = head_to_head(opened).results
+        (alone, *_) = head_to_head(opened, Choice(runs=(several.runs()[0].run_id,))).results
     assert first.by_pairs != alone.by_pairs
     assert (first.first, first.second) == (alone.first, alone.second)
 
 
 def test_seats_are_told_apart(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        met = meetings(opened)
+        met = head_to_head(opened)
         apart = by_seats(met.results)
         for seat, result in apart:
             here, there = f"agent_{seat}", f"agent_{1 - seat}"
@@ -133,7 +137,7 @@ def test_seats_are_told_apart(several: Archive) -> None:
 
 def test_the_frame_has_a_row_for_every_two_that_met(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        met = meetings(opened)
+        met = head_to_head(opened)
     frame = met.frame()
     assert frame.select("first", "second").rows() == [(each.first, each.second) for each in met.results]
     assert frame["games"].sum() == frame.select("wins", "draws", "losses").sum().sum_horizontal().item() == met.games
@@ -145,13 +149,13 @@ def test_rules_are_never_mixed_silently(several: Archive) -> None:
     add(several, run, 5, rules=SQUARE)
     with open_archive(several.root) as opened:
         for where in (None, "true"):
-            with pytest.raises(RequestError, match=r"by different rules, classic, square: .*--rules NAME"):
-                meetings(opened, Choice(where))
-            only = meetings(opened, Choice(where, rules="square"))
+            with pytest.raises(RequestError, match=r"under different rules, classic, square: .*--rules NAME"):
+                head_to_head(opened, Choice(where))
+            only = head_to_head(opened, Choice(where, rules="square"))
             assert (only.rules, only.games) == ("square", 48)
-            assert meetings(opened, Choice(where, rules="classic")).rules == "classic"
-        with pytest.raises(RequestError, match="rules 'squares': none of the games chosen; did you mean 'square'"):
-            meetings(opened, Choice(rules="squares"))
+            assert head_to_head(opened, Choice(where, rules="classic")).rules == "classic"
+        with pytest.raises(RequestError, match="was played under rules 'squares'; did you mean 'square'"):
+            head_to_head(opened, Choice(rules="squares"))
 
 
 def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) -> None:
@@ -159,8 +163,8 @@ def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) 
     add(archive, mine, 5, rules=SQUARE)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match=f"rules 'classic' are not the same in runs .*{mine.run_id}"):
-            meetings(opened, Choice(rules="classic"))
-        assert meetings(opened, Choice(runs=(mine.run_id,))).games == 48
+            head_to_head(opened, Choice(rules="classic"))
+        assert head_to_head(opened, Choice(runs=(mine.run_id,))).games == 48
 
 
 def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
@@ -168,13 +172,13 @@ def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
     spec["agents"][1]["params"] = {"depth": 9}
     add(archive, record(spec), 5)
     with open_archive(archive.root) as opened:
-        (note,) = meetings(opened).notes
+        (note,) = head_to_head(opened).notes
     assert re.match(rf"'{spec['agents'][1]['label']}' is not the same agent in all of these games, as in runs", note)
 
 
 def test_games_against_oneself_are_noted(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        assert meetings(opened).notes == ("16 games of agents against themselves say nothing about strength",)
+        assert head_to_head(opened).notes == ("16 games of agents against themselves say nothing about strength",)
 
 
 @pytest.mark.parametrize(
@@ -188,28 +192,28 @@ def test_games_against_oneself_are_noted(several: Archive) -> None:
 )
 def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice, complaint: str) -> None:
     with open_archive(several.root) as opened, pytest.raises(RequestError, match=complaint):
-        meetings(opened, choice)
+        head_to_head(opened, choice)
 
 
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:
     run = several.runs()[0].run_id
     with open_archive(several.root) as opened:
-        assert meetings(opened, Choice("false OR true", (run,))) == meetings(opened, Choice(runs=(run,)))
+        assert head_to_head(opened, Choice("false OR true", (run,))) == head_to_head(opened, Choice(runs=(run,)))
         with pytest.raises(RequestError, match="a bracket is closed that was not opened"):
-            meetings(opened, Choice("false) OR (true", (run,)))
+            head_to_head(opened, Choice("false) OR (true", (run,)))
 
 
 @pytest.mark.parametrize("where", [None, "true"])
 def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
     (several.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(several.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
-        meetings(opened, Choice(where))
+        head_to_head(opened, Choice(where))
 
 
 def test_a_run_without_games_and_an_archive_without_games_have_no_meetings(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "empty", create=True)
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match="has no games: 'qarena archive ls'"):
-        meetings(opened)
+        head_to_head(opened)
     archive.save_run(record())
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=f"no games of run {record().run_id}"):
-        meetings(opened, Choice(runs=(record().run_id,)))
+        head_to_head(opened, Choice(runs=(record().run_id,)))

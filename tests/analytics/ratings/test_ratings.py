@@ -31,9 +31,7 @@ def chances(strengths: dict[str, float], seat: float, draw: float, zero: str, on
     return [weight / sum(weights) for weight in weights]
 
 
-def expected_meetings(
-    strengths: dict[str, float], seat: float, draw: float, games: int
-) -> dict[tuple[str, str], Tally]:
+def expected_tallies(strengths: dict[str, float], seat: float, draw: float, games: int) -> dict[tuple[str, str], Tally]:
     """Results that are, up to rounding, exactly as likely as the model says."""
     found = {}
     for first, second in combinations(strengths, 2):
@@ -49,7 +47,7 @@ def elos(ratings: Ratings) -> dict[str, float]:
 
 def test_strengths_seat_and_draws_are_found_again() -> None:
     strengths = {"a": 0.0, "b": 1.2, "c": -0.7, "d": 0.3}
-    found = rate(expected_meetings(strengths, -0.2, -1.5, 10**6), anchor="a", samples=0)
+    found = rate(expected_tallies(strengths, -0.2, -1.5, 10**6), anchor="a", samples=0)
     assert elos(found) == pytest.approx({agent: value * ELO for agent, value in strengths.items()}, abs=0.05)
     assert found.seat.mean == pytest.approx(-0.2 * ELO, abs=0.05)
     assert found.draws.mean == pytest.approx(math.exp(-1.5) / (2 + math.exp(-1.5)), abs=1e-4)
@@ -59,16 +57,16 @@ def test_strengths_seat_and_draws_are_found_again() -> None:
 def test_nothing_nearby_is_more_likely() -> None:
     dice = np.random.default_rng(3)
     agents = ["a", "b", "c"]
-    meetings = {
+    tallies = {
         pair: pairs_of(*(tuple(dice.integers(1, 30, 3).tolist()) for _ in range(2))) for pair in combinations(agents, 2)
     }
-    found = rate(meetings, anchor="a", samples=0)
+    found = rate(tallies, anchor="a", samples=0)
     draw = math.log(2 * found.draws.mean / (1 - found.draws.mean))
 
     def likelihood(changes: dict[str, float], seat: float, draw: float) -> float:
         strengths = {agent: value / ELO + changes.get(agent, 0.0) for agent, value in elos(found).items()}
         total = 0.0
-        for (first, second), tally in meetings.items():
+        for (first, second), tally in tallies.items():
             at_zero = chances(strengths, seat, draw, first, second)
             at_one = chances(strengths, seat, draw, second, first)[::-1]
             total += sum(n * math.log(p) for n, p in zip(tally.results(0), at_zero, strict=True))
@@ -86,7 +84,7 @@ def test_nothing_nearby_is_more_likely() -> None:
 
 def test_without_draws_and_seats_it_is_bradley_terry() -> None:
     wins = {("a", "b"): (30, 20), ("a", "c"): (45, 5), ("b", "c"): (35, 15)}
-    meetings = {pair: pairs_of((lost, 0, won), (lost, 0, won)) for pair, (won, lost) in wins.items()}
+    tallies = {pair: pairs_of((lost, 0, won), (lost, 0, won)) for pair, (won, lost) in wins.items()}
     strengths = dict.fromkeys("abc", 1.0)
     for _ in range(2000):  # D. R. Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of Statistics 32
         for agent in strengths:
@@ -98,10 +96,10 @@ def test_without_draws_and_seats_it_is_bradley_terry() -> None:
             )
             strengths[agent] = won / against
     expected = {agent: ELO * math.log(value / strengths["c"]) for agent, value in strengths.items()}
-    assert elos(rate(meetings, anchor="c", anchor_elo=0.0, samples=0)) == pytest.approx(expected, abs=1e-3)
+    assert elos(rate(tallies, anchor="c", anchor_elo=0.0, samples=0)) == pytest.approx(expected, abs=1e-3)
 
 
-def random_meetings(seed: int, agents: int, draws: bool = True) -> dict[tuple[str, str], Tally]:
+def random_tallies(seed: int, agents: int, draws: bool = True) -> dict[tuple[str, str], Tally]:
     """Any counts, all of them above 0."""
     dice = np.random.default_rng(seed)
 
@@ -114,13 +112,13 @@ def random_meetings(seed: int, agents: int, draws: bool = True) -> dict[tuple[st
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_scipy_finds_the_same_maximum(seed: int) -> None:
-    meetings = random_meetings(seed, 5)
-    agents = sorted({agent for pair in meetings for agent in pair})
+    tallies = random_tallies(seed, 5)
+    agents = sorted({agent for pair in tallies for agent in pair})
 
     def unlikelihood(at: NDArray[np.float64]) -> float:
         strengths = dict(zip(agents, [0.0, *at[:-2]], strict=True))
         total = 0.0
-        for (first, second), tally in meetings.items():
+        for (first, second), tally in tallies.items():
             at_zero = chances(strengths, at[-2], at[-1], first, second)
             at_one = chances(strengths, at[-2], at[-1], second, first)[::-1]
             total -= sum(n * math.log(p) for n, p in zip(tally.results(0), at_zero, strict=True))
@@ -128,24 +126,24 @@ def test_scipy_finds_the_same_maximum(seed: int) -> None:
         return total
 
     best = minimize(unlikelihood, np.zeros(len(agents) + 1), method="BFGS", options={"gtol": 1e-4}).x
-    found = rate(meetings, anchor="a", samples=0)
+    found = rate(tallies, anchor="a", samples=0)
     assert elos(found) == pytest.approx(dict(zip(agents, [0.0, *best[:-2] * ELO], strict=True)), abs=0.01)
     assert found.seat.mean == pytest.approx(best[-2] * ELO, abs=0.01)
     assert found.draws.mean == pytest.approx(math.exp(best[-1]) / (2 + math.exp(best[-1])), abs=1e-4)
 
 
 def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> None:
-    meetings = {
-        pair: pairs_of(tally.results(0), tally.results(0)) for pair, tally in random_meetings(4, 6, draws=False).items()
+    tallies = {
+        pair: pairs_of(tally.results(0), tally.results(0)) for pair, tally in random_tallies(4, 6, draws=False).items()
     }
     # The likelihood is convex in the seat and even in it here, so it is nothing: each meeting is the same from both.
-    agents = sorted({agent for pair in meetings for agent in pair})
+    agents = sorted({agent for pair in tallies for agent in pair})
     wins = []
-    for (first, second), tally in meetings.items():
+    for (first, second), tally in tallies.items():
         numbers = agents.index(first), agents.index(second)
         wins += [numbers] * tally.wins + [numbers[::-1]] * tally.losses
     strengths = choix.opt_pairwise(len(agents), wins, alpha=0, method="Newton-CG", tol=1e-9)
-    found = rate(meetings, anchor="a", samples=0)
+    found = rate(tallies, anchor="a", samples=0)
     assert found.seat.mean == pytest.approx(0, abs=1e-6)
     assert elos(found) == pytest.approx(dict(zip(agents, (strengths - strengths[0]) * ELO, strict=True)), abs=0.01)
 
@@ -167,18 +165,18 @@ def test_ratings_of_an_archive_are_those_of_its_tallies() -> None:
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     dice, strengths, inside, trials = np.random.default_rng(5), {"a": 0.0, "b": 0.5, "c": -0.4}, 0, 40
     for trial in range(trials):
-        meetings = {}
+        tallies = {}
         for first, second in combinations(strengths, 2):
             at_zero = dice.multinomial(150, chances(strengths, 0.1, -1.0, first, second)).tolist()
             at_one = dice.multinomial(150, chances(strengths, 0.1, -1.0, second, first)).tolist()[::-1]
-            meetings[first, second] = pairs_of(tuple(at_zero), tuple(at_one))
-        (rating,) = [each for each in rate(meetings, anchor="a", samples=40, seed=trial).ratings if each.agent == "b"]
+            tallies[first, second] = pairs_of(tuple(at_zero), tuple(at_one))
+        (rating,) = [each for each in rate(tallies, anchor="a", samples=40, seed=trial).ratings if each.agent == "b"]
         inside += rating.elo.low <= 0.5 * ELO <= rating.elo.high
     assert inside / trials > 0.8
 
 
 def test_superiority_is_sure_where_the_difference_is_large() -> None:
-    found = rate(expected_meetings({"a": 0.0, "b": 1.0, "c": 0.001}, 0, -1, 3000), samples=100)
+    found = rate(expected_tallies({"a": 0.0, "b": 1.0, "c": 0.001}, 0, -1, 3000), samples=100)
     place = {rating.agent: i for i, rating in enumerate(found.ratings)}
     assert found.superiority[place["b"], place["a"]] == 1.0
     assert 0.1 < found.superiority[place["a"], place["c"]] < 0.9
@@ -186,27 +184,27 @@ def test_superiority_is_sure_where_the_difference_is_large() -> None:
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
-    meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0.1, -1, 100)
-    assert rate(meetings, seed=3).ratings == rate(meetings, seed=3).ratings != rate(meetings, seed=4).ratings
+    tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0.1, -1, 100)
+    assert rate(tallies, seed=3).ratings == rate(tallies, seed=3).ratings != rate(tallies, seed=4).ratings
 
 
 def test_intervals_do_not_depend_on_the_order_of_meetings_or_of_their_agents() -> None:
-    meetings = {pair: Tally(pairs=tally.pairs, singles=tally.singles) for pair, tally in random_meetings(6, 4).items()}
-    meetings["a", "b"] += Tally(pairs=((3, 1, 4), (1, 5, 9), (2, 6, 5)))
-    other = {(second, first): tally.swapped for (first, second), tally in reversed(meetings.items())}
-    apart = {**other, ("a", "b"): meetings["a", "b"]}
+    tallies = {pair: Tally(pairs=tally.pairs, singles=tally.singles) for pair, tally in random_tallies(6, 4).items()}
+    tallies["a", "b"] += Tally(pairs=((3, 1, 4), (1, 5, 9), (2, 6, 5)))
+    other = {(second, first): tally.swapped for (first, second), tally in reversed(tallies.items())}
+    apart = {**other, ("a", "b"): tallies["a", "b"]}
     del apart["b", "a"]
-    here, there, elsewhere = (rate(each, anchor="a", samples=20) for each in (meetings, other, apart))
+    here, there, elsewhere = (rate(each, anchor="a", samples=20) for each in (tallies, other, apart))
     assert here.ratings == there.ratings == elsewhere.ratings
     assert here.seat == there.seat
     assert (here.superiority == there.superiority).all()
 
 
 def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
-    meetings = expected_meetings({"a": 0.0, "b": 0.4, "c": 0.2}, 0, -1, 100) | expected_meetings(
+    tallies = expected_tallies({"a": 0.0, "b": 0.4, "c": 0.2}, 0, -1, 100) | expected_tallies(
         {"x": 0, "y": 1}, 0, -1, 90
     )
-    found = rate(meetings, anchor="a", anchor_elo=1000, samples=10)
+    found = rate(tallies, anchor="a", anchor_elo=1000, samples=10)
     assert {rating.agent: rating.group for rating in found.ratings} == {"a": 0, "b": 0, "c": 0, "x": 1, "y": 1}
     assert found.groups == 2
     assert elos(found)["a"] == pytest.approx(1000)
@@ -214,8 +212,8 @@ def test_agents_that_never_met_are_in_groups_of_their_own() -> None:
 
 
 def test_no_superiority_is_claimed_between_groups() -> None:
-    meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0, -1, 100) | expected_meetings({"x": 0, "y": 9}, 0, -1, 90)
-    found = rate(meetings, samples=20)
+    tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100) | expected_tallies({"x": 0, "y": 9}, 0, -1, 90)
+    found = rate(tallies, samples=20)
     group = np.array([rating.group for rating in found.ratings])
     assert (np.isnan(found.superiority) == (group[:, None] != group)).all()
     frame = found.frame()
@@ -224,11 +222,11 @@ def test_no_superiority_is_claimed_between_groups() -> None:
 
 
 def test_who_wins_everything_has_no_bound() -> None:
-    meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0, -1, 100)
-    without = elos(rate(meetings, anchor="a", samples=0))
-    meetings["a", "star"] = pairs_of((50, 0, 0), (50, 0, 0))
-    meetings["b", "dud"] = pairs_of((0, 0, 50), (0, 0, 50))
-    found = rate(meetings, anchor="a", samples=5)
+    tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
+    without = elos(rate(tallies, anchor="a", samples=0))
+    tallies["a", "star"] = pairs_of((50, 0, 0), (50, 0, 0))
+    tallies["b", "dud"] = pairs_of((0, 0, 50), (0, 0, 50))
+    found = rate(tallies, anchor="a", samples=5)
     assert {rating.agent for rating in found.ratings if not rating.bounded} == {"star", "dud"}
     assert [rating.agent for rating in found.ratings] == ["star", "b", "a", "dud"]
     assert found.ratings[0].elo == (math.inf, math.inf, math.inf)
@@ -247,8 +245,8 @@ def test_of_two_agents_one_of_which_always_wins_only_the_order_is_known() -> Non
 
 def test_who_is_neither_above_nor_below_is_not_placed() -> None:
     """Both won everything against c, and never met: which of them is better nobody can say."""
-    meetings = {("a", "c"): pairs_of((0, 0, 9), (0, 0, 9)), ("b", "c"): pairs_of((0, 0, 8), (0, 0, 8))}
-    found = rate(meetings, anchor="a", samples=20)
+    tallies = {("a", "c"): pairs_of((0, 0, 9), (0, 0, 9)), ("b", "c"): pairs_of((0, 0, 8), (0, 0, 8))}
+    found = rate(tallies, anchor="a", samples=20)
     assert {rating.agent for rating in found.ratings if math.isnan(rating.elo.mean)} == {"b"}
     assert elos(found)["c"] == -math.inf
     frame = found.frame().filter(agent="a")
@@ -308,10 +306,10 @@ def test_pairs_count_as_their_two_games() -> None:
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:
-    meetings = expected_meetings({"a": 0.0, "b": 0.4}, 0, -1, 100)
+    tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
     with pytest.raises(RequestError, match="anchor 'z' played none of the games chosen: name one of a, b"):
-        rate(meetings, anchor="z")
+        rate(tallies, anchor="z")
     with pytest.raises(RequestError, match="anchor_elo=nan and samples=200"):
-        rate(meetings, anchor_elo=math.nan)
+        rate(tallies, anchor_elo=math.nan)
     with pytest.raises(RequestError, match="no games between different agents"):
-        rate({("a", "a"): meetings["a", "b"]})
+        rate({("a", "a"): tallies["a", "b"]})

@@ -16,7 +16,7 @@ from analytics.query.database import OpenArchive
 from analytics.ratings.ratings import rate
 from analytics.report import figures, style
 from analytics.report.figures import learning, lengths, openings, regret, strength
-from analytics.report.figures.chosen_games import MOST_AGENTS, Subject, subject
+from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
@@ -81,29 +81,29 @@ def counted(tally: Tally) -> Counter[tuple[object, ...]]:
 @each_choice
 def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
-    of = subject(opened, where)
-    assert {key: counted(tally) for key, tally in of.tallies.items()} == naive_tallies(games)
-    assert of.total.games == len(games)
-    assert of.total.plies == sum(row["plies"] for row in games)
+    chosen = chosen_games(opened, where)
+    assert {key: counted(tally) for key, tally in chosen.tallies.items()} == naive_tallies(games)
+    assert chosen.total.games == len(games)
+    assert chosen.total.plies == sum(row["plies"] for row in games)
     for kind in ("illegal", "errors"):
         ended = sum(row["ending"] == {"illegal": "forfeit_illegal", "errors": "forfeit_error"}[kind] for row in games)
-        assert sum(getattr(of.total, kind)) == ended
+        assert sum(getattr(chosen.total, kind)) == ended
     played = Counter(agent for row in games for agent in {row["agent_0"], row["agent_1"]})
-    assert of.games_of == played
-    assert list(of.games_of) == sorted(played, key=lambda agent: (-played[agent], agent))
+    assert chosen.games_of == played
+    assert list(chosen.games_of) == sorted(played, key=lambda agent: (-played[agent], agent))
 
 
 @each_choice
 def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
-    of = subject(opened, where)
+    chosen = chosen_games(opened, where)
     expected: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in games:
         if not row["ending"].startswith("forfeit"):
             for seat in {row["agent_0"]: 0, row["agent_1"]: 1} if row["agent_0"] != row["agent_1"] else {"": 0}:
                 at = 0 if row["agent_0"] == row["agent_1"] else int(seat == row["agent_1"])
                 expected[row["rules"], row[f"agent_{at}"], row["plies"]][result_of(row, at)] += 1
-    frame = lengths.lengths_frame(of)
+    frame = lengths.lengths_frame(chosen)
     totals: Counter[tuple[str, str]] = Counter()
     for (rules, agent, _), counts in expected.items():
         totals[rules, agent] += sum(counts)
@@ -122,7 +122,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
 
 
 def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
-    frame = lengths.lengths_frame(subject(opened))
+    frame = lengths.lengths_frame(chosen_games(opened))
     assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
     known = frame.filter(rules="classic", agent="random")["random"].to_list()
     assert known[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
@@ -143,7 +143,7 @@ def test_first_choices_are_those_that_were_chosen(
             seat = 1 - row["seat"] if gave else row["seat"]
             for agent in (openings.EVERYBODY, row[f"agent_{seat}"]):
                 expected[row["rules"], agent, row["ply"], row[kind.column]][result_of(row, seat)] += 1
-    frame = openings.openings_frame(subject(opened, where), kind)
+    frame = openings.openings_frame(chosen_games(opened, where), kind)
     found = {}
     together: Counter[tuple[str, str, int]] = Counter()
     for row in frame.iter_rows(named=True):
@@ -168,7 +168,7 @@ def test_the_crosstable_scores_every_game_between_two_agents(
         for seat in (0, 1):
             if row["agent_0"] != row["agent_1"]:
                 points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
-    frame = strength.crosstable_frame(subject(opened, where))
+    frame = strength.crosstable_frame(chosen_games(opened, where))
     found = {(row["agent"], row["opponent"]): row for row in frame.iter_rows(named=True)}
     assert found.keys() == points.keys()
     for key, scored in points.items():
@@ -189,24 +189,24 @@ def _by_agent(points: dict[tuple[str, str], list[float]]) -> dict[str, list[floa
 
 def test_pairs_are_the_unit_only_where_all_games_have_an_opening_of_their_pair(opened: OpenArchive) -> None:
     imposed = f"run_id = '{RUNS[1].record.run_id}'"
-    assert subject(opened, imposed).by_pairs
-    assert not subject(opened, f"{imposed} AND game_id % 2 = 0").by_pairs
-    assert not subject(opened).by_pairs
-    (first, *_) = strength.crosstable_frame(subject(opened, imposed)).iter_rows(named=True)
-    tally = next(iter(subject(opened, imposed).tallies.values()))
+    assert chosen_games(opened, imposed).by_pairs
+    assert not chosen_games(opened, f"{imposed} AND game_id % 2 = 0").by_pairs
+    assert not chosen_games(opened).by_pairs
+    (first, *_) = strength.crosstable_frame(chosen_games(opened, imposed)).iter_rows(named=True)
+    tally = next(iter(chosen_games(opened, imposed).tallies.values()))
     seen = tally if RUNS[1].pairings[0][0] == first["agent"] else tally.swapped
     assert (first["score"], first["low"], first["high"]) == mean_score(seen.pentanomial)
 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
-    of = subject(opened)
-    fit = rate(dict(sorted(of.meetings.items())), samples=10)
-    frame = strength.ratings_frame(of)
+    chosen = chosen_games(opened)
+    fit = rate(dict(sorted(chosen.head_to_head.items())), samples=10)
+    frame = strength.ratings_frame(chosen)
     assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
     assert frame["group"].to_list() == [0, 0, 0, 1, 1]
     sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
     assert frame["above_next"].to_list() == sure
-    assert strength.ratings_frame(subject(opened, "agent_0 = agent_1")).is_empty()
+    assert strength.ratings_frame(chosen_games(opened, "agent_0 = agent_1")).is_empty()
 
 
 def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> None:
@@ -218,19 +218,19 @@ def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> N
     archive.save_run(run)
     archive.commit(run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
-        of = subject(opened)
+        chosen = chosen_games(opened)
         shown = [label for number, label in enumerate(labels) if number not in (1, 4)][: MOST_AGENTS - 1]
-        assert of.agents == tuple(sorted([*shown, "everybody"]))
-        assert len({strength.colour_of(of, agent) for agent in of.agents}) == MOST_AGENTS == len(style.AGENTS)
-        assert {*strength.standings(of).agents} == {*lengths.lengths_frame(of)["agent"]} == {*of.agents}
-        (everybody,) = (each for each in strength.standings(of).standings if each.agent == "everybody")
+        assert chosen.agents == tuple(sorted([*shown, "everybody"]))
+        assert len({strength.colour_of(chosen, agent) for agent in chosen.agents}) == MOST_AGENTS == len(style.AGENTS)
+        assert {*strength.standings(chosen).agents} == {*lengths.lengths_frame(chosen)["agent"]} == {*chosen.agents}
+        (everybody,) = (each for each in strength.standings(chosen).standings if each.agent == "everybody")
         assert everybody.games == sum(len(block.games.plies) for block in blocks)
 
 
 def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     with open_archive(archive.root) as opened:
-        assert regret.mistakes_frame(subject(opened), by_ply=False).is_empty()
+        assert regret.mistakes_frame(chosen_games(opened), by_ply=False).is_empty()
     rows = add_decisions(archive)
     with open_archive(archive.root) as opened:
         for where, keep in CHOICES:
@@ -241,7 +241,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                 for row in rows:
                     if keep(row):
                         expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
-                frame = regret.mistakes_frame(subject(opened, where), by_ply)
+                frame = regret.mistakes_frame(chosen_games(opened, where), by_ply)
                 found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
                 assert found.keys() == expected.keys()
                 for key, each in expected.items():
@@ -256,7 +256,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
     archive = write_archive(tmp_path / "archive")
     add_policies(archive)
     with open_archive(archive.root) as opened:
-        found = learning.curves(subject(opened, "winner = 1"))
+        found = learning.curves(chosen_games(opened, "winner = 1"))
         assert [(curve.card.name, curve.rows.columns) for curve in found] == [
             ("rising", BY_GAMES.columns),
             ("bred", BY_GENERATIONS.columns),
@@ -268,7 +268,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
         assert {*frame.filter(policy="bred").rows()} == {
             ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
         }
-        assert learning.curves(subject(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
+        assert learning.curves(chosen_games(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
 
 
 FIGURES: dict[Figure, tuple[str, str]] = {
@@ -277,7 +277,7 @@ FIGURES: dict[Figure, tuple[str, str]] = {
     figures.openings_board: ("a1", "mean outcome"),
     figures.gifts: ("F", "how often, %"),
     figures.game_lengths: ("plies", "share of games"),
-    figures.learning_curve: ("generation", "games learned from"),
+    figures.learning_curves: ("generation", "games learned from"),
     figures.mistakes: ("ply", "blunders"),
 }
 
@@ -305,7 +305,7 @@ def test_each_figure_is_a_chart_that_says_what_it_shows(full: OpenArchive, figur
     [
         (figures.crosstable, "no games between different agents"),
         (figures.ratings, "no games between different agents"),
-        (figures.learning_curve, "no policy was learned in the runs"),
+        (figures.learning_curves, "no policy was learned in the runs"),
         (figures.mistakes, "run 'qarena annotate' first"),
     ],
 )
@@ -330,7 +330,7 @@ def test_games_without_a_first_ply_or_an_end_are_no_figure(
 
 
 def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
-    frame = openings.openings_frame(subject(opened), openings.PLACEMENTS).filter(agent="", rules="classic", ply=0)
+    frame = openings.openings_frame(chosen_games(opened), openings.PLACEMENTS).filter(agent="", rules="classic", ply=0)
     inside = frame.filter((frame["low"] > -1) & (frame["high"] < 1))
     assert len(inside)
     for row in inside.iter_rows(named=True):
@@ -338,6 +338,6 @@ def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
 
 
 def test_all_that_is_needed_is_a_selection(opened: OpenArchive) -> None:
-    of = subject(opened, "winner = -1")
-    assert isinstance(of, Subject)
-    assert of.total.draws == of.total.games == of.selection.games
+    chosen = chosen_games(opened, "winner = -1")
+    assert isinstance(chosen, ChosenGames)
+    assert chosen.total.draws == chosen.total.games == chosen.selection.games

@@ -17,9 +17,10 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report import style
+from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, strength
-from analytics.report.html import Html, Tinted, element, joined, table
 from analytics.report.page import report
+from analytics.report.rendering import render
 from analytics.report.sections import SECTIONS
 from analytics.report.style import AGENTS
 from quarto.errors import FailureError, RequestError
@@ -242,12 +243,25 @@ def test_damage_is_a_failure(tmp_path: Path) -> None:
         made(archive.root)
 
 
-def test_what_is_html_is_not_escaped_again_and_all_else_is() -> None:
-    assert joined(["<", Html("<b>")], "&") == "&lt;&amp;<b>"
-    assert element("p", '"', class_='a"b', aria_label="x") == '<p class="a&quot;b" aria-label="x">&quot;</p>'
-    cells = table("c", ["a", "b"], [["<x>", Tinted("1", -1.0)]])
-    assert '<th scope="row" class="left">&lt;x&gt;</th>' in cells
-    assert '<td style="background:rgba(213,94,0,0.45)">1</td>' in cells
+def test_texts_are_escaped_and_charts_are_not() -> None:
+    section = Section(
+        'a"b',
+        "<&",
+        Table("<c>", ["a", "<b>"], [["<x>", Cell("1", tint=-1.0)], ["y", Cell("<2>", hint='"', code=True)]]),
+        [Figure("<f>", "<svg></svg>", "<n>", colour=3)],
+    )
+    values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1}
+    page = render("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
+    assert "<title>&lt;t&gt;</title>" in page
+    assert "<p>&lt;s&gt;</p>" in page
+    assert '<section id="a-b"><h2>a&#34;b</h2>' in page
+    assert '<p class="note">&lt;&amp;</p>' in page
+    assert 'aria-label="&lt;c&gt;"><table><caption>&lt;c&gt;</caption>' in page
+    assert '<th scope="row" class="left">&lt;x&gt;</th>' in page
+    assert '<td style="background:rgba(213,94,0,0.45)">1</td>' in page
+    assert '<td title="&#34;"><code>&lt;2&gt;</code></td>' in page
+    assert '<span class="chip agent-3" aria-hidden="true"></span>&lt;f&gt;<small>&lt;n&gt;</small>' in page
+    assert "</figcaption><svg></svg></figure>" in page
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 
-from analytics.report.style import FEW, MOST, altair, can_draw, inline, learning_curve, signed, svg
+from analytics.report.style import FEW, MOST, altair, can_draw, curve_svg, inline, signed, svg
 from quarto.errors import RequestError
 
 
@@ -33,7 +33,7 @@ def texts(picture: bytes) -> list[str]:
 
 @pytest.mark.parametrize("rows", [1, 5, FEW, FEW + 1, MOST])
 def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) -> None:
-    picture = learning_curve(by_games(rows), "How it learned", ["against itself", "seed 3"])
+    picture = curve_svg(by_games(rows), "How it learned", ["against itself", "seed 3"])
     said = texts(picture)
     assert {"How it learned", "against itself", "seed 3", "games learned from", "games won, of each 100"} <= {*said}
     assert "0" in said
@@ -47,29 +47,29 @@ def test_a_learning_curve_has_a_point_for_each_row_in_its_interval(rows: int) ->
 def test_a_last_row_of_few_games_is_left_out() -> None:
     curve = by_games(5)
     few = pl.DataFrame({"first_game": [500], "games": [2], "wins": [2], "draws": [0], "losses": [0], "win_rate": [1.0]})
-    assert learning_curve(pl.concat([curve, few]), "a", ["b"]) == learning_curve(curve, "a", ["b"])
-    assert "100%" in texts(learning_curve(few, "a", ["b"]))
+    assert curve_svg(pl.concat([curve, few]), "a", ["b"]) == curve_svg(curve, "a", ["b"])
+    assert "100%" in texts(curve_svg(few, "a", ["b"]))
 
 
 def test_more_rows_than_can_be_told_apart_are_joined() -> None:
     fine, coarse = by_games(2 * MOST, 100), by_games(MOST, 200)
-    picture = learning_curve(fine, "a", ["b"])
+    picture = curve_svg(fine, "a", ["b"])
     assert "games won, of each 200" in texts(picture)
     wins = [sum(fine["wins"][2 * row : 2 * row + 2]) for row in range(MOST)]
     same = coarse.with_columns(wins=pl.Series(wins), win_rate=pl.Series(wins) / 200)
-    assert picture == learning_curve(same, "a", ["b"])
+    assert picture == curve_svg(same, "a", ["b"])
 
 
 def test_generations_have_a_line_for_each_fitness() -> None:
     rows = {"generation": [0, 1, 2], "games": [10, 20, 30], "best": [0.5, 0.6, 0.75], "mean": [0.25, 0.5, 0.6]}
-    picture = learning_curve(pl.DataFrame(rows), "How it was bred", [])
+    picture = curve_svg(pl.DataFrame(rows), "How it was bred", [])
     assert {"How it was bred", "generation", "fitness", "best", "mean"} <= {*texts(picture)}
     assert "games" not in texts(picture)
     assert picture.decode().count('aria-roledescription="line mark"') == 2
 
 
 def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
-    assert len({learning_curve(by_games(5), "a", ["b"]) for _ in range(2)}) == 1
+    assert len({curve_svg(by_games(5), "a", ["b"]) for _ in range(2)}) == 1
 
 
 def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
@@ -99,6 +99,6 @@ def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPat
     with pytest.raises(
         RequestError, match=r"need the extra plots \(altair is missing\): pip install 'quarto-arena"
     ) as no:
-        learning_curve(by_games(5), "a", ["b"])
+        curve_svg(by_games(5), "a", ["b"])
     assert no.value.exit_code == 2
     assert not can_draw()

@@ -11,7 +11,7 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report.figures import strength
-from analytics.report.figures.chosen_games import subject
+from analytics.report.figures.chosen_games import chosen_games
 from analytics.report.figures.lengths import lengths_frame
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
@@ -43,7 +43,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
     assert (found.code, found.err) == (0, "")
     assert found.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
     assert b"<h1>Seat 1</h1>" in page
-    assert f"run_id IN (&#x27;{ONE}&#x27;) AND".encode() in page
+    assert f"run_id IN (&#39;{ONE}&#39;) AND".encode() in page
     assert ANOTHER.encode() not in page
     assert snapshot(root) == before
 
@@ -106,7 +106,7 @@ def games_at_random(root: Path, games: int) -> float:
     """The sum of squares by which the lengths of random games differ from exact random play: chi square of 12."""
     play(root, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
     with open_archive(root) as opened:
-        rows = lengths_frame(subject(opened)).filter(agent="random")
+        rows = lengths_frame(chosen_games(opened)).filter(agent="random")
     assert rows["games"].sum() == games
     chances: list[tuple[int, float]] = rows.select("games", "random").rows()
     return sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)

@@ -1,4 +1,4 @@
-"""Whom published figures need: everybody can be made, each meeting is played once, seen from either side."""
+"""Every agent of a published figure can be made; each pairing is played once, whichever side a figure takes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from analytics.published import TRAINING, Figure, figures
 from runners.arena.agent_labels import agent_named
 from runners.arena.spec import label_of
 from runners.arena.storage import Storage
-from runners.reproduce.pairings import CODE, TEXT, Meetings, Terms, sides, with_parameter
-from runners.reproduce.trainings import learn
+from runners.reproduce.pairings import CODE, TEXT, Pairings, PlaySettings, sides, with_policy
+from runners.reproduce.trainings import train
 
 
-def terms(root: Path, games: int = 20) -> Terms:
-    return Terms(games, 1, 2, Storage(root), "reproduce")
+def settings(root: Path, games: int = 20) -> PlaySettings:
+    return PlaySettings(games, 1, 2, Storage(root), "reproduce")
 
 
 def of_study(study: str) -> list[Figure]:
@@ -39,7 +39,7 @@ def test_every_player_of_a_figure_can_be_made(label: str) -> None:
     agent_named(label).build()
 
 
-def test_by_the_code_somebody_plays_otherwise_than_by_the_text() -> None:
+def test_by_the_code_an_agent_differs_from_the_one_by_the_text() -> None:
     for figure in figures():
         text, code = sides(figure, TEXT), sides(figure, CODE)
         assert text
@@ -47,13 +47,13 @@ def test_by_the_code_somebody_plays_otherwise_than_by_the_text() -> None:
 
 
 def test_a_policy_is_named_in_a_label() -> None:
-    assert with_parameter("rl_encoded", None) == "rl_encoded"
-    assert with_parameter("rl_encoded", "mine") == label_of("rl_encoded", {"policy": "mine"}, {})
-    assert with_parameter("rl_encoded(gift_rule=mean)", "mine") == "rl_encoded(gift_rule=mean,policy=mine)"
+    assert with_policy("rl_encoded", None) == "rl_encoded"
+    assert with_policy("rl_encoded", "mine") == label_of("rl_encoded", {"policy": "mine"}, {})
+    assert with_policy("rl_encoded(gift_rule=mean)", "mine") == "rl_encoded(gift_rule=mean,policy=mine)"
 
 
-class Heard:
-    """A progress that remembers."""
+class RecordedProgress:
+    """A progress that records its calls."""
 
     def __init__(self) -> None:
         self.started: list[int] = []
@@ -66,28 +66,28 @@ class Heard:
         self.games += games
 
 
-def test_each_meeting_is_played_once_and_told_of_as_one(tmp_path: Path) -> None:
-    meetings, heard = Meetings(terms(tmp_path / "games"), {}), Heard()
+def test_each_pairing_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
+    pairings, progress = Pairings(settings(tmp_path / "games"), {}), RecordedProgress()
     chosen = of_study("E")
-    meetings.arrange(chosen)
-    assert len(meetings.experiments) == 8  # four players, by the text and by the code, for eleven figures
-    assert meetings.games_left == 160
-    assert meetings.play(threading.Event(), heard) == 160
-    assert (heard.started, heard.games) == ([160], 160)
-    found = [meetings.comparison(figure) for figure in chosen]
+    pairings.prepare(chosen)
+    assert len(pairings.experiments) == 8  # four players, by the text and by the code, for eleven figures
+    assert pairings.games_left == 160
+    assert pairings.play(threading.Event(), progress) == 160
+    assert (progress.started, progress.games) == ([160], 160)
+    found = [pairings.comparison(figure) for figure in chosen]
     assert all(each.text and each.code for each in found)
     assert found[0].text == found[1].text
-    assert meetings.games_left == 0
+    assert pairings.games_left == 0
 
 
-def test_a_meeting_seen_from_either_side_is_one(tmp_path: Path) -> None:
+def test_a_pairing_seen_from_either_side_is_one_run(tmp_path: Path) -> None:
     known = {figure.figure: figure for figure in figures()}
     one, other = known["A05"], known["A30"]  # rule_based v random, random v rule_based
-    meetings = Meetings(terms(tmp_path / "games", 200), {})
-    meetings.arrange([one, other])
-    assert len(meetings.experiments) == 2
-    meetings.play(threading.Event(), None)
-    ours, theirs = (meetings.comparison(figure).text for figure in (one, other))
+    pairings = Pairings(settings(tmp_path / "games", 200), {})
+    pairings.prepare([one, other])
+    assert len(pairings.experiments) == 2
+    pairings.play(threading.Event(), None)
+    ours, theirs = (pairings.comparison(figure).text for figure in (one, other))
     assert ours
     assert theirs
     assert ours.rate.mean > 0.85
@@ -96,26 +96,26 @@ def test_a_meeting_seen_from_either_side_is_one(tmp_path: Path) -> None:
 
 def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Path) -> None:
     (figure,) = of_study("C")
-    learned = learn("trainer=rl_encoded trainer.games=60", Storage(tmp_path), "", threading.Event(), None)
-    assert learned
-    meetings = Meetings(terms(tmp_path), {"trainer=rl_encoded": learned})
-    meetings.arrange([figure])
-    assert meetings.games_left == 0
-    found = meetings.comparison(figure).text
+    trained = train("trainer=rl_encoded trainer.games=60", Storage(tmp_path), "", threading.Event(), None)
+    assert trained
+    pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": trained})
+    pairings.prepare([figure])
+    assert pairings.games_left == 0
+    found = pairings.comparison(figure).text
     assert found
     assert (found.player, found.games) == ("rl_encoded(training)", 60)
-    assert found.rate.mean == learned.results[2] / 60
-    assert Meetings(terms(tmp_path), {}).comparison(figure).text is None
+    assert found.rate.mean == trained.results[2] / 60
+    assert Pairings(settings(tmp_path), {}).comparison(figure).text is None
 
 
-def test_who_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
+def test_an_agent_that_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
-    learned = learn("trainer=q_placement trainer.games=20", Storage(tmp_path), "", threading.Event(), None)
-    assert learned
-    meetings = Meetings(terms(tmp_path), {"trainer=q_placement": learned})
-    meetings.arrange(chosen)
-    assert {(key.first, key.second) for key in meetings.experiments} == {
+    trained = train("trainer=q_placement trainer.games=20", Storage(tmp_path), "", threading.Event(), None)
+    assert trained
+    pairings = Pairings(settings(tmp_path), {"trainer=q_placement": trained})
+    pairings.prepare(chosen)
+    assert {(key.first, key.second) for key in pairings.experiments} == {
         ("ga2", "q_placement(policy=published_q_placement)"),
         ("q_placement(policy=published_q_placement)", "random"),
     }
-    assert [meetings.comparison(figure).code for figure in chosen] == [None, None]
+    assert [pairings.comparison(figure).code for figure in chosen] == [None, None]

@@ -22,7 +22,19 @@ REPORT = ROOT / "docs/reproduction.md"  # of all figures, as found
 
 
 def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, tmp_path: Path) -> None:
-    typed = ("reproduce", "study=D", "games=20", "archive.root=games", "--markdown", "d.md", "--html", "d.html")
+    typed = (
+        "reproduce",
+        "--study",
+        "D",
+        "--games",
+        "20",
+        "--archive",
+        "games",
+        "--markdown",
+        "d.md",
+        "--html",
+        "d.html",
+    )
     found = qarena(*typed)
     assert (found.code, found.err) == (0, "")
     assert re.search(r"Study D: The mover chooses the piece .*\(games won, in %\)", found.out)
@@ -35,7 +47,7 @@ def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, 
     assert "60 games played, all of them in games." in found.out
     before = snapshot(tmp_path / "games")
     text, html = (tmp_path / "d.md").read_text(), (tmp_path / "d.html").read_text()
-    assert "Made by `qarena reproduce study=D games=20" in text
+    assert "Made by `qarena reproduce --study D --games 20" in text
     assert "| D03 | own_piece_alpha_beta | random   | second |" in text
     assert html.count("<svg") == 1
     again = qarena("reproduce", "--study", "d", "--games", "20", "--archive", "games")
@@ -46,14 +58,14 @@ def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, 
 
 
 def test_more_games_extend_what_there_is(qarena: Qarena) -> None:
-    assert "60 games played" in qarena("reproduce", "study=D", "games=20").out
-    assert "60 games played" in qarena("reproduce", "study=D", "games=40").out
-    found = qarena("reproduce", "study=D", "games=3")
-    assert found.err == "games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
+    assert "60 games played" in qarena("reproduce", "--study", "D", "--games", "20").out
+    assert "60 games played" in qarena("reproduce", "--study", "D", "--games", "40").out
+    found = qarena("reproduce", "--study", "D", "--games", "3")
+    assert found.err == "--games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
     assert "Nothing to play" in found.out
 
 
-def test_without_the_extra_there_is_all_but_the_plots(
+def test_without_the_extra_the_page_has_all_but_the_charts(
     qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.util.find_spec
@@ -62,15 +74,17 @@ def test_without_the_extra_there_is_all_but_the_plots(
         return None if name == "altair" else real(name, package)
 
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
-    found = qarena("reproduce", "study=D", "games=2", "html=d.html")
+    found = qarena("reproduce", "--study", "D", "--games", "2", "--html", "d.html")
     assert found.code == 0
-    assert found.err == "the page has no plots; for them: pip install 'quarto-arena[plots]', in a clone -e '.[plots]'\n"
+    assert (
+        found.err == "the page has no charts: they need pip install 'quarto-arena[plots]', in a clone -e '.[plots]'\n"
+    )
     html = (tmp_path / "d.html").read_text()
     assert "<svg" not in html
     assert "own_piece_alpha_beta" in html
 
 
-def test_ctrl_c_says_how_to_go_on(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def stopped() -> Iterator[threading.Event]:
         stop = threading.Event()
@@ -79,33 +93,30 @@ def test_ctrl_c_says_how_to_go_on(qarena: Qarena, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patched:
         patched.setattr(run, "interruptible", stopped)
-        found = qarena("reproduce", "study=D", "games=20", "--seed", "7")
+        found = qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7")
     assert found.code == 130
     assert found.err == (
-        "interrupted; everything played is in the archive. To go on:\n  qarena reproduce study=D games=20 --seed 7\n"
+        "interrupted; all games played so far are in the archive. To continue:\n"
+        "  qarena reproduce --study D --games 20 --seed 7\n"
     )
     assert re.search(r"│ D01 │ random +│ random +│ first +│ +47\.6 \(44\.5.50\.7\) │$", found.out, re.MULTILINE)
     assert "3 have not been played yet." in found.out
-    assert "60 games played" in qarena("reproduce", "study=D", "games=20", "--seed", "7").out
+    assert "60 games played" in qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7").out
 
 
 @pytest.mark.parametrize(
     ("typed", "line"),
     [
-        ("study=Z", "study 'Z' does not exist; valid: A, B, C, D, E"),
+        ("--study Z", "study 'Z' does not exist; valid: A, B, C, D, E"),
         ("--study A,F", "study 'F' does not exist; valid: A, B, C, D, E"),
-        ("games=0", "games=0 is out of range: it must be at least 1"),
-        ("games=many", "games='many' is not a whole number"),
-        ("--games 99999999999", "games=99999999999 is out of range: it must be at most 4294967296"),
-        ("seed=-1", "seed=-1 is out of range: it must be at least 0"),
-        ("threads=0", "threads=0 is out of range: it must be at least 1"),
-        ("archive.other_code=perhaps", "archive.other_code=perhaps does not exist; valid: extend, new, refuse"),
-        ("D", "'D' is not key=value: write study=D for one study"),
-        ("study=D stdy=D", "key 'stdy' does not exist; did you mean 'study'?"),
-        ("study=D --study E", "study is given twice: study=E and study=D"),
-        ("html=nowhere/page.html", "nowhere/page.html has no folder: name a file in a folder that exists"),
+        ("--games 0", "--games=0 is out of range: it must be at least 1"),
+        ("--games 99999999999", "--games=99999999999 is out of range: it must be at most 4294967296"),
+        ("--seed -1", "--seed=-1 is out of range: it must be at least 0"),
+        ("--threads 0", "--threads=0 is out of range: it must be at least 1"),
+        ("--other-code perhaps", "--other-code=perhaps does not exist; valid: extend, new, refuse"),
+        ("--html nowhere/page.html", "nowhere/page.html has no folder: name a file in a folder that exists"),
         ("--markdown .", ". is a folder: name a file in a folder that exists and may be written to"),
-        ("study=D archive.root=/dev/null/here", "/dev/null/here"),
+        ("--study D --archive /dev/null/here", "/dev/null/here"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_changes_nothing(typed: str, line: str, qarena: Qarena, tmp_path: Path) -> None:
@@ -117,10 +128,25 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(typed: str, line: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_says_what_can_be_set(qarena: Qarena) -> None:
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ("--games many", "Invalid value for '--games': Input should be a valid integer"),
+        ("--stdy D", "No such option: --stdy"),
+        ("study=D", "Got unexpected extra argument(s) (study=D)"),
+    ],
+)
+def test_what_is_not_an_option_is_refused(typed: str, complaint: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("reproduce", *typed.split())
+    assert (found.code, found.out) == (2, "")
+    assert complaint in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_lists_all_options(qarena: Qarena) -> None:
     found = qarena("reproduce", "--help")
     assert (found.code, found.err) == (0, "")
-    for word in ("[KEY=VALUE]", "--study", "--games", "--archive", "--markdown", "--html", "--seed", "--threads"):
+    for word in ("--study", "--games", "--archive", "--markdown", "--html", "--seed", "--threads", "--other-code"):
         assert word in found.out
 
 
@@ -140,7 +166,7 @@ def test_the_report_in_the_documentation_is_of_all_figures_and_explains_what_dif
 
 @pytest.mark.slow
 def test_all_figures_at_the_default_number_of_games_keep_their_verdicts(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("reproduce", "archive.root=games", "markdown=all.md")
+    found = qarena("reproduce", "--archive", "games", "--markdown", "all.md")
     assert (found.code, found.err) == (0, "")
     text = (tmp_path / "all.md").read_text(encoding="utf-8")
     assert verdicts(text) == verdicts(REPORT.read_text(encoding="utf-8"))

@@ -16,25 +16,25 @@ from quarto.errors import RequestError
 from runners.arena.agent_labels import agent_named
 from runners.arena.storage import Storage
 from runners.reproduce.pairings import trainings
-from runners.reproduce.trainings import Learned, learn
+from runners.reproduce.trainings import TrainingResult, train
 from runners.training.online import Online
 
 
-def taught(root: Path, overrides: str, stopped: bool = False) -> Learned | None:
+def trained(root: Path, overrides: str, stopped: bool = False) -> TrainingResult | None:
     stop = threading.Event()
     if stopped:
         stop.set()
-    return learn(overrides, Storage(root), "qarena reproduce", stop, None)
+    return train(overrides, Storage(root), "qarena reproduce", stop, None)
 
 
 @pytest.mark.parametrize("training", trainings(figures()))
 def test_every_training_of_a_figure_can_begin_and_be_stopped(training: str, tmp_path: Path) -> None:
-    assert taught(tmp_path / "games", training, stopped=True) is None
+    assert trained(tmp_path / "games", training, stopped=True) is None
 
 
 def test_a_training_is_carried_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = "trainer=rl_encoded trainer.games=40"
-    found = taught(tmp_path, overrides)
+    found = trained(tmp_path, overrides)
     assert found
     assert (found.policy, found.learner, found.opponent) == (
         "published_rl_encoded",
@@ -45,20 +45,20 @@ def test_a_training_is_carried_out_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert agent_named(f"rl_encoded(policy={found.policy})", tmp_path).policy_id
     with monkeypatch.context() as patched:
         patched.setattr(Online, "train", lambda *_arguments: pytest.fail("it was trained again"))
-        assert taught(tmp_path, overrides) == replace(found, played=0)
-    other = taught(tmp_path, f"{overrides} seed=2")
+        assert trained(tmp_path, overrides) == replace(found, played=0)
+    other = trained(tmp_path, f"{overrides} seed=2")
     assert other
     assert (other.policy, other.played) == ("published_rl_encoded_seed-2", 40)
 
 
 def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = "trainer=rl_encoded trainer.games=20"
-    assert taught(tmp_path, overrides)
+    assert trained(tmp_path, overrides)
     monkeypatch.setattr("runners.training.config.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
     monkeypatch.setattr("runners.arena.experiment.code_of", lambda _spec: {"fingerprint": "0" * 16})
     with pytest.raises(RequestError, match="begun by other code"):
-        taught(tmp_path, f"{overrides} trainer.games=40")
-    again = taught(tmp_path, overrides)  # learned anew, from games that are all there
+        trained(tmp_path, f"{overrides} trainer.games=40")
+    again = trained(tmp_path, overrides)  # learned anew, from games that are all there
     assert again
     assert again.played == 0
     card = policy_store.named(Archive.open(tmp_path), again.policy)
@@ -67,7 +67,7 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
 
 
 def test_longer_and_shorter_trainings_are_told_apart(tmp_path: Path) -> None:
-    one, two = (taught(tmp_path, f"trainer=rl_encoded trainer.games={games}") for games in (40, 20))
+    one, two = (trained(tmp_path, f"trainer=rl_encoded trainer.games={games}") for games in (40, 20))
     assert one
     assert two
     assert (sum(one.results), sum(two.results)) == (40, 20)  # of the same run, which holds 40
@@ -75,7 +75,7 @@ def test_longer_and_shorter_trainings_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_results_are_the_learners(tmp_path: Path) -> None:
-    found = taught(tmp_path, "trainer=q_placement trainer.games=30")
+    found = trained(tmp_path, "trainer=q_placement trainer.games=30")
     assert found
     assert (found.learner, found.opponent) == ("q_placement(training)", "ga2")
     (record,) = Archive.open(tmp_path).runs()

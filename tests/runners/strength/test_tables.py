@@ -16,12 +16,12 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.results import PairingResult
-from analytics.ratings.head_to_head import Choice, meetings
+from analytics.ratings.head_to_head import Choice, head_to_head
 from analytics.ratings.ratings import ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
-from runners.strength.tables import around, show_meetings, show_ratings
+from runners.strength.tables import around, show_head_to_head, show_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of
 from tests.runners.conftest import Qarena
@@ -79,10 +79,10 @@ def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> Non
     found = qarena("crosstable", *CLASSIC)
     assert (found.code, found.err) == (0, "")
     assert "Crosstable (score in %, win 1, draw ½)" in found.out
-    assert "Meetings (classic rules; the first agent's view, in %)" in found.out
+    assert "Head to head (classic rules; the first agent's view, in %)" in found.out
     rows = [row for row in lines_of(found.out) if row[:2] == ["random", "semi_random"]]
     with open_archive(SAMPLE) as opened:
-        met = meetings(opened, Choice(rules="classic"))
+        met = head_to_head(opened, Choice(rules="classic"))
     (result,) = [each for each in met.results if each.second == "semi_random" and each.first == "random"]
     low, high = (f"{100 * end:.2f}" for end in result.score[1:])
     assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
@@ -105,7 +105,7 @@ def test_seats_apart(qarena: Qarena) -> None:
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        ((), "by different rules, classic, square"),
+        ((), "under different rules, classic, square"),
         (("--rules", "clasic"), "did you mean 'classic'"),
         (("--where", "winner ="), "where='winner =' is no condition on games"),
         (("--where", "agent_0 = 'nobody'"), "has no game with where="),
@@ -164,14 +164,14 @@ def result(first: str, second: str, losses: int, draws: int, wins: int) -> Pairi
 
 
 def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    from analytics.ratings.head_to_head import Meetings
+    from analytics.ratings.head_to_head import HeadToHead
     from analytics.ratings.ratings import rate
 
     found = (
         *(result("a", "b", 4, 1, 5), result("star", "a", 0, 0, 9), result("dud", "b", 9, 0, 0)),
         *(result("x", "y", 3, 0, 3), result("other", "a", 0, 0, 9)),
     )
-    met = Meetings("classic", found, ())
+    met = HeadToHead("classic", found, ())
     show_ratings(met, rate(met.tallies, samples=20), None, 0)
     text = capsys.readouterr().out
     assert "2 groups of agents never met, not even through others: compare ratings within a group only." in text
@@ -183,17 +183,17 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert rows["x"][5] == "2"
     assert rows["x"][6] == "·"
     show_ratings(met, rate({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
-    assert "The games say nothing about what seat 0 is worth" in capsys.readouterr().out
-    show_meetings(Meetings("classic", found[:1], ()), by_seat=False)
+    assert "The games do not determine the value of seat 0" in capsys.readouterr().out
+    show_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
     assert "Crosstable" not in capsys.readouterr().out
 
 
 def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    from analytics.ratings.head_to_head import Meetings
+    from analytics.ratings.head_to_head import HeadToHead
     from analytics.ratings.ratings import rate
 
     by_seat = PairingResult(0, "a", "b", Tally(pairs=((0, 0, 0), (0, 0, 0), (9, 0, 0))), False)
-    met = Meetings("classic", (by_seat, result("a", "a", 4, 1, 5)), ())
+    met = HeadToHead("classic", (by_seat, result("a", "a", 4, 1, 5)), ())
     show_ratings(met, rate(met.tallies, samples=20), None, 0)
     text = capsys.readouterr().out
     assert text.startswith("Ratings in Elo (classic rules, 18 games; ")

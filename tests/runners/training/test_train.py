@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than all the rest."""
-    monkeypatch.setattr("analytics.report.style.learning_curve", lambda *_: b"<svg/>")
+    monkeypatch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
 
 
 def test_every_yaml_is_an_option_and_its_training_begins(qarena: Qarena) -> None:
@@ -266,7 +266,7 @@ def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(
     def broken(*_: object) -> bytes:
         raise ModuleNotFoundError("No module named 'else'", name="else")
 
-    monkeypatch.setattr("analytics.report.style.learning_curve", broken)
+    monkeypatch.setattr("analytics.report.style.curve_svg", broken)
     found = qarena(*SMALL)
     assert found.code == 1
     assert "No module named 'else'" in found.err

@@ -1,0 +1,77 @@
+"""The parts of a page as values: sections with their tables and figures. Templates turn them into HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+STRONGEST_TINT = 0.45  # opacity: text on it can be read on light and on dark paper
+BETTER, WORSE = "0,114,178", "213,94,0"  # red, green, blue
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: its text, and what distinguishes it from plain text."""
+
+    text: str
+    prefix: str = ""  # stands before the mark of the colour
+    colour: int | None = None  # the number of an agent's colour, shown as a small square
+    tint: float | None = None  # background colour, from -1 (worse) to 1 (better)
+    code: bool = False
+    hint: str = ""  # shown when the pointer rests on the cell
+    notes: tuple[int, ...] = ()  # numbers of notes at the end of the page, as links
+
+    @property
+    def background(self) -> str | None:
+        """The tint as a colour of CSS."""
+        if self.tint is None:
+            return None
+        return f"rgba({BETTER if self.tint > 0 else WORSE},{STRONGEST_TINT * min(1.0, abs(self.tint)):.2f})"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose first column names its rows; numbers are aligned to the right."""
+
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    left_columns: Sequence[int] = ()  # further columns that are aligned to the left
+
+    @property
+    def left(self) -> set[int]:
+        """All columns that are aligned to the left."""
+        return {0, *self.left_columns}
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """The rows, every text as a ``Cell``."""
+        return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as SVG, under its title."""
+
+    title: str
+    svg: str
+    note: str = ""
+    colour: int | None = None  # the number of the colour of the agent that it is about
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report. ``missing``, if not empty, says why there is nothing to show."""
+
+    title: str
+    note: str = ""  # how to read it
+    table: Table | None = None
+    figures: Sequence[Figure] = ()
+    numbers: Table | None = None  # the figures' values, shown on request
+    beside: bool = False  # figures and table side by side
+    missing: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """The section's id in the page."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())

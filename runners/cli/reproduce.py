@@ -1,0 +1,45 @@
+"""``qarena reproduce``: play what five studies published and compare."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runners.cli.options import ARCHIVE, ArchiveOption
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(reproduce)
+
+
+def reproduce(
+    study: Annotated[
+        str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
+    ] = None,
+    games: Annotated[int, typer.Option("--games", help="Of each pairing.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Of all runs and trainings.")] = 1,
+    threads: Annotated[int | None, typer.Option("--threads", help="Default: one for each core.")] = None,
+    archive: ArchiveOption = ARCHIVE,
+    other_code: Annotated[
+        str, typer.Option("--other-code", help="For runs begun by other code: refuse, extend or new.")
+    ] = "refuse",
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")] = None,
+) -> None:
+    """Play what five studies published and compare: published figures, ours with intervals, and why some differ."""
+    from runners.arena.checks import check_choice
+    from runners.arena.machine import available_cores
+    from runners.arena.storage import OTHER_CODE, Storage
+    from runners.reproduce.pairings import PlaySettings
+    from runners.reproduce.run import checked
+    from runners.reproduce.run import reproduce as carry_out
+
+    cores = available_cores() if threads is None else threads
+    check_choice("--other-code", other_code, OTHER_CODE)
+    settings = PlaySettings(games, seed, cores, Storage(archive, other_code=other_code), shlex.join(sys.argv[1:]))
+    raise typer.Exit(carry_out(checked(study, settings, markdown, html)))
