@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -22,12 +19,20 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 from runners.arena.agent_policies import untrained, with_policy
+from runners.arena.config_groups import plain, settings_of
 from runners.arena.schedule import SCHEDULES, pairings
-from runners.arena.spec import AGENT_PARAMETERS, LABEL, NOT_PARAMETERS, AgentSpec, RunSpec, label_of
+from runners.arena.spec import (
+    AGENT_PARAMETERS,
+    LABEL,
+    NOT_PARAMETERS,
+    AgentSpec,
+    RunSpec,
+    label_of,
+    parameters_of,
+)
 
 MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
-CONF = Path(__file__).resolve().parents[2] / "conf"
 OTHER_CODE = ("refuse", "extend", "new")
 ARCHIVE = Path("data/archive")  # where no other is named
 
@@ -178,7 +183,7 @@ def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
     name, chosen = labelled(text, "agent")
     own = agent_settings(name)
     for key in chosen:
-        _check_parameter(name, key, _params(own))
+        _check_parameter(name, key, parameters_of(own))
     return _agent(name, own | chosen, own, root)
 
 
@@ -204,37 +209,9 @@ def agent_settings(name: str) -> dict[str, Any]:
     return settings_of("agent", name)
 
 
-def settings_of(group: str, name: str, called: str | None = None) -> dict[str, Any]:
-    """One option of a configuration group as plain values; users know the group as ``called``.
-
-    Raises ``RequestError`` if it does not exist.
-    """
-    valid = names(group)
-    if name not in valid:
-        raise RequestError(f"{called or group} {name!r} does not exist{nearest(name, valid)}")
-    with _hydra():
-        return plain(compose(f"{group}/{name}")[group])
-
-
-def names(group: str) -> list[str]:
-    """The options of a configuration group, searched wherever Hydra searches."""
-    with _hydra():
-        return list(GlobalHydra.instance().config_loader().get_group_options(group))
-
-
 def _split(text: str) -> list[str]:
     """``a=1,b=[2,3]`` at the commas outside brackets."""
     return [part for part in re.split(r",(?![^\[({]*[\])}])", text) if part.strip()]
-
-
-@contextmanager
-def _hydra() -> Iterator[None]:
-    """Hydra as the running application set it up or, in a notebook or test, over the project's own ``conf``."""
-    if GlobalHydra.instance().is_initialized():
-        yield
-    else:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            yield
 
 
 def _value(whose: str, setting: str) -> Any:
@@ -249,34 +226,25 @@ def _value(whose: str, setting: str) -> Any:
     return parsed.value()
 
 
-def plain(node: DictConfig) -> dict[str, Any]:
-    """A node as plain values, interpolations resolved."""
-    return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
-
-
 def _agent(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: Path = ARCHIVE) -> AgentSpec:
     """An agent from what its yaml, which says ``own``, has become; ``name`` is the yaml's, ``root`` has its policy."""
     target = settings.get("_target_")
     if not isinstance(target, str):
         raise RequestError(f"agent '{name}': its yaml names no class under _target_")
-    params = _params(settings)
+    params = parameters_of(settings)
     target_too = {"_target_": target}  # a label never hides that another class plays
     label = settings.get("name") or label_of(
-        name, params | target_too, _params(own) | {"_target_": own.get("_target_")}
+        name, params | target_too, parameters_of(own) | {"_target_": own.get("_target_")}
     )
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _described(key, value, root) for key, value in params.items()}
-    return with_policy(AgentSpec(label, target, described), _params(own), root)
+    return with_policy(AgentSpec(label, target, described), own, root)
 
 
 def _described(key: str, value: Any, root: Path) -> Any:
     """The value of a parameter or, where it names an agent, everything about that: it affects the games too."""
     return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
-
-
-def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
 
 
 def _match(cfg: DictConfig, choices: Mapping[str, str], root: Path) -> tuple[AgentSpec, ...]:
@@ -319,7 +287,7 @@ def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
         own = agent_settings(entry["agent"])
         for name in settings:
             if name not in NOT_PARAMETERS:
-                _check_parameter(entry["agent"], name, _params(own))
+                _check_parameter(entry["agent"], name, parameters_of(own))
         return _agent(entry["agent"], own | settings, own, root)
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 

@@ -10,7 +10,7 @@ import json
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
 AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
-NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
+# Keys of an agent's yaml that its constructor does not take
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player")
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -42,12 +43,17 @@ class AgentSpec:
     params: Mapping[str, Any]  # what its constructor is given
     policy_id: str | None = None  # of what it plays by, if that was learned
     policy: Policy | None = field(default=None, compare=False, repr=False)  # handed to a constructor that takes one
+    player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
 
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
+        if self.player:
+            own = {key: value for key, value in self.params.items() if key != "policy"}
+            replace(self, params=own, policy=None, player=None).build()  # checks its parameters
+            return self.player.build()
         learned = {"policy": self.policy} if self.policy else {}
         params = {name: _built(value) for name, value in self.params.items()}
-        agent: Agent = made(f"agent '{self.label}'", self.target, params, learned)
+        agent: Agent = made(f"agent '{self.label}'", self.target, params, others=learned)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
         return agent
@@ -114,12 +120,21 @@ class RunSpec:
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
-def made(what: str, target: str, params: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> Any:
+def made(
+    what: str,
+    target: str,
+    params: Mapping[str, Any],
+    expected: type[Any] = object,
+    others: Mapping[str, Any] | None = None,
+) -> Any:
     """An object as a yaml describes it: the class at ``target``, called with ``params`` and, over them, ``others``.
 
+    The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.
     ``what`` names it in messages. Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
     """
     found = _class(what, target)
+    if not issubclass(found, expected):
+        raise RequestError(f"{what}: {target} is no {expected.__name__} (see {expected.__module__})")
     known = inspect.signature(found).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -156,6 +171,11 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, value
 
 
+def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What an agent's constructor takes of the keys of its yaml."""
+    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
+
+
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """``name`` and, in brackets, the parameters that differ from the yaml's: ``ga_minimax(depth=2)``."""
     changed = [f"{key}={_plain(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)]
@@ -176,7 +196,7 @@ def _plain(value: Any) -> str:
 
 def code_of(spec: RunSpec) -> dict[str, str]:
     """What is going to play: the project's version, a fingerprint of everything that decides games, the libraries."""
-    return code_by([agent.target for agent in spec.agents], spec.learner is not None)
+    return code_by([(agent.player or agent).target for agent in spec.agents], spec.learner is not None)
 
 
 def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:

@@ -18,7 +18,8 @@ import polars as pl
 
 from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
-from runners.arena.config import MAX_SEED, available_cores, load_agent, load_rules, names
+from runners.arena.config import MAX_SEED, available_cores, load_agent, load_rules
+from runners.arena.config_groups import names
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders

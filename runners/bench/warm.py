@@ -19,7 +19,8 @@ from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.store.archive import Archive
 from analytics.store.position_index import index_shards, shards_of, stale
 from analytics.verify.archive import verify
-from runners.arena.config import Request, load_agent, load_rules, names
+from runners.arena.config import Request, load_agent, load_rules
+from runners.arena.config_groups import names
 from runners.arena.engine import Contestant
 from runners.arena.experiment import execute
 from runners.arena.spec import AgentSpec, RunSpec

@@ -1,15 +1,11 @@
-"""Hydra's flags, sorted out of a command line."""
+"""Hydra's flags and values on a command line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from quarto.errors import RequestError
-
-if TYPE_CHECKING:
-    pass
-
 
 FLAGS_WITH_VALUES = (
     "--config-dir",
@@ -46,3 +42,10 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if waiting:
         raise RequestError(f"{flags[-1]} needs a value: {flags[-1]} VALUE")
     return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest
+
+
+def quoted(text: str) -> str:
+    """A text as a value of Hydra's overrides: its quotes, commas and ``${`` mean nothing to Hydra and OmegaConf."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return QuotedString(re.sub(r"(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()

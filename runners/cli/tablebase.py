@@ -140,7 +140,8 @@ def show_tablebases(
     from analytics.perfect.tablebase import largest_for, same_game, tablebases
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
-    from runners.arena.config import load_rules, names
+    from runners.arena.config import load_rules
+    from runners.arena.config_groups import names
     from runners.perfect.tablebase_tables import tablebase_tables
     from runners.terminal.console import show
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from runners.arena.config import agent_settings, names
+from runners.arena.config import agent_settings
+from runners.arena.config_groups import names
 from runners.arena.spec import NOT_PARAMETERS
 from runners.terminal import console
 

@@ -26,7 +26,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
-from runners.arena.config import CONF, ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.arena.config import ArchiveConfig, Request, RunConfig, agent_settings, request_of
+from runners.arena.config_groups import CONF
 from runners.arena.experiment import Experiment, carry_out, interruptible, prepare
 from runners.arena.spec import NOT_PARAMETERS
 from runners.hydra_app import sweep
@@ -102,6 +103,7 @@ class Application(NamedTuple):
     alone: Task
     job: Task  # of a multirun
     keys: Keys  # which could have been meant by an unknown one
+    words: int = 1  # of the command's name
 
 
 def launch(application: Application, arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
@@ -118,7 +120,8 @@ def launch(application: Application, arguments: Sequence[str], typed: Sequence[s
         given = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
         arguments = ["--multirun", *arguments, *([] if given else own)]
-    with _argv([f"qarena {typed[0]}", *arguments]), explained(typed[0], arguments, application.keys):
+    command = " ".join(typed[: application.words])
+    with _argv([f"qarena {command}", *arguments]), explained(command, arguments, application.keys):
         try:
             _start(application.config, application.job if multirun else application.alone)
         except Refused as refused:

@@ -12,7 +12,7 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from quarto.errors import RequestError
-from runners.arena.config import CONF
+from runners.arena.config_groups import CONF
 
 
 class OwnFolder(SearchPathPlugin):

@@ -13,7 +13,7 @@ from analytics.policies.relearn import training_of
 from analytics.statistics.tally import Row
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
-from runners.arena.config import CONF
+from runners.arena.config_groups import CONF
 from runners.arena.experiment import Progress
 from runners.training.application import keep
 from runners.training.config import TrainingRequest, check, training_request_of
@@ -43,7 +43,7 @@ def learn(overrides: str, root: Path, command: str, stop: threading.Event, progr
     card, played = _known(request, archive), 0
     if card is None:
         check(request)
-        trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
+        trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         if trained.policy is None:
             return None
         card, played = keep(request, trained, trained.policy), trained.played
@@ -54,7 +54,7 @@ def _request(overrides: list[str], root: Path, command: str) -> TrainingRequest:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed = compose("train", overrides=overrides, return_hydra_config=True)
         request = training_request_of(composed, composed.hydra.runtime.choices, command)
-    return replace(request, setting=replace(request.setting, root=root), policy=PREFIX + request.policy)
+    return replace(request, context=replace(request.context, root=root), policy=PREFIX + request.policy)
 
 
 def _known(request: TrainingRequest, archive: Archive) -> PolicyCard | None:

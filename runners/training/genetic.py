@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
 from runners.training.evolution import Plan, Training
-from runners.training.trainer import Setting, Trained
+from runners.training.trainer import Trained, TrainingContext
 
 MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
 EVALUATIONS = ("new", "all")
@@ -72,17 +72,17 @@ class GeneticTrainer(ABC):
             games - self.games
         )
 
-    def check(self, setting: Setting) -> None:
+    def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
-        self._training(setting).check()
+        self._training(context).check()
 
-    def train(self, setting: Setting) -> Trained:
+    def train(self, context: TrainingContext) -> Trained:
         """Evolve, or go on with it. Raises ``RequestError`` before anything is played if the agents make no sense."""
-        return self._training(setting).run()
+        return self._training(context).run()
 
-    def _training(self, setting: Setting) -> Training:
-        start = None if self.start is None else stored_genes(setting.root, self.start, self.breeder().genes)
-        return Training(self.breeder(), self._plan(), setting, start)
+    def _training(self, context: TrainingContext) -> Training:
+        start = None if self.start is None else stored_genes(context.root, self.start, self.breeder().genes)
+        return Training(self.breeder(), self._plan(), context, start)
 
     def _check_sizes(self) -> None:
         for key, most in (

@@ -22,12 +22,14 @@ from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled, settings_of
+from runners.arena.config import MAX_OPENING_PLIES, Request, agent_of, agent_settings, labelled
+from runners.arena.config_groups import settings_of
 from runners.arena.experiment import Outcome, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.training.derive import GROUP, Wanted, build, code_of, derivation_of
+from runners.training.derive import GROUP, BuildRequest, build, code_of, derivation_of
+from runners.training.derive import prepare as prepare_build
 from runners.training.evolution import Tracker
-from runners.training.trainer import Setting, Trained
+from runners.training.trainer import Trained, TrainingContext
 
 REMEMBER = ("all", "last")
 MOST_GENERATIONS, MOST_GAMES = 10_000, 1 << 30
@@ -81,34 +83,34 @@ class SelfImprovement:
     def derivation(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
         name, parameters = labelled(self.kind, "trainer.kind")
-        own = settings_of(GROUP, name, "kind")
+        own = settings_of(GROUP, name)
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
             if key not in valid:
                 raise RequestError(f"trainer.kind={self.kind}: {name} has no parameter {key!r}{nearest(key, valid)}")
         return name, own | parameters
 
-    def check(self, setting: Setting) -> None:
+    def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
-        _Loop(self, setting).check()
+        _Loop(self, context).check()
 
-    def train(self, setting: Setting) -> Trained:
-        """Go through all generations, or as many as there is time for until ``setting.stop`` is set.
+    def train(self, context: TrainingContext) -> Trained:
+        """Go through all generations, or as many as there is time for until ``context.stop`` is set.
 
         Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
         refuses; what was committed and derived before is kept.
         """
-        return _Loop(self, setting).run()
+        return _Loop(self, context).run()
 
 
 class _Loop:
     """One self-improvement, while it goes on."""
 
-    def __init__(self, plan: SelfImprovement, setting: Setting) -> None:
-        self._plan, self._setting = plan, setting
-        self._opponents = [agent_of(entry, setting.root, "trainer.opponents") for entry in plan.opponents]
-        self._first = agent_of(plan.first, setting.root, "trainer.first")
-        self._tracker = Tracker(setting.progress)
+    def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
+        self._plan, self._context = plan, context
+        self._opponents = [agent_of(entry, context.root, "trainer.opponents") for entry in plan.opponents]
+        self._first = agent_of(plan.first, context.root, "trainer.first")
+        self._tracker = Tracker(context.progress)
         self._learned_from: list[str] = []  # runs, one for each generation
         self._strength: list[tuple[Any, ...]] = []
         self._told = self._played = 0
@@ -119,15 +121,15 @@ class _Loop:
         agent, _ = labelled(self._plan.player, "trainer.player")
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
-        agent_of(self._plan.player, self._setting.root, "trainer.player").build()
+        agent_of(self._plan.player, self._context.root, "trainer.player").build()
         prepare(self._meeting(self._first))
         prepare(self._lesson(0, self._first))
 
     def run(self) -> Trained:
         started, plan = time.perf_counter(), self._plan
-        if self._setting.progress:
+        if self._context.progress:
             measured = (plan.generations + 1) * len(self._opponents) * plan.strength_games
-            self._setting.progress.start(measured + plan.generations * plan.games)
+            self._context.progress.start(measured + plan.generations * plan.games)
         card: PolicyCard | None = None
         for generation in range(plan.generations + 1):
             card = self._derive(generation) if generation else None
@@ -138,7 +140,7 @@ class _Loop:
 
     def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
         """What it has come to; ``card`` is that of the last generation, if it was reached."""
-        archive = Archive.open(self._setting.root)
+        archive = Archive.open(self._context.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
         tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
@@ -155,7 +157,7 @@ class _Loop:
 
     def _name(self, generation: int) -> str:
         """What the policy of a generation is called."""
-        return f"{self._setting.policy}-{generation}"
+        return f"{self._context.policy}-{generation}"
 
     def _player(self, generation: int, label: str) -> AgentSpec:
         """Who plays in a generation: from the first policy on what ``label`` says."""
@@ -163,7 +165,7 @@ class _Loop:
             return self._first
         agent, parameters = labelled(label, "trainer.player")
         entry = {"agent": agent, **parameters, "policy": self._name(generation)}
-        return agent_of(entry, self._setting.root, "trainer.player")
+        return agent_of(entry, self._context.root, "trainer.player")
 
     def _measure(self, generation: int) -> bool:
         """Meet every opponent; false if somebody asked to stop before all of these games were played."""
@@ -188,23 +190,23 @@ class _Loop:
 
     def _derive(self, generation: int) -> PolicyCard:
         """The policy of a generation, from the games before it: what is stored already is not derived again."""
-        plan, setting = self._plan, self._setting
+        plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.derivation
-        wanted = Wanted(
+        request = BuildRequest(
             kind=kind,
             settings=settings,
             derivation=derivation_of(kind, settings),
             name=self._name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
-            threads=setting.threads,
-            root=setting.root,
-            command=setting.command,
+            threads=context.threads,
+            root=context.root,
+            command=context.command,
         )
-        known = policy_store.named(Archive.open(setting.root), wanted.name)
-        if known and known.learned["training"] == wanted.training and known.code == code_of(settings):
+        known = policy_store.named(Archive.open(context.root), request.name)
+        if known and known.learned["training"] == request.training and known.code == code_of(settings):
             return known
-        return build(wanted)
+        return build(prepare_build(request))
 
     def _meeting(self, player: AgentSpec) -> Request:
         """The player against each opponent. All generations meet the same openings and the same randomness.
@@ -214,39 +216,39 @@ class _Loop:
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
         return self._request(
-            RunSpec(self._setting.rules, agents, pairings, self._seed(0), 0), self._plan.strength_games
+            RunSpec(self._context.rules, agents, pairings, self._seed(0), 0), self._plan.strength_games
         )
 
     def _lesson(self, generation: int, player: AgentSpec) -> Request:
         """The player against itself."""
         spec = RunSpec(
-            self._setting.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
+            self._context.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
         )
         return self._request(spec, self._plan.games)
 
     def _seed(self, number: int) -> int:
         """Of a run: the games to be played are part of it, since asking for more would change an earlier generation."""
-        return seed_of_games(self._setting.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
+        return seed_of_games(self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
 
     def _request(self, spec: RunSpec, games: int) -> Request:
-        setting = self._setting
+        context = self._context
         return Request(
             spec=spec,
             games=games + games % 2,
-            threads=setting.threads,
-            root=setting.root,
-            shard_games=setting.shard_games,
-            shard_seconds=setting.shard_seconds,
-            other_code=setting.other_code,
-            progress=setting.progress is not None,
+            threads=context.threads,
+            root=context.root,
+            shard_games=context.shard_games,
+            shard_seconds=context.shard_seconds,
+            other_code=context.other_code,
+            progress=context.progress is not None,
         )
 
     def _play(self, request: Request) -> Outcome | None:
         """Play what the archive lacks; None if games are missing still."""
         experiment = prepare(request)
-        if experiment.games_left(request.games) and self._setting.stop.is_set():
+        if experiment.games_left(request.games) and self._context.stop.is_set():
             return None
-        outcome = carry_out(experiment, self._setting.command, self._setting.stop, self._tracker)
+        outcome = carry_out(experiment, self._context.command, self._context.stop, self._tracker)
         self._played += outcome.played
         self._told += request.games * len(request.spec.pairings)
         self._tracker.reach(self._told)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from runners.arena import config
+from runners.arena.config_groups import settings_of
 from runners.cli import main
 from runners.hydra_app import sweep
 
@@ -58,5 +59,5 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def composed_once() -> Iterator[None]:
     """Each yaml is read once: composing it takes longer than the games of a small training."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config, "settings_of", cache(config.settings_of))
+        patch.setattr(config, "settings_of", cache(settings_of))
         yield

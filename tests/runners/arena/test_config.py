@@ -12,7 +12,8 @@ import pytest
 
 from agents.dumb import Dumb
 from quarto.errors import RequestError
-from runners.arena.config import Request, agent_named, load_agent, load_rules, names
+from runners.arena.config import Request, agent_named, load_agent, load_rules
+from runners.arena.config_groups import names
 from runners.arena.experiment import engine_of
 from runners.cli.main import trains
 from tests.naive import PRESETS

@@ -11,7 +11,7 @@ from agents.base import Agent
 from quarto.batch import ENDINGS
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.arena.config import names
+from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
 from runners.bench.warm import rules_played_by
 from runners.play.dialogue import Dialogue

@@ -10,9 +10,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from quarto.rules import CLASSIC
-from runners.arena.config import CONF
+from runners.arena.config_groups import CONF
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
-from runners.training.trainer import Setting
+from runners.training.trainer import TrainingContext
 
 TRAINERS: Mapping[str, type[GeneticTrainer]] = {"ga2": Ga2Trainer, "ga5": Ga5Trainer}
 SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "games": 6}
@@ -28,8 +28,8 @@ def trainer(name: str, **changes: Any) -> GeneticTrainer:
     return target(**{**settings, **changes})
 
 
-def setting(root: Path, seed: int = 3, threads: int = 2) -> Setting:
-    return Setting(
+def context(root: Path, seed: int = 3, threads: int = 2) -> TrainingContext:
+    return TrainingContext(
         name="evolution",
         rules=CLASSIC,
         seed=seed,

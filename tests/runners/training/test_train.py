@@ -13,7 +13,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
-from runners.arena.config import names, settings_of
+from runners.arena.config_groups import names, settings_of
 from runners.cli import options
 from runners.training import application
 from runners.training.config import check

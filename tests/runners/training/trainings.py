@@ -14,11 +14,12 @@ from agents.learning.learner import Learner, LoggedGame
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from quarto.rules import CLASSIC, Rules
-from runners.arena.config import load_agent, settings_of
+from runners.arena.config import load_agent
+from runners.arena.config_groups import settings_of
 from runners.arena.spec import made
 from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
-from runners.training.trainer import Setting
+from runners.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
 from tests.naive_players.learning import Lifted
@@ -26,8 +27,8 @@ from tests.naive_players.learning import Lifted
 LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
 
 
-def setting(root: Path, name: str = "q_placement", **other: Any) -> Setting:
-    usual = Setting(
+def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingContext:
+    usual = TrainingContext(
         name=name,
         rules=CLASSIC,
         seed=5,
@@ -74,9 +75,9 @@ class StopAfter:
             self._stop.set()
 
 
-def stopped_after(games: int, root: Path, **other: Any) -> Setting:
+def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
     stop = threading.Event()
-    return setting(root, stop=stop, progress=StopAfter(games, stop), **other)
+    return context(root, stop=stop, progress=StopAfter(games, stop), **other)
 
 
 def slowly(trainer: Online, seed: int, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
