@@ -1,58 +1,94 @@
-"""The player of any policy: who says its name need not know its kind."""
+"""Plays by a learned policy: by the values of afterstates itself; policies of other kinds have players of their own."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
+from dataclasses import replace
 from typing import Any
 
-from agents.learning.afterstates import VALUE_COLUMNS, Afterstates
-from agents.learning.policy import COUNTERS, ENCODED_VALUES, GENOME, GIFT, Q_PLACEMENT
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import KernelAgent, Knowledge, turn
+from agents.learning.afterstates import (
+    FALLBACKS,
+    HAND,
+    MC_AFTERSTATE,
+    VALUE_COLUMNS,
+    explores,
+    turn_by_afterstates,
+)
+from agents.learning.boards import check_ascending, check_boards, refuse
 from agents.learning.policy import Policy as Learned
-from quarto.errors import nearest
-
-OTHERS = {  # who plays the kinds that tell no values of afterstates; the first player that has all genes plays a genome
-    GIFT: ("agents.learning.gifts.Gifts",),
-    ENCODED_VALUES: ("agents.rl_encoded.RlEncoded",),
-    Q_PLACEMENT: ("agents.q_placement.QPlacement",),
-    COUNTERS: ("agents.rl_tabular.RlTabular",),
-    GENOME: ("agents.ga2.Ga2", "agents.ga5.Ga5"),
-}
-KINDS = (*VALUE_COLUMNS, *OTHERS)
+from agents.learning.policy import checked_columns
+from agents.learning.rows import empty_rows, rows_of
+from agents.parameters import checked_number, checked_one_of, checked_probability
+from quarto.canonical import canonical_forms
+from quarto.position import Position
+from quarto.rules import NONE, Rules
+from quarto.symmetry import symmetries
 
 
-class Policy(Afterstates):
-    """Plays by a policy of any kind, as the player of that kind does with its other parameters as usual.
+@turn
+def policy_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    return turn_by_afterstates(position, seed, explores(seed, own), rules, own)
 
-    Making one for a kind that tells no values of afterstates makes that kind's player instead, which plays at its own
-    speed; ``fallback``, ``unknown`` and ``exploration`` mean nothing to it. Without a policy every turn is the
-    fallback's. Raises ``ValueError`` for a kind that nobody plays, and what the player raises.
+
+class Policy(KernelAgent):
+    """Plays by the values of afterstates in a policy.
+
+    It finishes a line if it can. Else it makes the turn of the greatest value among those that are known and do not let
+    the opponent finish one at once, first on ties by cell, then by gift. If it knows none, or none that is worth at
+    least ``unknown``, and otherwise with probability ``exploration``, it plays as ``fallback``: ``random`` or
+    ``semi_random``. Word 0 of a turn is the fallback's, word 1 decides whether to explore.
+
+    ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``): a row for each
+    afterstate, ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in hand, ascending.
+    Without a policy nothing is known. ``runners/arena/agent_policies.py`` gives a policy of another kind to the player
+    of that kind instead, to which the other parameters mean nothing. Raises ``ValueError`` for any other policy and for
+    a fallback that does not exist; ``knowledge`` does for a policy learned under rules with other symmetries.
     """
 
-    def __new__(
-        cls,
+    kernel = policy_turn
+
+    def __init__(
+        self,
         policy: Learned | None = None,
         fallback: str = "semi_random",
         unknown: float = -1.0,
         exploration: float = 0.0,
-    ) -> Any:
-        if not isinstance(policy, Learned) or policy.kind in VALUE_COLUMNS:
-            return super().__new__(cls)  # and so ``Afterstates`` checks what it is given
-        Afterstates(None, fallback, unknown, exploration)  # checks the parameters
-        if policy.kind not in OTHERS:
-            raise ValueError(f"policy of kind '{policy.kind}' has no player here{nearest(policy.kind, KINDS)}")
-        players = [_class(path) for path in OTHERS[policy.kind]]
-        return _by_genes(policy, players) if policy.kind == GENOME else players[0](policy)
+    ) -> None:
+        chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
+        self._columns = None if policy is None else _checked(policy)
+        occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
+        most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
+        explored = checked_probability("exploration", exploration)
+        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces, explored])
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        if self._columns is None:
+            return replace(empty_rows(self._settings), symmetric=True)
+        lanes, occupied, value = self._columns
+        hand = np.full(len(lanes), HAND, np.int8)
+        board = lanes.view(np.uint64), occupied.astype(np.uint16)
+        least, minimal = canonical_forms(*board, hand, symmetries(rules))
+        others = f"is no afterstate's canonical form under rules '{rules.name}': it was learned under other rules"
+        refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
+        widths = np.ones(len(lanes), np.int64)
+        knowledge, first = rows_of(self._settings, (lanes, occupied, hand.astype(np.int64)), widths)
+        knowledge.table[first] = value
+        return replace(knowledge, symmetric=True)
 
 
-def _by_genes(policy: Learned, players: list[Any]) -> Any:
-    for player in players:
-        if set(policy.parameters) <= set(inspect.signature(player).parameters):
-            return player(**policy.parameters)
-    raise ValueError(f"policy of kind '{GENOME}' has genes that no player has: {', '.join(policy.parameters)}")
-
-
-def _class(path: str) -> Any:
-    """A player's class, imported when it is needed: kernels take their time to load."""
-    module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+def _checked(policy: Learned) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
+    kind = policy.kind if isinstance(policy, Learned) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
+    names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
+    lanes, occupied, value = checked_columns(policy, kind, "policy", names)
+    pieces = check_boards(lanes, occupied)
+    refuse("lanes", lanes, (pieces >> HAND) & 1 == 1, "has the piece in hand on the board")
+    check_ascending({"lanes": lanes, "occupied": occupied})
+    outside = np.flatnonzero(np.abs(value) > 1.0)
+    if outside.size:
+        row = int(outside[0])
+        raise ValueError(f"{VALUE_COLUMNS[kind]} {value[row]} in row {row} of a policy is not from -1 to 1")
+    return lanes, occupied, value

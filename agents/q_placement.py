@@ -11,7 +11,7 @@ from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table
 from agents.genetic.two_genes import gift_by_frequency
 from agents.learning.boards import check_ascending, check_boards, check_within, refuse
 from agents.learning.learner import Learner, LoggedGame, update
-from agents.learning.policy import Q_PLACEMENT, Policy, checked_columns
+from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import (
     add_row,
     empty_rows,
@@ -38,6 +38,7 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 ALPHA, EXPLORATION, FAITHFUL, PLAYS, LEARNING_RATE, DISCOUNT, REWARD, DECAY, FLOOR = range(9)
 COIN, CELL = 4, 5  # indices of the words that say whether to explore, and where; 0 to 3 are those of the two genes
 SEVERAL = 16  # instead of a piece: the board was met with more than one in hand
+Q_PLACEMENT = "q_placement"  # the kind of policy
 COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np.int64, "value": np.float64}
 
 

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from agents.base import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.learning.afterstates import COIN, EXPLORATION, FALLBACKS, HAND, best_turn, explores, turn_by_afterstates
+from agents.learning.afterstates import (
+    COIN,
+    EXPLORATION,
+    FALLBACKS,
+    HAND,
+    Q_TABLE,
+    best_turn,
+    explores,
+    turn_by_afterstates,
+)
 from agents.learning.learner import Learner, LoggedGame, update
-from agents.learning.policy import Q_TABLE, Policy
+from agents.learning.policy import Policy
 from agents.learning.rows import add_row, empty_rows, grown_rows, has_room, known_positions
 from agents.parameters import checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
@@ -82,9 +91,9 @@ class QTableLearner(Learner):
     never tried do not count.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, its own turn is
-    random, else as ``Afterstates`` with this ``fallback`` plays. Words of a turn: 0, the fallback's; 1, whether it is
-    random; 2, a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number outside 0 to 1 and a
-    fallback that does not exist.
+    random, else that of the agent ``policy`` with this ``fallback``. Words of a turn: 0, the fallback's; 1, whether it
+    is random; 2, a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number outside 0 to 1
+    and a fallback that does not exist.
     """
 
     kernel = q_table_turn

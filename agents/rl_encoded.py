@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
 from agents.learning.learner import Learner, LoggedGame, update
-from agents.learning.policy import ENCODED_VALUES, Policy, checked_columns
+from agents.learning.policy import Policy, checked_columns
 from agents.parameters import checked_number, checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit
@@ -22,6 +22,7 @@ from quarto.rng import GAMMA, draw, mix, unit
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
 
+ENCODED_VALUES = "encoded_values"  # the kind of policy
 CODES = (SIDE + 1) ** VALUES  # one digit a value: how many pieces with it a line has at most
 LEAST_VALUE, MOST_VALUE = 0.1, 1.0  # between which an untrained code's value lies
 GIFT_RULES = ("mean", "min_max")

@@ -1,47 +1,43 @@
-"""Values of afterstates: what a turn leaves, the board after the placement and the gift in the opponent's hand.
+"""Values of afterstates: an afterstate is the board after a placement with the gift in the opponent's hand.
 
 A turn leads to one afterstate only, so its value is that of the turn (R. Sutton and A. Barto, Reinforcement Learning,
-2nd edition, 6.8). It is from 1, won for who made the turn, to -1. Afterstates are known by their canonical forms
-(``quarto/canonical.py``), in which the hand is piece 0: the key is exact, and turns that a symmetry exchanges share it.
+2nd edition, 6.8): 1 is a win for the player who made the turn, -1 a loss. The keys of afterstates are their canonical
+forms (``quarto/canonical.py``), in which piece 0 is in hand: keys are exact, and symmetric turns share one.
 
-Where the rules alone decide nothing is looked up: a placement that finishes a line is taken, and a gift with which the
-opponent could finish one is given only if every gift is such.
+Where the rules decide, no value is read: a placement that finishes a line is made, and a gift with which the opponent
+could finish one is given only if there is no other.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.learning.boards import check_ascending, check_boards, refuse
-from agents.learning.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy, checked_columns
-from agents.learning.rows import empty_rows, find_row, rows_of
-from agents.parameters import checked_number, checked_one_of, checked_probability
+from agents.base import encode_turn, keys, params, symmetry_tables, table
+from agents.learning.rows import find_row
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
 from quarto.bits import popcount
-from quarto.canonical import canonical, canonical_forms
+from quarto.canonical import canonical
 from quarto.jit import inlined, int64, uint64
 from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw, unit
-from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.symmetry import Symmetries, symmetries
+from quarto.rules import CELLS, NONE, PIECES
+from quarto.symmetry import Symmetries
 from quarto.threats import safe_pieces, winning_cells
 
 FALLBACKS = ("random", "semi_random")
+MC_AFTERSTATE, Q_TABLE, FITTED_Q = "mc_afterstate", "q_table", "fitted_q"  # the kinds of policy that hold such values
 VALUE_COLUMNS = {MC_AFTERSTATE: "mean", Q_TABLE: "value", FITTED_Q: "value"}
-FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION = range(4)  # where the parameters are; a learner has more of them
-COIN = 1  # index of the word that says whether to explore; word 0 is the fallback's
+FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION = range(4)  # indices of the parameters; a learner has more of them
+COIN = 1  # index of the random word that decides whether to explore; word 0 is the fallback's
 HAND = 0  # of every canonical form
 
 
 class Choice(NamedTuple):
-    """A turn and what it is worth to who makes it: -inf if no turn is known. All int64 but for the value."""
+    """A turn and its value to the player who makes it: -inf if no turn is known. All int64 except the value."""
 
     cell: int
     gift: int
@@ -64,7 +60,7 @@ def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: An
     for gift in range(PIECES):
         if (gifts >> gift) & 1:
             value = value_of(lanes, occupied, gift, tables, words, values)
-            if value > best:  # false for one that is not known
+            if value > best:  # false for NaN: not known
                 best, choice = value, int64(gift)
     return Choice(int64(NONE), choice, best)
 
@@ -92,16 +88,16 @@ def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> Choi
 
 @inlined
 def explores(seed: int, own: Any) -> bool:
-    """Whether this turn is one of those that do not go by what is known."""
+    """Whether this turn ignores what is known."""
     coin: bool = unit(draw(seed, COIN)) < params(own)[EXPLORATION]
     return coin
 
 
 @inlined
 def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any, own: Any) -> int:
-    """A win if there is one, else the best known turn if it is worth enough, else the fallback's turn.
+    """A win if there is one, else the best known turn if its value is at least ``unknown``, else the fallback's turn.
 
-    To ``explore`` is to know of no turn.
+    With ``explore`` no turn counts as known.
     """
     settings, word = params(own), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
@@ -113,68 +109,3 @@ def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any
     if won or settings[FALLBACK] != 0.0:
         return gift_turn(position, word, rules)
     return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
-
-
-@turn
-def afterstates_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    return turn_by_afterstates(position, seed, explores(seed, own), rules, own)
-
-
-class Afterstates(KernelAgent):
-    """Plays by the values of afterstates that a policy has.
-
-    It finishes a line if it can. Else it makes the turn of the greatest value among those that are known and do not let
-    the opponent finish one at once, first on ties by cell, then by gift. If it knows none, or none that is worth at
-    least ``unknown``, and otherwise with probability ``exploration``, it plays as ``fallback``: ``random`` or
-    ``semi_random``. Word 0 of a turn is the fallback's, word 1 says whether to explore.
-
-    ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``): a row for each
-    afterstate, ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in hand, ascending.
-    Without one nothing is known. Raises ``ValueError`` for a policy that is not like that and for a fallback that does
-    not exist; ``knowledge`` does for one that was learned under rules with other symmetries.
-    """
-
-    kernel = afterstates_turn
-
-    def __init__(
-        self,
-        policy: Policy | None = None,
-        fallback: str = "semi_random",
-        unknown: float = -1.0,
-        exploration: float = 0.0,
-    ) -> None:
-        chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
-        self._columns = None if policy is None else _checked(policy)
-        occupied = np.zeros(0, np.int64) if self._columns is None else self._columns[1]
-        most_pieces = np.bitwise_count(occupied).astype(np.int64).max(initial=NONE)  # nothing beyond is looked up
-        explored = checked_probability("exploration", exploration)
-        self._settings = np.array([float(chosen), checked_number("unknown", unknown), most_pieces, explored])
-
-    def knowledge(self, rules: Rules) -> Knowledge:
-        if self._columns is None:
-            return replace(empty_rows(self._settings), symmetric=True)
-        lanes, occupied, value = self._columns
-        hand = np.full(len(lanes), HAND, np.int8)
-        board = lanes.view(np.uint64), occupied.astype(np.uint16)
-        least, minimal = canonical_forms(*board, hand, symmetries(rules))
-        others = f"is no afterstate's canonical form under rules '{rules.name}': it was learned under other rules"
-        refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
-        widths = np.ones(len(lanes), np.int64)
-        knowledge, first = rows_of(self._settings, (lanes, occupied, hand.astype(np.int64)), widths)
-        knowledge.table[first] = value
-        return replace(knowledge, symmetric=True)
-
-
-def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Lanes, occupied and value of each row. Raises ``ValueError`` for what nobody can have learned."""
-    kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
-    names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
-    lanes, occupied, value = checked_columns(policy, kind, "policy", names)
-    pieces = check_boards(lanes, occupied)
-    refuse("lanes", lanes, (pieces >> HAND) & 1 == 1, "has the piece in hand on the board")
-    check_ascending({"lanes": lanes, "occupied": occupied})
-    outside = np.flatnonzero(np.abs(value) > 1.0)
-    if outside.size:
-        row = int(outside[0])
-        raise ValueError(f"{VALUE_COLUMNS[kind]} {value[row]} in row {row} of a policy is not from -1 to 1")
-    return lanes, occupied, value

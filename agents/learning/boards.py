@@ -1,4 +1,4 @@
-"""What the columns of a policy may be that say which board a row is about: two words, as in ``quarto/position.py``."""
+"""Checks of a policy's columns: boards as two words, lanes and occupied (``quarto/position.py``), ranges, order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quarto.position import ALL_CELLS, pieces_on
 
 
 def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for what is no board."""
+    """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
     check_within("occupied", occupied, 0, ALL_CELLS)
     words = lanes.view(np.uint64)
     outside = words & ~(occupied.astype(np.uint64) * np.uint64(LANE_ONES))
@@ -49,7 +49,7 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
 
 
 def refuse(name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0) -> None:
-    """Raises ``ValueError`` with the reason and the first value of a column in a row that is wrong, if there is any."""
+    """Raises ``ValueError`` with the reason and the first value of a column where ``wrong`` [rows] is true, if any."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(f"{name} {column[row]} in row {first_row + row} of a policy {reason}")

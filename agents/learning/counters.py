@@ -1,4 +1,4 @@
-"""Study A's counters: for each board, how often each cell and each gift came out well more than it did badly.
+"""Study A's counters: for each board, how many more times each cell and each gift ended well than badly.
 
 A board is known by its canonical form (``quarto/canonical.py``), without the piece in hand. Its row has a counter for
 each empty cell of that form, ascending, and then one for each piece not on it. An action is counted as the image of its
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from agents.base import Knowledge
 from agents.learning.boards import check_ascending, check_boards, check_within, refuse
-from agents.learning.policy import COUNTERS, Policy, checked_columns
+from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import (
     add_row,
     empty_rows,
@@ -34,11 +34,12 @@ from quarto.position import ALL_CELLS, ALL_PIECES, pieces_on
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
 
+COUNTERS = "counters"  # the kind of policy
 COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np.int64, "count": np.int64}
 
 
 class Form(NamedTuple):
-    """A board's canonical form, and how it came about. All int64 in kernels, but for the lanes."""
+    """A board's canonical form and the symmetry that takes the board to it. All int64 in kernels, except the lanes."""
 
     lanes: int  # uint64
     occupied: int
@@ -54,13 +55,13 @@ def form_of(lanes: int, occupied: int, tables: Symmetries) -> Form:
 
 @inlined
 def cell_place(form: Form, cell: int, tables: Symmetries) -> int:
-    """Where in its form's row the counter of a cell is."""
+    """Index of a cell's counter in the row of the form."""
     return rank_of(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
 
 
 @inlined
 def gift_place(form: Form, gift: int) -> int:
-    """Where in its form's row the counter of a gift is."""
+    """Index of a gift's counter in the row of the form."""
     unused = ~pieces_on(form.lanes, form.occupied) & ALL_PIECES
     return width_of(form.occupied) + rank_of(map_piece(gift, form.transform), unused)
 
@@ -73,7 +74,7 @@ def counted_cell(lanes: int, occupied: int, tables: Symmetries, words: Any, valu
     for cell in range(CELLS if first != NONE else 0):
         if (occupied >> cell) & 1 == 0:
             count = values[first + cell_place(form, cell, tables)]
-            if count > best:  # false for a counter that there is not
+            if count > best:  # false for NaN: a counter that is not there
                 best, choice = count, int64(cell)
     return choice
 
@@ -93,14 +94,14 @@ def counted_gift(lanes: int, occupied: int, available: int, tables: Symmetries, 
 
 @inlined
 def count_action(form: Form, place: int, change: float, words: Any, values: Any) -> None:
-    """Add to the counter that has this place in the form's row; one that there is not begins at 0."""
+    """Add to the counter at this place in the form's row; a counter that is not there yet begins at 0."""
     first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * width_of(form.occupied), words, values)
     count = values[first + place]
     values[first + place] = change if np.isnan(count) else count + change
 
 
 def counters_policy(knowledge: Knowledge) -> Policy:
-    """All counters: a row for each board, and cell or gift on it; the other of the two columns is -1."""
+    """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
     lanes, occupied, _, first = known_positions(knowledge)
     pieces = check_boards(lanes, occupied)
     empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
@@ -122,12 +123,12 @@ def counters_policy(knowledge: Knowledge) -> Policy:
 
 
 def checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
-    """The columns of a policy of counters. Raises ``ValueError`` for what no learner can have learned."""
+    """The columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
     lanes, occupied, cell, gift, count = checked_columns(policy, COUNTERS, player, COLUMNS)
     pieces = check_boards(lanes, occupied)
     check_within("cell", cell, NONE, CELLS - 1)
     check_within("gift", gift, NONE, PIECES - 1)
-    refuse("cell", cell, (cell == NONE) == (gift == NONE), "is not the one of cell and gift that is there")
+    refuse("cell", cell, (cell == NONE) == (gift == NONE), "contradicts the gift: one of them is -1, the other is not")
     refuse("cell", cell, (cell != NONE) & ((occupied >> np.maximum(cell, 0)) & 1 == 1), "is occupied")
     refuse("gift", gift, (gift != NONE) & ((pieces >> np.maximum(gift, 0)) & 1 == 1), "is on the board")
     check_ascending({"lanes": lanes, "occupied": occupied, "cell": cell, "gift": gift})
@@ -137,7 +138,7 @@ def checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
 def knowledge_of(
     columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
 ) -> Knowledge:
-    """What a player needs to know of counters, or of none, for ``counted_cell`` and ``counted_gift``.
+    """Counters, or none, as the knowledge that ``counted_cell`` and ``counted_gift`` read.
 
     Raises ``ValueError`` if a board is not a canonical form of these rules.
     """
@@ -148,7 +149,7 @@ def knowledge_of(
     least, minimal = canonical_forms(*board, np.full(len(lanes), NONE, np.int8), symmetries(rules))
     others = f"is no board's canonical form under rules '{rules.name}': it was learned under other rules"
     refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
-    begins = np.ones(len(lanes), np.bool_)  # a board's rows
+    begins = np.ones(len(lanes), np.bool_)  # [rows] whether a row is the first of its board
     begins[1:] = (np.diff(lanes) != 0) | (np.diff(occupied) != 0)
     empty, unused = ~occupied & ALL_CELLS, ~check_boards(lanes, occupied) & ALL_PIECES
     widths = np.bitwise_count(empty).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A learner's games, handed to its update one by one: by the same code while they are played and in a replay."""
+"""Updates of a learner by its games, one after the other: the same code while they are played and in a replay."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from quarto.rng import stream
 from quarto.rules import CELLS
 
 
-class Lessons(NamedTuple):
-    """Which games of a run a learner learns from: those of consecutive pairs of its only pairing, in order."""
+class TrainingGames(NamedTuple):
+    """The games of consecutive pairs of a run's only pairing, which a learner learns from in order."""
 
     seed: int  # uint64: of the run
     first_pair: int  # this and the others: int64
@@ -26,34 +26,44 @@ class Lessons(NamedTuple):
 
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
-LESSONS_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64), Lessons)
+TRAINING_GAMES_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64), TrainingGames)
 SPAN_TYPE = types.UniTuple(types.int64, 2)
-LEARNED_TYPE = types.Tuple((types.int64, types.boolean))
+UPDATED_TYPE = types.Tuple((types.int64, types.boolean))
 
 
 @inlined
-def learn(
-    update: UpdateKernel, rules: Any, own: Any, lessons: Lessons, column: int, games: Games, pieces: Any, cells: Any
+def update_from_game(
+    update: UpdateKernel,
+    rules: Any,
+    own: Any,
+    training_games: TrainingGames,
+    column: int,
+    games: Games,
+    pieces: Any,
+    cells: Any,
 ) -> bool:
-    """Learn from the game in a column of ``games``; ``pieces`` and ``cells`` [16] are room for a copy of its plies."""
+    """Learn from the game in a column of ``games``; ``pieces`` and ``cells`` [16] are buffers for its plies.
+
+    Returns whether the learner's arrays have room for another game.
+    """
     for ply in range(CELLS):
         pieces[ply], cells[ply] = games.pieces[ply, column], games.cells[ply, column]
-    game = column % lessons.games_a_pair
-    source = stream(lessons.seed, lessons.first_pair + column // lessons.games_a_pair, game)
+    game = column % training_games.games_a_pair
+    source = stream(training_games.seed, training_games.first_pair + column // training_games.games_a_pair, game)
     plies, winner = int64(games.plies[column]), int64(games.winner[column])
-    return update(LoggedGame(pieces, cells, plies, winner, lessons.seat ^ game, source), rules, own)
+    return update(LoggedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, own)
 
 
-@kernel(LEARNED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, LESSONS_TYPE, SPAN_TYPE, GAMES_TYPE))
-def learn_all(
-    update: UpdateKernel, rules: Any, own: Any, lessons: Lessons, span: tuple[int, int], games: Games
+@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
+def update_from_games(
+    update: UpdateKernel, rules: Any, own: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
 ) -> tuple[int, bool]:
-    """Learn from columns ``span[0]`` to before ``span[1]`` until the arrays have no room for another game.
+    """Learn from columns ``span[0]`` to ``span[1] - 1``, or until the learner's arrays have no room for another game.
 
     Returns the column after the last one learned from, and whether there is room.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for column in range(span[0], span[1]):
-        if not learn(update, rules, own, lessons, column, games, pieces, cells):
+        if not update_from_game(update, rules, own, training_games, column, games, pieces, cells):
             return column + 1, False
     return span[1], True

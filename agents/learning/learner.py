@@ -15,14 +15,14 @@ from quarto.jit import kernel
 
 
 class LoggedGame(NamedTuple):
-    """A finished game as the archive has it, and which seat the learner held."""
+    """A finished game as the archive has it, and the learner's seat."""
 
-    pieces: NDArray[np.int8]  # [16]; those at and beyond ``plies`` mean nothing
+    pieces: NDArray[np.int8]  # [16]; entries from ``plies`` on mean nothing
     cells: NDArray[np.int8]  # [16]
     plies: int  # this and the next two: int64
     winner: int  # seat, or NONE for a draw
     seat: int  # of the learner
-    stream: int  # uint64: of the game, so that every draw of the learner's turns can be repeated
+    stream: int  # uint64: RNG stream of the game, so that an update can repeat any draw of the learner's turns
 
 
 LOGGED_GAME_TYPE = types.NamedTuple(
@@ -35,11 +35,11 @@ UpdateKernel = Callable[[LoggedGame, Any, Any], bool]
 
 
 def update(function: UpdateKernel) -> UpdateKernel:
-    """Compile an update with the one signature that every learner has.
+    """Compile an update with the signature that all learners share.
 
-    ``function(game, rules, own) -> bool`` changes the arrays behind ``own`` (params, table, keys) as this game teaches,
-    and returns whether they have room for another game. It reads nothing else, so replaying a run's games in the order
-    of their ids from fresh knowledge gives the same bytes as learning while they were played.
+    ``function(game, rules, own) -> bool`` changes the arrays behind ``own`` (params, table, keys) and returns whether
+    they have room for another game. It reads nothing else: replaying a run's games in the order of their ids from fresh
+    knowledge gives the same bytes as learning while they were played.
     """
     return kernel(UPDATE_SIGNATURE)(function)
 
@@ -47,14 +47,14 @@ def update(function: UpdateKernel) -> UpdateKernel:
 class Learner(KernelAgent):
     """A jitted agent that learns from each game it plays.
 
-    Its ``kernel`` plays by what ``own`` holds and explores as its parameters say; its ``update`` learns. What changes
-    from game to game without being learned (how much it still explores) is in ``params`` too.
+    Its ``kernel`` plays by what ``own`` holds and explores as its parameters say; its ``update`` learns. Values that
+    change from game to game without being learned, such as the probability of exploring, are in ``params`` too.
     """
 
     update: ClassVar[UpdateKernel]
 
     def grown(self, knowledge: Knowledge) -> Knowledge:
-        """The same knowledge with room for at least twice as much. Learners of a fixed size need not have it."""
+        """The same knowledge with room for at least twice as much. Learners of a fixed size do without this method."""
         raise NotImplementedError
 
     def policy(self, knowledge: Knowledge) -> Policy:

@@ -1,4 +1,4 @@
-"""A policy in memory: what was learned from games, in the one form that every player of it reads."""
+"""A policy in memory: a table or parameters learned from games, in the form that all its players read."""
 
 from __future__ import annotations
 
@@ -10,33 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 GENOME = "genome"  # the kind without a table: its parameters are those of a player
-ENCODED_VALUES = "encoded_values"
-Q_PLACEMENT = "q_placement"
-COUNTERS = "counters"
-MC_AFTERSTATE = "mc_afterstate"
-Q_TABLE = "q_table"
-FITTED_Q = "fitted_q"
-GIFT = "gift"
-READERS = {  # the players that read each kind, for the message to who chose another one
-    GENOME: ("ga2", "ga5", "ga_minimax"),
-    ENCODED_VALUES: ("rl_encoded",),
-    Q_PLACEMENT: ("q_placement",),
-    COUNTERS: ("rl_tabular", "mixed_rl"),
-    MC_AFTERSTATE: ("policy",),
-    Q_TABLE: ("policy",),
-    FITTED_Q: ("policy",),
-    GIFT: ("policy",),
-}
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What was learned, ready to be stored: the same knowledge is the same bytes, however it was come by.
+    """What was learned, ready to be stored: the same knowledge is the same bytes, however it was learned.
 
-    ``table`` has columns of one length, of signed integers or float64; the order of its rows follows from them alone.
+    ``table`` has columns of one length, of signed integers or float64. The order of its rows depends on their contents
+    alone. Values are in its only column of float64 or, if there is none, in the column ``count``.
     """
 
-    kind: str  # what its columns and parameters mean, and so which players can read it
+    kind: str  # decides what columns and parameters mean, and so which players can read it
     parameters: Mapping[str, float] = field(default_factory=dict)
     table: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -50,9 +34,7 @@ def checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, 
     if not isinstance(policy, Policy):
         raise ValueError(f"policy={policy!r} is no policy; {player} reads one of kind '{kind}'")
     if policy.kind != kind:
-        readers = ", ".join(READERS.get(policy.kind, ()))
-        whose = f" is for {readers}" if readers else " is for other players"
-        raise ValueError(f"policy of kind '{policy.kind}'{whose}; {player} reads '{kind}'")
+        raise ValueError(f"policy of kind '{policy.kind}' is for other players; {player} reads '{kind}'")
     return [_checked_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]
 
 
@@ -69,5 +51,5 @@ def _checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> 
         raise ValueError(f"column '{name}' of a policy has {len(column)} rows, and '{first}' has {length}")
     if type_ is np.float64 and not np.isfinite(column).all():
         row = int(np.argmin(np.isfinite(column)))
-        raise ValueError(f"column '{name}' of a policy is {column[row]} in row {row}, which is no value")
+        raise ValueError(f"column '{name}' of a policy is {column[row]} in row {row}, where a finite number belongs")
     return np.ascontiguousarray(column, type_)

@@ -1,9 +1,10 @@
-"""What tabular learners know: a row of values for each position that they met, found by the position itself.
+"""The table of a tabular learner: a row of values for each position that it met, under the position as the key.
 
-``Knowledge.keys`` is an open-addressing map with linear probing: two words that say how many positions and values it
-has, then two words a slot. The first is the position's lanes; the second has, from its lowest bit, 16 bits of occupied
-cells, five of the piece in hand plus one, and the rest says where its row begins in ``Knowledge.table``, plus one, so
-that 0 is an empty slot. Both words together are the position: no two share a key. A value that is NaN is not known.
+``Knowledge.keys`` is an open-addressing map with linear probing: two words with its numbers of positions and values,
+then two words a slot. The first is the position's lanes; the second has, from its lowest bit, 16 bits of occupied
+cells, five of the piece in hand plus one, and the rest is the index in ``Knowledge.table`` where its row begins, plus
+one, so that 0 is an empty slot. Both words together are the position: no two positions share a key. An unknown value is
+NaN.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ HEADER = 2  # words before the slots: positions, values
 OCCUPIED_BITS, HAND_BITS = 16, 5
 KEY_BITS = OCCUPIED_BITS + HAND_BITS
 KEY = uint64((1 << KEY_BITS) - 1)
-FIRST_SLOTS, FIRST_VALUES = 1 << 12, 1 << 14  # of a learner that knows nothing yet
-MOST_POSITIONS, MOST_VALUES = 32, 1 << 10  # that one game can add: 17 boards, 32 values each, and room to spare
+FIRST_SLOTS, FIRST_VALUES = 1 << 12, 1 << 14  # of a new learner
+MOST_POSITIONS, MOST_VALUES = 32, 1 << 10  # that one game can add: 17 boards of at most 32 values each, rounded up
 
 
 @inlined
@@ -37,7 +38,7 @@ def key_of(occupied: int, hand: int) -> int:
 
 @inlined
 def slot_of(lanes: int, key: int, words: Any) -> int:
-    """Where the second word is of the slot that has this position, or else of the empty one that it would take."""
+    """Index of the second word of this position's slot or, if it has none, of the empty slot that it would take."""
     last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
     slot = mix(lanes + key * GAMMA) & last
     while True:
@@ -50,15 +51,15 @@ def slot_of(lanes: int, key: int, words: Any) -> int:
 
 @inlined
 def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
-    """Where the position's row begins in the table, or NONE if it is not known."""
+    """Index in the table where the position's row begins, or NONE if the position is not known."""
     return int64(words[slot_of(lanes, key_of(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
 
 
 @inlined
 def add_row(position: Any, width: int, words: Any, values: Any) -> int:
-    """Where the row of a position (lanes, occupied, hand) begins; a new one has ``width`` unknown values.
+    """Index where the row of a position (lanes, occupied, hand) begins; a new row has ``width`` unknown values.
 
-    There must be room for it, which ``has_room`` tells.
+    The caller has checked ``has_room``.
     """
     lanes, key = position[0], key_of(position[1], position[2])
     place = slot_of(lanes, key, words)
@@ -74,7 +75,7 @@ def add_row(position: Any, width: int, words: Any, values: Any) -> int:
 
 @inlined
 def has_room(words: Any, values: Any) -> bool:
-    """Whether whatever one game teaches can be added, with at least every second slot left empty."""
+    """Whether all positions of one more game can be added with half of the slots left empty."""
     positions, used = int64(words[0]) + MOST_POSITIONS, int64(words[1]) + MOST_VALUES
     enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
     return enough
@@ -82,25 +83,25 @@ def has_room(words: Any, values: Any) -> bool:
 
 @inlined
 def rank_of(item: int, items: int) -> int:
-    """How many lower bits than ``item`` a mask has: where a row over the set bits of the mask has its value."""
+    """How many set bits of a mask are below ``item``: the index of its value in a row over the set bits."""
     return int64(popcount(items & ((int64(1) << item) - 1)))
 
 
 @inlined
 def width_of(occupied: int) -> int:
-    """How many cells of a board are empty, and pieces not on it."""
+    """How many cells of a board are empty, which is also how many pieces are not on it."""
     return int64(popcount(~occupied & ALL_CELLS))
 
 
 def empty_rows(params: NDArray[np.float64]) -> Knowledge:
-    """Knowledge of no position, with room for a game's."""
+    """Knowledge of no position, with room for those of one game."""
     return Knowledge(params=params, table=np.zeros(FIRST_VALUES), keys=np.zeros(HEADER + 2 * FIRST_SLOTS, np.uint64))
 
 
 def rows_of(
     params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
 ) -> tuple[Knowledge, NDArray[np.int64]]:
-    """Knowledge of the different positions (lanes, occupied, hand), their values unknown, and where each row begins."""
+    """Knowledge of distinct positions (lanes, occupied, hand) with unknown values, and where each row begins."""
     slots = 1 << (2 * len(widths)).bit_length()
     knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
     return knowledge, _add_rows(position, widths, knowledge.keys, knowledge.table)
@@ -128,7 +129,7 @@ def grown_rows(knowledge: Knowledge) -> Knowledge:
 
 @kernel()
 def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
-    """Enter every position of one map into an empty one; the rows stay where they are."""
+    """Enter every position of one map into an empty map; the rows stay where they are."""
     larger[0], larger[1] = words[0], words[1]
     for place in range(HEADER + 1, words.shape[0], 2):
         if words[place] != uint64(0):

@@ -1,4 +1,4 @@
-"""How a learner fared while it learned: the learning curve, from the games themselves."""
+"""The learning curve of a training: the learner's results over time, counted from the archive's games."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
     """A row for each ``block`` of the first ``games`` games of a training, in their order; the last may have fewer.
 
     ``first_game`` (from 0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
-    Raises ``RequestError`` for a run in which nobody learned.
+    Raises ``RequestError`` for a run in which no agent learned.
     """
     training = training_of(archive, run_id)
     files = [archive.file("games", run_id, commit.games) for commit in archive.commits(run_id)]

@@ -1,7 +1,7 @@
-"""Learning again from logged games: the update that a learner made while it played, replayed in the games' order.
+"""Learning again from logged games: a learner's updates while it played, replayed in the games' order.
 
-What a learner knows is a pure function of its games, so it is never stored half-way: a training that was stopped goes
-on from its games, and a policy can be derived again from them, bit for bit.
+A learner's knowledge is a pure function of its games, so it is stored only when a training is complete: a training that
+was stopped goes on from its games, and a policy can be derived again from them, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.base import Knowledge
-from agents.learning.game_updates import Lessons, learn_all
+from agents.learning.game_updates import TrainingGames, update_from_games
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
 from analytics.store.archive import Archive, readable
@@ -25,91 +25,91 @@ from quarto.jit import uint64
 from quarto.rules import Rules
 
 
-class Student:
-    """A learner with what it knows so far."""
+class LearnerState:
+    """A learner with its knowledge so far."""
 
     def __init__(self, learner: Learner, rules: Rules) -> None:
         self.learner = learner
         self.rules = rules
-        self._take(learner.knowledge(rules))
+        self._set_knowledge(learner.knowledge(rules))
 
     @property
     def knowledge(self) -> Knowledge:
-        """What it knows now; the arrays change as it learns."""
+        """Its knowledge now; the arrays change as it learns."""
         return self._knowledge
 
-    def learn(self, games: Games, lessons: Lessons, start: int = 0, end: int | None = None) -> None:
+    def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
         """Learn from the games of a block in order, from column ``start`` to before ``end``."""
         end = len(games.plies) if end is None else end
         update, rules = type(self.learner).update, self.rules.tables
         while start < end:
-            start, room = learn_all(update, rules, self.player.own, lessons, (start, end), games)
+            start, room = update_from_games(update, rules, self.player.own, training_games, (start, end), games)
             if not room:
                 self.grow()
 
     def grow(self) -> None:
-        """Make room for more, once an update has said that there is none."""
-        self._take(self.learner.grown(self._knowledge))
+        """Make room for more, after an update has returned that there is none."""
+        self._set_knowledge(self.learner.grown(self._knowledge))
 
-    def _take(self, knowledge: Knowledge) -> None:
+    def _set_knowledge(self, knowledge: Knowledge) -> None:
         self._knowledge = knowledge
         self.player = KernelPlayer(type(self.learner).kernel, knowledge, self.rules)
 
 
 class Training(NamedTuple):
-    """What is known of a run in which an agent learned."""
+    """A run in which an agent learned."""
 
     record: RunRecord
     learner: int  # index of the agent
-    seat: int  # it held in game 0 of each pair
+    seat: int  # the learner's in game 0 of each pair
 
     @property
     def label(self) -> str:
-        """Of the learner."""
+        """The learner's."""
         return self.record.labels[self.learner]
 
     @property
     def games_a_pair(self) -> int:
         return 1 + self.record.swapped
 
-    def lessons(self, first_pair: int) -> Lessons:
-        """The games of pairs from ``first_pair`` on."""
-        return Lessons(uint64(self.record.spec["seed"]), first_pair, self.games_a_pair, self.seat)
+    def games_from(self, first_pair: int) -> TrainingGames:
+        """The games of the pairs from ``first_pair`` on."""
+        return TrainingGames(uint64(self.record.spec["seed"]), first_pair, self.games_a_pair, self.seat)
 
 
 def training_of(archive: Archive, run_id: str) -> Training:
-    """The training that a run was. Raises ``RequestError`` for a run that was none or is not in the archive."""
+    """The training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
     record = archive.run(run_id)
     if record is None:
         raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
     learner = readable(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
-        raise RequestError(f"in run {run_id} nobody learned: policies come from the runs of 'qarena train'")
+        raise RequestError(f"no agent learned in run {run_id}: policies come from the runs of 'qarena train'")
     return Training(record, int(learner), list(record.spec["pairings"][0]).index(learner))
 
 
 def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None = None) -> Knowledge:
-    """What ``learner`` knows after the first ``games`` games of a training, or all: the bytes it had while it played.
+    """The knowledge of ``learner`` after the first ``games`` games of a training, or all: the bytes it had then.
 
-    In memory, one shard at a time. Raises ``RequestError`` for a run in which nobody learned, that lacks some of these
-    games, ``FailureError`` for a damaged file.
+    One shard is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks some of
+    these games, ``FailureError`` for a damaged file.
     """
     training = training_of(archive, run_id)
-    student = Student(learner, training.record.rules)
+    state = LearnerState(learner, training.record.rules)
     pairs = sum(part.pairs for commit in archive.commits(run_id) for part in commit.slices)
     pairs = pairs if games is None else games // training.games_a_pair
     reached = 0
     for first_pair, played in logged(archive, run_id, 0, pairs):
         if first_pair != reached:
             break
-        student.learn(played, training.lessons(first_pair))
+        state.learn(played, training.games_from(first_pair))
         reached += len(played.plies) // training.games_a_pair
     if reached != pairs:
         raise RequestError(
             f"run {run_id} lacks games from number {reached * training.games_a_pair} on: the command of the run, typed "
             "again, plays them"
         )
-    return student.knowledge
+    return state.knowledge
 
 
 def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:

@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 
 from quarto.errors import RequestError, nearest
 from runners.arena.agent_policies import with_policy
-from runners.arena.config_groups import NOT_PARAMETERS, settings_of
+from runners.arena.config_groups import NOT_PARAMETERS, parameters_of, settings_of
 from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of
 from runners.arena.storage import ARCHIVE
 
@@ -39,7 +39,7 @@ def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
     name, parameters = parse_label(text, "agent")
     own = agent_settings(name)
     for key in parameters:
-        _check_parameter(name, key, _params(own))
+        _check_parameter(name, key, parameters_of(own))
     return agent_from_settings(name, own | parameters, own, root)
 
 
@@ -55,7 +55,7 @@ def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
         own = agent_settings(entry["agent"])
         for name in settings:
             if name not in NOT_PARAMETERS:
-                _check_parameter(entry["agent"], name, _params(own))
+                _check_parameter(entry["agent"], name, parameters_of(own))
         return agent_from_settings(entry["agent"], own | settings, own, root)
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
@@ -68,14 +68,14 @@ def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str
     target = settings.get("_target_")
     if not isinstance(target, str):
         raise RequestError(f"agent '{name}': its yaml names no class under _target_")
-    params, own_params = _params(settings), _params(own)
+    params, own_params = parameters_of(settings), parameters_of(own)
     # The class is compared too, so that a label shows if another one plays.
     shown, usual = params | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
     label = settings.get("name") or label_of(name, shown, usual)
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _described(key, value, root) for key, value in params.items()}
-    return with_policy(AgentSpec(label, target, described), own_params, root)
+    return with_policy(AgentSpec(label, target, described), own, root)
 
 
 def agent_settings(name: str) -> dict[str, Any]:
@@ -120,10 +120,6 @@ def _value(what: str, setting: str) -> Any:
 def _described(key: str, value: Any, root: Path) -> Any:
     """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
     return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
-
-
-def _params(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
 
 
 def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:

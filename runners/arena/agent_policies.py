@@ -1,22 +1,68 @@
-"""Policies for agents: what a parameter ``policy=NAME`` names becomes a policy in memory, or the genes of a player."""
+"""Policies for agents: a parameter ``policy=NAME`` becomes a policy in memory or the genes of a player.
+
+An agent's yaml says which kinds of policies it plays by: ``reads: [gift]``. The agent that reads ``any`` besides gives
+a policy of every other kind to the agent that reads it and has ``default_player: true``; of several such readers of
+genomes, to the first that has all of its genes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agents.learning.policy import GENOME, READERS, Policy
+from agents.base import Agent
+from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import flat
+from runners.arena.config_groups import as_written, flat, names, parameters_of
 from runners.arena.spec import AgentSpec
 
-ANY = "policy"  # the agent that plays any of them
+ANY = "any"  # the kind in ``reads`` that stands for all others
 MOST_RUNS = 10  # of a policy that are shown one by one: a genetic training has one a generation
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An agent that plays by policies, as its yaml says."""
+
+    name: str
+    kinds: tuple[str, ...]
+    settings: Mapping[str, Any]  # its yaml
+
+    @property
+    def plays_any(self) -> bool:
+        return ANY in self.kinds
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the agent that reads any kind leaves policies of these kinds to it."""
+        return self.settings.get("default_player") is True
+
+
+def readers() -> list[Reader]:
+    """All agents whose yaml says what they read, default players first."""
+    found = [Reader(name, _kinds(name, own), own) for name, own in as_written("agent").items() if "reads" in own]
+    return sorted(found, key=lambda reader: (reader.plays_any, not reader.is_default, reader.name))
+
+
+def _kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The kinds of policies that an agent's yaml says it reads."""
+    kinds = settings.get("reads", [])
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+        raise RequestError(f"agent '{name}': reads={kinds!r} is not a list of kinds of policies, [gift, …]")
+    return tuple(kinds)
+
+
+def readers_of(kind: str) -> list[str]:
+    """The agents that play policies of a kind, its default player first."""
+    known = readers()
+    if not any(kind in reader.kinds for reader in known):
+        return []
+    return [reader.name for reader in known if kind in reader.kinds or reader.plays_any]
 
 
 def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: Path) -> AgentSpec:
@@ -24,7 +70,7 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: Path) -> AgentSp
 
     A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
     genes replace the agent's own. Raises ``RequestError`` for a policy that the archive at ``root`` does not have or
-    that is damaged, and for a genome that does not fit.
+    that is damaged, of a kind that the agent does not read, and for a genome that does not fit.
     """
     if "policy" not in agent.params:
         return agent
@@ -34,10 +80,71 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: Path) -> AgentSp
     if wanted is None:
         return replace(agent, params=params)
     card, policy = policy_store.read(Archive.open(root), wanted)
+    kinds = _kinds(agent.label, own) or (() if takes else (GENOME,))
+    named = replace(agent, params=params | {"policy": wanted} if takes else params, policy_id=card.policy_id)
+    if ANY in kinds and policy.kind not in kinds:
+        return replace(named, policy=policy, player=default_player(policy, card.name))
+    if kinds and policy.kind not in kinds:
+        raise RequestError(
+            f"agent '{agent.label}' plays by policies of kind {' or '.join(map(repr, kinds))}, and policy "
+            f"'{card.name}' is of kind '{policy.kind}', which {_listed(readers_of(policy.kind))}"
+        )
     if takes:
-        return replace(agent, params=params | {"policy": wanted}, policy_id=card.policy_id, policy=policy)
-    _check_genome(agent, own, card.name, policy)
-    return replace(agent, params=params | dict(policy.parameters), policy_id=card.policy_id)
+        return replace(named, policy=policy)
+    _check_genome(agent, parameters_of(own), card.name, policy)
+    return replace(named, params=params | dict(policy.parameters))
+
+
+def _listed(agents: Sequence[str]) -> str:
+    """The end of a sentence on which agents read something."""
+    several = ", ".join(agents[:-1])
+    return f"{several} and {agents[-1]} read" if several else f"{agents[0]} reads" if agents else "no agent reads"
+
+
+def player_of(policy: Policy) -> Agent:
+    """The agent that plays by a policy in memory: that of the first reader, which may be the agent that reads any."""
+    return default_player(policy, policy.kind).build()
+
+
+def default_player(policy: Policy, name: str) -> AgentSpec:
+    """The default player of a policy's kind, with the policy and otherwise as its yaml says; ``name`` is the policy's.
+
+    Raises ``RequestError`` for a kind that no agent reads, or several do by default, and for genes that no agent has.
+    """
+    known = readers()
+    players = [each for each in known if policy.kind in each.kinds and (each.is_default or each.plays_any)]
+    if not players:
+        kinds = [kind for each in known for kind in each.kinds if kind != ANY]
+        raise RequestError(
+            f"policy '{name}' is of kind '{policy.kind}', which no agent plays by default{nearest(policy.kind, kinds)}"
+        )
+    if policy.kind == GENOME:
+        genes = set(policy.parameters)
+        players = [each for each in players if genes <= set(_genes(parameters_of(each.settings)))][:1]
+        if not players:
+            raise RequestError(f"policy '{name}' has genes that no agent has: {', '.join(policy.parameters)}")
+    if len(players) > 1:
+        several = " and ".join(each.name for each in players)
+        raise RequestError(
+            f"policy '{name}' is of kind '{policy.kind}', whose default players are {several}: "
+            "name one of them as the agent"
+        )
+    return _playing(players[0], policy)
+
+
+def _playing(reader: Reader, policy: Policy) -> AgentSpec:
+    """A reader with a policy and otherwise as its yaml says."""
+    params = parameters_of(reader.settings)
+    spec = AgentSpec(reader.name, str(reader.settings.get("_target_")), params, policy=policy)
+    if spec.takes_policy():
+        return spec
+    genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
+    return replace(spec, params=genes, policy=None)
+
+
+def _genes(params: Mapping[str, Any]) -> list[str]:
+    """An agent's genes: those of its parameters that are real numbers in its yaml."""
+    return [name for name, value in params.items() if isinstance(value, float)]
 
 
 def _text(label: str, value: Any) -> str | None:
@@ -50,13 +157,8 @@ def _text(label: str, value: Any) -> str | None:
 
 
 def _check_genome(agent: AgentSpec, own: Mapping[str, Any], name: str, policy: Policy) -> None:
-    """Raises ``RequestError`` unless the genome has the agent's genes, all of them, and nobody else has set one.
-
-    An agent's genes are those of its parameters that are real numbers in its yaml.
-    """
-    if policy.kind != GENOME:
-        raise RequestError(f"agent '{agent.label}' plays by genes, and policy '{name}' is of kind {policy.kind!r}")
-    genes = [key for key, value in own.items() if isinstance(value, float)]
+    """Raises ``RequestError`` unless the genome has exactly the agent's genes, and none of them was set besides."""
+    genes = _genes(own)
     for gene in policy.parameters:
         if gene not in genes:
             raise RequestError(f"agent '{agent.label}' has no gene {gene!r} of policy '{name}'{nearest(gene, genes)}")
@@ -74,17 +176,20 @@ def _check_genome(agent: AgentSpec, own: Mapping[str, Any], name: str, policy: P
 
 
 def untrained(agents: Iterable[AgentSpec]) -> Iterator[str]:
-    """What to tell the user of agents that could play by a policy and have none."""
+    """A note for the user on each agent that could play by a policy and has none."""
     for agent in agents:
         if agent.params.get("policy", "") is None:
-            trainer = "".join(f" trainer={players[0]}" for players in READERS.values() if _name(agent) in players)
-            maker = "policy build" if _name(agent) == ANY else f"train{trainer}"
-            yield f"{agent.label} has no policy: it plays untrained; qarena {maker} makes one"
+            yield f"{agent.label} has no policy: it plays untrained; qarena {_maker(agent)} makes one"
 
 
-def _name(agent: AgentSpec) -> str:
-    """The name of a player's module, which is that of its yaml."""
-    return agent.target.rpartition(".")[0].rpartition(".")[2]
+def _maker(agent: AgentSpec) -> str:
+    """The command that makes a policy for an agent: by the trainer named like a reader of the same kind, if any."""
+    known, trainers = readers(), names("trainer")
+    kinds = next((reader.kinds for reader in known if reader.settings.get("_target_") == agent.target), None)
+    if kinds is None:
+        return "train"
+    trained = [each.name for each in known if each.name in trainers and set(each.kinds) & set(kinds)]
+    return f"train trainer={trained[0]}" if trained else "policy build"
 
 
 def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
@@ -97,7 +202,7 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
-        ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'other players'}"),
+        ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
         (how, f"{maker}, {learned['games']:,} games"),
         *((key, str(learned[key])) for key in ("where",) if key in learned),
@@ -125,12 +230,6 @@ def made_by(card: PolicyCard) -> tuple[str, str]:
         return "derived by", kind
     derived = f", derived as {kind}" if card.is_derived else ""
     return "trainer", f"{learned['trainer']}, seed {learned['seed']}{derived}"
-
-
-def readers_of(kind: str) -> list[str]:
-    """The agents that play policies of a kind."""
-    known = READERS.get(kind, ())
-    return [*known, ANY] if known and ANY not in known else [*known]
 
 
 def _rows(rows: int | None) -> str:

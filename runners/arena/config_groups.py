@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import Container, OmegaConf
 
 from quarto.errors import RequestError, nearest
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from quarto.rules import Rules
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-NOT_PARAMETERS = ("_target_", "name", "tactical")  # keys of an agent's yaml that its constructor does not take
+# Keys of an agent's yaml that its constructor does not take.
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player")
 
 
 def names(group: str) -> list[str]:
@@ -30,14 +31,11 @@ def names(group: str) -> list[str]:
         return list(GlobalHydra.instance().config_loader().get_group_options(group))
 
 
-def settings_of(group: str, name: str, called: str | None = None) -> dict[str, Any]:
-    """One option of a configuration group as plain values; messages name the group ``called``.
-
-    Raises ``RequestError`` if the option does not exist.
-    """
+def settings_of(group: str, name: str) -> dict[str, Any]:
+    """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
     valid = names(group)
     if name not in valid:
-        raise RequestError(f"{called or group} {name!r} does not exist{nearest(name, valid)}")
+        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
     path = f"{group}/{name}"
     with _hydra():
         sources = GlobalHydra.instance().config_loader().get_sources()
@@ -47,9 +45,27 @@ def settings_of(group: str, name: str, called: str | None = None) -> dict[str, A
         return plain(OmegaConf.create({group: found.config})[group])  # the same, and 40 ms less than composing it
 
 
-def plain(node: DictConfig) -> dict[str, Any]:
-    """A mapping node as plain values, with its interpolations resolved."""
-    return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=True) or {}).items()}  # type: ignore[arg-type]
+def as_written(group: str) -> dict[str, dict[str, Any]]:
+    """Every option of a configuration group as its yaml has it, not composed."""
+    found = {}
+    with _hydra():
+        loader = GlobalHydra.instance().config_loader()
+        sources = loader.get_sources()
+        for name in loader.get_group_options(group):
+            path = f"{group}/{name}"
+            source = next(source for source in sources if source.is_config(path))
+            found[name] = plain(source.load_config(path).config, resolve=False)
+    return found
+
+
+def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
+    """A mapping node as plain values; with ``resolve`` its interpolations are replaced by their values."""
+    return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
+
+
+def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of an agent's yaml that its constructor takes."""
+    return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,7 @@ import json
 import platform
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,17 @@ class AgentSpec:
     params: Mapping[str, Any]  # what its constructor is given
     policy_id: str | None = None  # of the policy it plays by, if any
     policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
+    player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
 
     def build(self) -> Agent:
         """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
+        if self.player:
+            own = {key: value for key, value in self.params.items() if key != "policy"}
+            replace(self, params=own, policy=None, player=None).build()  # checks its parameters
+            return self.player.build()
         learned = {"policy": self.policy} if self.policy else {}
         params = {name: _built(value) for name, value in self.params.items()}
-        agent: Agent = made(f"agent '{self.label}'", self.target, params, learned)
+        agent: Agent = made(f"agent '{self.label}'", self.target, params, others=learned)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
         return agent
@@ -115,12 +120,21 @@ class RunSpec:
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
-def made(what: str, target: str, params: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> Any:
+def made(
+    what: str,
+    target: str,
+    params: Mapping[str, Any],
+    expected: type[Any] = object,
+    others: Mapping[str, Any] | None = None,
+) -> Any:
     """An object as a yaml describes it: the class at ``target``, called with ``params`` and, over them, ``others``.
 
+    The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.
     ``what`` names it in messages. Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
     """
     found = _class(what, target)
+    if not issubclass(found, expected):
+        raise RequestError(f"{what}: {target} is no {expected.__name__} (see {expected.__module__})")
     known = inspect.signature(found).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -168,7 +182,7 @@ def _plain(value: Any) -> str:
 
 def code_of(spec: RunSpec) -> dict[str, str]:
     """The code that will play: the project's version, a fingerprint of the sources that affect games, the libraries."""
-    return code_by([agent.target for agent in spec.agents], spec.learner is not None)
+    return code_by([(agent.player or agent).target for agent in spec.agents], spec.learner is not None)
 
 
 def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Hydra's flags in a command line."""
+"""Hydra's flags and values on a command line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from quarto.errors import RequestError
@@ -40,3 +41,10 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if waiting:
         raise RequestError(f"{flags[-1]} needs a value: {flags[-1]} VALUE")
     return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest
+
+
+def quoted(text: str) -> str:
+    """A text as a value of Hydra's overrides: its quotes, commas and ``${`` mean nothing to Hydra and OmegaConf."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return QuotedString(re.sub(r"(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()

@@ -71,6 +71,8 @@ SPRT_KEYS = (
     "archive.root",
 )
 
+POLICY_BUILD_KEYS = ("kind", "name", "where", "threads", "archive.root")
+
 
 def overrides(incomplete: str) -> list[str]:
     """Completions of an override of ``run``: its key or, after ``group=``, an option of the group."""
@@ -87,15 +89,9 @@ def sprt_overrides(incomplete: str) -> list[str]:
     return _completed(incomplete, ("agent", "rules"), SPRT_KEYS)
 
 
-BUILD_KEYS = ("kind", "name", "where", "threads", "archive.root")
-
-
-def build_arguments(incomplete: str) -> list[str]:
-    """What an argument of ``policy build`` may be completed to."""
-    kind = "kind="
-    if incomplete.startswith(kind):
-        return [kind + option for option in options_of("policy", incomplete.removeprefix(kind))]
-    return [f"{each}=" for each in BUILD_KEYS if f"{each}=".startswith(incomplete)]
+def policy_build_overrides(incomplete: str) -> list[str]:
+    """The same for a policy to be derived."""
+    return _completed(incomplete, ("kind",), POLICY_BUILD_KEYS)
 
 
 def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -119,4 +115,9 @@ TrainingOverrides = Annotated[
 SprtOverrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=sprt_overrides),
+]
+
+PolicyBuildOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=policy_build_overrides),
 ]

@@ -1,15 +1,13 @@
-"""``qarena policy``: what was learned, and from which games; deriving it from logged games, again and anew."""
+"""``qarena policy``: derive policies from logged games, again too; list, show and compare them."""
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, ThreadsOption, build_arguments, options_of
+from runners.cli.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, PolicyBuildOverrides, ThreadsOption, options_of
 
 app = typer.Typer(
     help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None
@@ -28,7 +26,7 @@ def ls(archive: ArchiveOption = ARCHIVE) -> None:
 
 @app.command("show")
 def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
-    """Show a policy: what it is, how it was learned, from which games."""
+    """Show a policy: its kind, how it was learned, from which games."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
@@ -41,25 +39,30 @@ def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive
     console.show([properties_table(properties, f"policy {card.name}")])
 
 
-@app.command("build", help=f"Derive a policy from logged games. Kinds: {', '.join(options_of('policy'))}.")
+@app.command(
+    "build",
+    context_settings=HYDRA_ARGUMENTS,
+    help=f"Derive a policy from logged games. Kinds: {', '.join(options_of('kind'))}.",
+)
 def build(
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]…",
-            help='kind=KIND name=NAME "where=CONDITION", parameters of the kind, threads=N, archive.root=DIR.',
-            autocompletion=build_arguments,
-        ),
+    context: typer.Context,
+    arguments: PolicyBuildOverrides = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
     archive: Annotated[Path | None, typer.Option("--archive", help="The same as archive.root=DIR.")] = None,
 ) -> None:
     """Derive a policy from logged games: those that a condition in SQL on the view games chooses."""
-    from runners.training import derive
+    from runners.cli.flags import flags_first, quoted
+    from runners.hydra_app.application import launch
+    from runners.policies.build import BUILD
 
-    wanted = derive.wanted_of(arguments or [], archive, sys.argv[1:])
-    started = time.perf_counter()
-    card = derive.build(wanted)
-    derive.show(card, wanted.root, time.perf_counter() - started)
+    flags, rest = flags_first([*(arguments or []), *context.args])
+    options = {"where": where, "archive.root": archive}
+    rest += [f"{key}={quoted(str(value))}" for key, value in options.items() if value is not None]
+    multirun = [flag for flag in flags if flag in ("--multirun", "-m")]
+    alone = [flag for flag in flags if flag not in multirun]
+    raise typer.Exit(launch(BUILD, [*alone, *rest], ["policy", "build", *flags, *rest], multirun=bool(multirun)))
 
 
 @app.command("rebuild")
@@ -67,11 +70,16 @@ def rebuild(
     policy: Annotated[str, typer.Argument(help="Its name or id.")],
     archive: ArchiveOption = ARCHIVE,
     threads: ThreadsOption = None,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="A folder with kinds or trainers of your own.")
+    ] = None,
 ) -> None:
     """Derive a policy again from the games on its card: identical (exit 0), or what differs (exit 1)."""
+    from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.rebuild import rebuild as derive_again
 
-    found = derive_again(archive, policy, threads)
+    with user_config_dir(config_dir):
+        found = derive_again(archive, policy, threads)
     for difference in found.differences:
         typer.echo(difference, err=True)
     games = f"{found.card.learned['games']:,} games"
@@ -82,7 +90,7 @@ def rebuild(
 
 @app.command("lineage")
 def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
-    """Show where a policy comes from: runs, query, code, and the policies that its games were played by."""
+    """Show where a policy comes from: runs, condition, code, and the policies by which its games were played."""
     from runners.policies.lineage import lineage as tree
 
     for line in tree(archive, policy):
@@ -95,7 +103,7 @@ def compare(
     other: Annotated[str, typer.Argument(help="Another one's.")],
     archive: ArchiveOption = ARCHIVE,
 ) -> None:
-    """Compare two policies: what both know, where it differs, how often they choose alike."""
+    """Compare two policies: the rows that both have, the differences, how often they choose the same turn."""
     from runners.policies.compare import compare as carry_out
 
     carry_out(archive, one, other)

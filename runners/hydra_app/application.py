@@ -110,6 +110,7 @@ class Application(NamedTuple):
     alone: Task  # of a single run
     job: Task  # of each job of a multirun
     keys: Keys  # to suggest for an unknown key
+    words: int = 1  # of the command's name
 
 
 def launch(application: Application, arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
@@ -127,7 +128,8 @@ def launch(application: Application, arguments: Sequence[str], typed: Sequence[s
         given = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
         arguments = ["--multirun", *arguments, *([] if given else own)]
-    with _argv([f"qarena {typed[0]}", *arguments]), explained(typed[0], arguments, application.keys):
+    command = " ".join(typed[: application.words])
+    with _argv([f"qarena {command}", *arguments]), explained(command, arguments, application.keys):
         try:
             _start(application.config, application.job if multirun else application.alone)
         except Refused as refused:

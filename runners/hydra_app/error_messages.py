@@ -88,6 +88,8 @@ def _advice(override: str, text: str) -> str:
         return f"""write {function[1]}(…) in quotes of its own: agents='[random,"{function[1]}(parameter=value)"]'"""
     if "=" not in override:
         return "it is not key=value"
+    if override.startswith("where="):
+        return f'give a condition as an option, --where "{override.removeprefix("where=")}"'
     if "=~" in override:
         return "the shell does not expand '~' there; write $HOME"
     return text.partition(" See https")[0] + "; quote brackets and spaces for the shell"

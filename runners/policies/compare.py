@@ -12,9 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.afterstates import VALUE_COLUMNS
-from agents.learning.policy import COUNTERS, ENCODED_VALUES, GIFT, Q_PLACEMENT, Policy
+from agents.learning.counters import COUNTERS
+from agents.learning.policy import Policy
 from agents.lift import lift
-from agents.policy import Policy as Player
 from agents.random import Random
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
@@ -27,11 +27,11 @@ from quarto.position import ALL_PIECES, Position, from_plies, pieces_on
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import symmetries
+from runners.arena.agent_policies import player_of
 from runners.arena.engine import Engine, Order
 from runners.terminal import console
 from runners.terminal.tables import properties_table
 
-VALUES = {**VALUE_COLUMNS, GIFT: "risk", ENCODED_VALUES: "value", Q_PLACEMENT: "value", COUNTERS: "count"}
 EVIDENCE = ("count", "losses")  # columns that tell how well a value is known, where they are not the value itself
 MOST_POSITIONS = 20_000  # that both are asked about
 RANDOM_PAIRS = 500  # of games whose positions they are asked about if neither has any
@@ -77,10 +77,10 @@ def compare(root: Path, one: str, other: str) -> None:
 def joined(one: Policy, other: Policy) -> pl.DataFrame | None:
     """The rows that both have, with the values of both and their ``difference``; None if they do not tell the same."""
     kinds = {one.kind, other.kind}
-    if not (kinds <= VALUE_COLUMNS.keys() or (len(kinds) == 1 and kinds <= VALUES.keys())):
+    if not (one.table and other.table) or not (len(kinds) == 1 or kinds <= VALUE_COLUMNS.keys()):
         return None
     frames = [pl.DataFrame(dict(policy.table)) for policy in (one, other)]
-    values = [VALUES[policy.kind] for policy in (one, other)]
+    values = [_value_column(policy) for policy in (one, other)]
     keys, others = (
         [name for name in frame.columns if name not in (value, *EVIDENCE)]
         for frame, value in zip(frames, values, strict=True)
@@ -92,6 +92,11 @@ def joined(one: Policy, other: Policy) -> pl.DataFrame | None:
     )
     common = left.join(right, on=keys, how="inner", maintain_order="left")
     return common.with_columns((pl.col("a") - pl.col("b")).abs().alias("difference"))
+
+
+def _value_column(policy: Policy) -> str:
+    """The column with a policy's values: the one of floats or, where all are integers, the counts."""
+    return next((name for name, column in policy.table.items() if column.dtype.kind == "f"), "count")
 
 
 def _knowledge(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[str, str]]:
@@ -125,7 +130,7 @@ def choices_of(one: Policy, other: Policy, rules: Rules) -> Choices:
         step = max(1, -(-len(chosen) // MOST_POSITIONS))
         positions = [_position(*each) for each in chosen[::step]]
         asked = f"{len(positions):,} of {len(chosen):,} positions that {which}"
-    players, batch = [lift(Player(policy), rules, "policy") for policy in (one, other)], Batch.of(positions)
+    players, batch = [lift(player_of(policy), rules, "policy") for policy in (one, other)], Batch.of(positions)
     turns, decided = [], np.ones(len(positions), np.bool_)
     for player in players:
         answers = [player.play(batch, _streams(seed, len(positions))) for seed in range(SEEDS)]

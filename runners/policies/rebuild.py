@@ -1,11 +1,11 @@
-"""``qarena policy rebuild``: a policy derived again from the games on its card, and what differs, if anything does."""
+"""``qarena policy rebuild``: derives a policy again from the games on its card and reports every difference."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,24 +13,24 @@ from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import gathered
+from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.provenance import sources_of
 from analytics.policies.relearn import relearn
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.config_groups import flat
+from runners.arena.config_groups import as_written, flat
 from runners.arena.machine import available_cores
 from runners.arena.spec import code_by, made
 from runners.arena.storage import Storage
-from runners.training.derive import code_of, derivation_of
+from runners.training.derive import GROUP, code_of, derivation_of
 
 ONLINE = "runners.training.online.Online"
 
 
 class Rebuilt(NamedTuple):
-    """What a policy became when it was derived again."""
+    """A policy derived again."""
 
     card: PolicyCard
     policy: Policy
@@ -38,7 +38,7 @@ class Rebuilt(NamedTuple):
 
     @property
     def size(self) -> str:
-        """How much it holds, as a text."""
+        """Its number of rows or genes, as a text."""
         rows = [len(column) for column in self.policy.table.values()]
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
@@ -94,39 +94,39 @@ def _columns(policy: Policy) -> dict[str, str]:
 
 
 def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
-    """The policy, and in whose games something has changed."""
+    """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
+    _check_named(card, GROUP, how["parameters"].get("_target_"))
     derivation = derivation_of(str(how["kind"]), how["parameters"])
     with open_archive(archive.root) as opened:
-        material = gathered(sources_of(opened, card))
-    sums = material.checksums(threads)
+        dataset = dataset_of(sources_of(opened, card))
+    sums = dataset.checksums(threads)
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
-    return derivation.derive(material, threads), notes
+    return derivation.derive(dataset, threads), notes
 
 
 def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
-    """What the learner of a training makes of its games."""
+    """The policy of a training's learner after the training's games."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
         raise _unknown(card)
+    _check_named(card, "trainer", learner.get("_target_"))
     parameters = {key: value for key, value in learner.items() if key != "_target_"}
-    student = made(f"the learner of policy '{card.name}'", str(learner.get("_target_")), parameters)
-    if not isinstance(student, Learner):
-        raise RequestError(f"policy '{card.name}': {learner.get('_target_')} is no Learner any more")
+    found: Learner = made(f"the learner of policy '{card.name}'", learner["_target_"], parameters, Learner)
     (run_id,) = card.learned["run_ids"]
-    return student.policy(relearn(archive, run_id, student, card.learned["games"]))
+    return found.policy(relearn(archive, run_id, found, card.learned["games"]))
 
 
 def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
-    """The genome that an evolution comes to by the games of its generations; none is played."""
+    """The result of an evolution by the logged games of its generations; none is played."""
     from runners.training.genetic import GeneticTrainer
-    from runners.training.trainer import Setting
+    from runners.training.trainer import Trained, TrainingContext
 
-    parameters = {key: value for key, value in card.learned["parameters"].items() if key != "_target_"}
-    trainer = made(f"the trainer of policy '{card.name}'", card.learned["parameters"].get("_target_", ""), parameters)
-    if not isinstance(trainer, GeneticTrainer):
-        raise _unknown(card)
+    parameters = dict(card.learned["parameters"])
+    target = parameters.pop("_target_", None)
+    _check_named(card, "trainer", target)
+    trainer: GeneticTrainer = made(f"the trainer of policy '{card.name}'", target, parameters, GeneticTrainer)
     run_ids = card.learned["run_ids"]
     lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
     if lost:
@@ -137,7 +137,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     first = archive.run(run_ids[0])
     stop = threading.Event()
     stop.set()  # before anything is played: what the archive lacks stays missing
-    setting = Setting(
+    context = TrainingContext(
         name=str(card.learned["trainer"]),
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
@@ -147,13 +147,26 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
         stop=stop,
         progress=None,
     )
-    trained = trainer.train(setting)
+    trained: Trained = trainer.train(context)
     if trained.policy is None:
         raise RequestError(
             f"policy '{card.name}': this code would breed it by other games than those of its {len(run_ids)} runs, or "
             "some of them are missing; the command of its training, typed again, plays what is"
         )
     return trained.policy
+
+
+def _check_named(card: PolicyCard, group: str, target: Any) -> None:
+    """Raises ``RequestError`` unless a yaml of the group names the class too.
+
+    A card comes from a file that anybody may have written: the module that it names is not even imported otherwise.
+    """
+    settings = (pair for own in as_written(group).values() for pair in flat(own))
+    if not isinstance(target, str) or target not in [value for key, value in settings if key.endswith("_target_")]:
+        raise RequestError(
+            f"policy '{card.name}' was made by {target}, which no yaml of conf/{group} names, so it is not "
+            "imported: if it is your own, name the folder with its yaml, --config-dir DIR"
+        )
 
 
 def _unknown(card: PolicyCard) -> RequestError:
@@ -164,7 +177,7 @@ def _unknown(card: PolicyCard) -> RequestError:
 
 
 def _other_code(card: PolicyCard) -> Iterator[str]:
-    """That other code made it, if so: probably why it differs."""
+    """How the code that made the policy differs from this code, which may be why the policy differs."""
     if card.is_derived:
         now = code_of(card.learned["derivation"]["parameters"])
     else:

@@ -45,7 +45,7 @@ def train(
     card, played = _known(request, archive), 0
     if card is None:
         check(request)
-        trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
+        trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         if trained.policy is None:
             return None
         card, played = keep(request, trained, trained.policy), trained.played
@@ -57,7 +57,7 @@ def _request(overrides: list[str], storage: Storage, command: str) -> TrainingRe
         overrides = [*overrides, f"archive.other_code={storage.other_code}"]  # which affects the training's name
         composed = compose("train", overrides=overrides, return_hydra_config=True)
         request = training_request_of(composed, composed.hydra.runtime.choices, command)
-    return replace(request, setting=replace(request.setting, storage=storage), policy=PREFIX + request.policy)
+    return replace(request, context=replace(request.context, storage=storage), policy=PREFIX + request.policy)
 
 
 def _known(request: TrainingRequest, archive: Archive) -> PolicyCard | None:

@@ -11,11 +11,12 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from agents.learning.policy import GENOME, READERS, Policy
+from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
+from runners.arena.agent_policies import readers_of
 from runners.arena.config_groups import flat, settings_of
 from runners.arena.experiment import interruptible
 from runners.arena.storage import ARCHIVE, ArchiveConfig
@@ -68,7 +69,7 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
     for note in request.notes:
         console.print_note(note)
     with interruptible() as stop, progress_bar("training", "games", request.progress) as progress:
-        trained = request.trainer.train(replace(request.setting, stop=stop, progress=progress))
+        trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
     if trained.policy is None:
@@ -81,22 +82,22 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
 
 def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
     """Store the policy with its learning curve, and a picture of the curve if the extra for plots is installed."""
-    setting = request.setting
+    context = request.context
     learned = {
         "training": request.training,
-        "trainer": setting.name,
+        "trainer": context.name,
         "parameters": dict(request.settings),
-        "seed": setting.seed,
+        "seed": context.seed,
         "games": trained.games,
         "run_ids": list(trained.run_ids),
-        "command": setting.command,
+        "command": context.command,
         **trained.origin,
     }
     tables = {"curve": trained.curve, **trained.tables}
     how = trained.origin.get("derivation")
     code = code_of(how["parameters"]) if how else request.code  # the code that can make the policy again
-    origin = Origin(request.policy, setting.rules, code, learned, tables, _pictures(request, trained.curve))
-    return policy_store.save(Archive.open(setting.storage.root), policy, origin)
+    origin = Origin(request.policy, context.rules, code, learned, tables, _pictures(request, trained.curve))
+    return policy_store.save(Archive.open(context.storage.root), policy, origin)
 
 
 def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
@@ -108,19 +109,19 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
             f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'"
         )
         return {}
-    return {"curve": style.curve_svg(curve, f"How {request.setting.name} learned", _subtitle(request))}
+    return {"curve": style.curve_svg(curve, f"How {request.context.name} learned", _subtitle(request))}
 
 
 def _subtitle(request: TrainingRequest) -> list[str]:
     """Two lines: the opponents and the conditions of the training, and the parameters that were changed."""
-    settings, setting = request.settings, request.setting
+    settings, context = request.settings, request.context
     opponents = settings.get("opponents", settings.get("opponent"))
     against = (
         ", ".join(map(str, opponents))
         if isinstance(opponents, Sequence) and not isinstance(opponents, str)
         else opponents
     )
-    how = [f"{setting.rules.name} rules", f"seed {setting.seed}"]
+    how = [f"{context.rules.name} rules", f"seed {context.seed}"]
     seat = f"learner in seat {settings.get('learner_seat', 0)}"
     how += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
     changed = request.changed
@@ -159,13 +160,13 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
     console.print_line(
         f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now. They are in "
-        f"{request.setting.storage.root}; the policy is stored once all games are played."
+        f"{request.context.storage.root}; the policy is stored once all games are played."
     )
 
 
 def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """Print what was learned, from which games, where the policy is and how to play by it."""
-    folder = policy_store.folder_of(Archive(request.setting.storage.root), card.policy_id)
+    folder = policy_store.folder_of(Archive(request.context.storage.root), card.policy_id)
     for line in (
         _what_was_learned(request, trained),
         _what_it_took(request, trained),
@@ -182,7 +183,7 @@ def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
 
 def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
     curve = trained.curve
-    learned = f"{request.setting.name} learned from {trained.games:,} games"
+    learned = f"{request.context.name} learned from {trained.games:,} games"
     first, last = _score(curve.head(1)), _score(curve)
     if first is None or last is None:
         return f"{learned}."
@@ -198,17 +199,17 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
 def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
     runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
     if trained.played == 0:
-        return f"Nothing to play: {request.setting.storage.root} had all games; learned from {runs}."
+        return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
     speed = trained.played / trained.seconds
     took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
-    return f"{took}; learned from {runs} in {request.setting.storage.root}."
+    return f"{took}; learned from {runs} in {request.context.storage.root}."
 
 
 def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
     """A command that plays by a policy."""
-    players = READERS.get(card.kind, ())
-    player = request.setting.name if request.setting.name in players or not players else players[0]
-    root = request.setting.storage.root
+    players = readers_of(card.kind)
+    player = request.context.name if request.context.name in players or not players else players[0]
+    root = request.context.storage.root
     where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
     return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"
 

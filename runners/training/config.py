@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
@@ -23,7 +23,7 @@ from runners.arena.config_groups import flat, named_rules, plain, rules_of, sett
 from runners.arena.schemas import SweepConfig
 from runners.arena.spec import MAX_SEED, code_by, made
 from runners.arena.storage import ArchiveConfig, storage_of
-from runners.training.trainer import Checking, Extensible, Setting, Trainer
+from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext
 
 MOST_GAMES_OF_A_ROW = 1 << 30
 _MISSING = object()
@@ -67,7 +67,7 @@ class TrainingRequest:
 
     trainer: Trainer
     settings: Mapping[str, Any]  # of the trainer: its class under _target_ and its parameters
-    setting: Setting
+    context: TrainingContext
     policy: str  # name
     progress: bool
     notes: tuple[str, ...]  # remarks for the user on how the configuration was understood
@@ -82,14 +82,14 @@ class TrainingRequest:
         settings = dict(self.settings)
         if isinstance(self.trainer, Extensible):
             settings.pop(self.trainer.extent, None)
-        mapping = {"trainer": settings, "rules": asdict(self.setting.rules), "seed": self.setting.seed}
-        other = {"salt": self.code["fingerprint"]} if self.setting.storage.other_code == "new" else {}
+        mapping = {"trainer": settings, "rules": asdict(self.context.rules), "seed": self.context.seed}
+        other = {"salt": self.code["fingerprint"]} if self.context.storage.other_code == "new" else {}
         return run_id_of(mapping | other)
 
     @functools.cached_property
     def changed(self) -> dict[str, Any]:
         """The trainer's settings that differ from its yaml, by dotted key, without the one that says how much."""
-        own = dict(flat(settings_of("trainer", self.setting.name)))
+        own = dict(flat(settings_of("trainer", self.context.name)))
         extent = self.trainer.extent if isinstance(self.trainer, Extensible) else None
         return {key: value for key, value in flat(self.settings) if key != extent and own.get(key, _MISSING) != value}
 
@@ -109,7 +109,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         check_keys(cfg[key], schema, f"{key}.")
     check_range("seed", cfg.seed, 0, MAX_SEED)
     check_range("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)
-    setting = Setting(
+    context = TrainingContext(
         name=choices["trainer"],
         rules=named_rules(rules_of(plain(cfg.rules)), choices["rules"]),
         seed=cfg.seed,
@@ -120,17 +120,17 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         progress=None,
         curve_block=cfg.curve.block,
     )
-    settings, trainer = _trainer(cfg.trainer, setting.name)
+    settings, trainer = _trainer(cfg.trainer, context.name)
     request = TrainingRequest(
         trainer=trainer,
         settings=settings,
-        setting=setting,
+        context=context,
         policy=cfg.policy.name or "",
         progress=cfg.progress,
         notes=trainer.notes if isinstance(trainer, Checking) else (),
     )
     name = request.policy or _derived_name(request)
-    return replace(request, policy=name, setting=replace(setting, policy=name))
+    return replace(request, policy=name, context=replace(context, policy=name))
 
 
 def check(request: TrainingRequest) -> None:
@@ -139,7 +139,7 @@ def check(request: TrainingRequest) -> None:
     Otherwise the archive is created, if it does not exist.
     """
     policy_store.check_name(request.policy)
-    root = request.setting.storage.root
+    root = request.context.storage.root
     taken = policy_store.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
@@ -147,7 +147,7 @@ def check(request: TrainingRequest) -> None:
             f"{taken.learned['seed']}; 'qarena policy show {request.policy}' describes it): choose another name"
         )
     if isinstance(request.trainer, Checking):
-        request.trainer.check(request.setting)
+        request.trainer.check(request.context)
     Archive.open(root, create=True)
 
 
@@ -160,20 +160,17 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
     if not isinstance(target, str):
         raise RequestError(f"trainer '{name}': its yaml names no class under _target_")
     parameters = {key: value for key, value in settings.items() if key != "_target_"}
-    trainer = made(f"trainer '{name}'", target, parameters)
-    if not callable(getattr(trainer, "train", None)):
-        raise RequestError(f"trainer '{name}': {target} has no train(setting) (see runners/training/trainer.py)")
-    return settings, cast("Trainer", trainer)
+    return settings, made(f"trainer '{name}'", target, parameters, Trainer)
 
 
 def _derived_name(request: TrainingRequest) -> str:
     """The trainer's name and all changed settings, so that different trainings have different names."""
-    setting = request.setting
+    context = request.context
     changed = {key.rpartition(".")[2]: value for key, value in request.changed.items()}
-    changed |= {"rules": setting.rules.name} if setting.rules.name != "classic" else {}
-    changed |= {"seed": setting.seed} if setting.seed != 1 else {}
+    changed |= {"rules": context.rules.name} if context.rules.name != "classic" else {}
+    changed |= {"seed": context.seed} if context.seed != 1 else {}
     texts = (str(value).lower() if isinstance(value, bool) else str(value) for value in changed.values())
-    name = "_".join([setting.name, *map("-".join, zip(changed, texts, strict=True))])
-    if setting.storage.other_code == "new" or not POLICY_NAME.fullmatch(name):
-        name = f"{re.sub('[^A-Za-z0-9_.-]', '-', setting.name)[:48]}-{request.training}"
+    name = "_".join([context.name, *map("-".join, zip(changed, texts, strict=True))])
+    if context.storage.other_code == "new" or not POLICY_NAME.fullmatch(name):
+        name = f"{re.sub('[^A-Za-z0-9_.-]', '-', context.name)[:48]}-{request.training}"
     return name

@@ -28,7 +28,7 @@ from runners.arena.agent_labels import agent_of, load_agent
 from runners.arena.config import Request
 from runners.arena.experiment import Outcome, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.training.trainer import Setting, Trained
+from runners.training.trainer import Trained, TrainingContext
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,18 @@ class Training:
     """
 
     def __init__(
-        self, breeder: Breeder, plan: Plan, setting: Setting, start: NDArray[np.float64] | None = None
+        self, breeder: Breeder, plan: Plan, context: TrainingContext, start: NDArray[np.float64] | None = None
     ) -> None:
         self._genes = breeder.genes
         self._plan = plan
-        self._setting = setting
+        self._context = context
         self._evolution = Evolution(
-            breeder, setting.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
+            breeder, context.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
         )
         self._name = plan.agent.partition("(")[0].strip()
-        self._player = _player(plan, breeder.genes, setting.storage.root)
+        self._player = _player(plan, breeder.genes, context.storage.root)
         self._defaults = load_agent(self._name).params
-        self._opponents = _opponents(plan, setting.storage.root)
+        self._opponents = _opponents(plan, context.storage.root)
         self._judgements: dict[int, Judgement] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
@@ -109,17 +109,17 @@ class Training:
         prepare(self._request([self._individual(genes) for genes in self._evolution.breed().genes.tolist()]))
 
     def run(self) -> Trained:
-        """Evolve for all generations, or until the setting's ``stop`` is set.
+        """Evolve for all generations, or until the context's ``stop`` is set.
 
         Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
         generation that is not complete; ``FailureError`` when the disk refuses.
         """
         started, plan = time.perf_counter(), self._plan
-        tracker = Tracker(self._setting.progress)
-        if self._setting.progress:
+        tracker = Tracker(self._context.progress)
+        if self._context.progress:
             judged_later = plan.offspring + plan.again * plan.size
             individuals = plan.size + plan.generations * judged_later
-            self._setting.progress.start(individuals * len(plan.opponents) * plan.games)
+            self._context.progress.start(individuals * len(plan.opponents) * plan.games)
         complete = all(self._generation(tracker) for _ in range(plan.generations + 1))
         genome = dict(zip(self._genes, self._evolution.answer(plan.answer), strict=True)) if complete else None
         return Trained(
@@ -158,32 +158,32 @@ class Training:
 
     def _request(self, players: Sequence[AgentSpec]) -> Request:
         """The run of each player against each opponent."""
-        plan, setting = self._plan, self._setting
+        plan, context = self._plan, self._context
         opponents = range(len(players), len(players) + len(self._opponents))
         spec = RunSpec(
-            rules=setting.rules,
+            rules=context.rules,
             agents=(*players, *self._opponents),
             pairings=tuple(product(range(len(players)), opponents)),
-            seed=seed_of_games(setting.seed, self._evolution.generation, plan.games),
+            seed=seed_of_games(context.seed, self._evolution.generation, plan.games),
             opening_plies=0,
             seats=plan.seats,
         )
-        return setting.request(spec, plan.games)
+        return context.request(spec, plan.games)
 
     def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
         """Play what the archive lacks; None if games are still missing."""
-        stop, experiment = self._setting.stop, prepare(self._request(players))
+        stop, experiment = self._context.stop, prepare(self._request(players))
         left, known = experiment.games_left(self._plan.games), experiment.archive.run(experiment.run_id)
         if left and stop.is_set():
             return None
-        if left and self._found_of_other_code and self._setting.storage.other_code == "refuse":
+        if left and self._found_of_other_code and self._context.storage.other_code == "refuse":
             raise RequestError(
                 f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
                 "archive.other_code=extend goes on from it all the same, archive.other_code=new plays all of them anew"
             )
         if known and known.code.get("fingerprint") != experiment.code["fingerprint"]:
             self._found_of_other_code = known.run_id
-        outcome = carry_out(experiment, self._setting.command, stop, tracker)
+        outcome = carry_out(experiment, self._context.command, stop, tracker)
         self._played += outcome.played
         return None if outcome.interrupted else outcome
 

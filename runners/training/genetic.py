@@ -21,7 +21,7 @@ from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import rounding_notes
 from runners.training.evolution import Plan, Training
-from runners.training.trainer import Setting, Trained
+from runners.training.trainer import Trained, TrainingContext
 
 MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
 EVALUATIONS = ("new", "all")
@@ -70,17 +70,17 @@ class GeneticTrainer(ABC):
         """Remarks for the user on how the parameters were understood."""
         return rounding_notes("trainer.games", self.games, self._plan().games)
 
-    def check(self, setting: Setting) -> None:
+    def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
-        self._training(setting).check()
+        self._training(context).check()
 
-    def train(self, setting: Setting) -> Trained:
+    def train(self, context: TrainingContext) -> Trained:
         """Evolve, or continue an evolution. Raises ``RequestError`` before playing if the agents make no sense."""
-        return self._training(setting).run()
+        return self._training(context).run()
 
-    def _training(self, setting: Setting) -> Training:
-        start = None if self.start is None else stored_genes(setting.storage.root, self.start, self.breeder().genes)
-        return Training(self.breeder(), self._plan(), setting, start)
+    def _training(self, context: TrainingContext) -> Training:
+        start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
+        return Training(self.breeder(), self._plan(), context, start)
 
     def _check_sizes(self) -> None:
         for key, most in (

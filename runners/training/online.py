@@ -1,7 +1,7 @@
-"""Training while playing: one game after the other, and what one has taught is known in the next.
+"""Training while playing: a learner plays one game after the other and learns from each before the next.
 
-The archive is the checkpoint. The games are those of a run, so a training that was stopped learns again from what is
-there and plays the rest; nothing else has to be kept.
+The archive is the checkpoint. The games are those of a run, so a training that was stopped learns again from the logged
+games and plays the others; nothing else has to be kept.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agents.learning.game_updates import Lessons
+from agents.learning.game_updates import TrainingGames
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
 from analytics.policies.learning_curve import learning_curve
-from analytics.policies.relearn import Student, logged
+from analytics.policies.relearn import LearnerState, logged
 from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
@@ -29,8 +29,8 @@ from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, contribute, prepare
 from runners.arena.schedule import Pace
 from runners.arena.spec import LABEL, AgentSpec, RunSpec, label_of
-from runners.training.practice import Desk, practise
-from runners.training.trainer import Setting, Trained
+from runners.training.practice import GameBuffers, play_and_learn
+from runners.training.trainer import Trained, TrainingContext
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ LEARNER, OPPONENT = 0, 1  # indices into the agents of a training's run
 
 
 class Online:
-    """The trainer of learners that learn from each game as soon as it is over.
+    """The trainer of learners that learn from each game as soon as it has ended.
 
     ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters, ``opponent`` an agent as
     ``agents=[…]`` names them. With ``seats='swapped'`` both games of each pair are played, the learner in
@@ -75,47 +75,45 @@ class Online:
         self.learner_seat = learner_seat
         self.notes = rounding_notes("trainer.games", games, self.games)
 
-    def check(self, setting: Setting) -> None:
+    def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
-        self._prepared(setting)
+        self._prepared(context)
 
-    def train(self, setting: Setting) -> Trained:
+    def train(self, context: TrainingContext) -> Trained:
         """Learn from the games that the archive has and play those it lacks.
 
         Raises ``RequestError`` before anything is played if the agents make no sense or other code began the training,
         ``FailureError`` when the disk refuses; what was committed before is kept.
         """
-        experiment, learner = self._prepared(setting)
+        experiment, learner = self._prepared(context)
         run_id, archive = experiment.run_id, experiment.archive
         begun = archive.run(run_id)
         if begun is not None and begun.code.get("fingerprint") != experiment.code["fingerprint"]:
-            logger.warning(
-                "run %s was begun by other code: what is learned from its games is what this code makes of them", run_id
-            )
-        with contribute(experiment, setting.command) as contribution:
-            course = _Course(experiment, learner, setting)
-            course.run()
-            contribution.games = course.committed
+            logger.warning("run %s was begun by other code: this code learns from its games, maybe differently", run_id)
+        with contribute(experiment, context.command) as contribution:
+            training = _OnlineTraining(experiment, learner, context)
+            training.run()
+            contribution.games = training.committed
         left = experiment.games_left(self.games)
-        learned = None if left or course.stopped else learner.policy(course.student.knowledge)
-        curve = learning_curve(archive, run_id, self.games, setting.curve_block)
+        learned = None if left or training.stopped else learner.policy(training.state.knowledge)
+        curve = learning_curve(archive, run_id, self.games, context.curve_block)
         return Trained(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
 
-    def _prepared(self, setting: Setting) -> tuple[Experiment, Learner]:
-        spec = self._spec(setting)
+    def _prepared(self, context: TrainingContext) -> tuple[Experiment, Learner]:
+        spec = self._spec(context)
         learner = spec.agents[LEARNER].build()
         if not isinstance(learner, Learner):
             raise RequestError(
-                f"trainer '{setting.name}': {self.learner['_target_']} is no Learner (see agents/learning/learner.py)"
+                f"trainer '{context.name}': {self.learner['_target_']} is no Learner (see agents/learning/learner.py)"
             )
-        return prepare(setting.request(spec, self.games)), learner
+        return prepare(context.request(spec, self.games)), learner
 
-    def _spec(self, setting: Setting) -> RunSpec:
+    def _spec(self, context: TrainingContext) -> RunSpec:
         return RunSpec(
-            rules=setting.rules,
-            agents=(self._learner(setting.name), agent_of(self.opponent, setting.storage.root, "trainer.opponent")),
+            rules=context.rules,
+            agents=(self._learner(context.name), agent_of(self.opponent, context.storage.root, "trainer.opponent")),
             pairings=((LEARNER, OPPONENT) if self.learner_seat == 0 else (OPPONENT, LEARNER),),
-            seed=setting.seed,
+            seed=context.seed,
             opening_plies=0,
             seats=self.seats,
             learner=LEARNER,
@@ -132,50 +130,50 @@ class Online:
         return AgentSpec(label, self.learner["_target_"], params)
 
 
-class _Course:
-    """One training, while it goes on."""
+class _OnlineTraining:
+    """One training in this process."""
 
-    def __init__(self, experiment: Experiment, learner: Learner, setting: Setting) -> None:
+    def __init__(self, experiment: Experiment, learner: Learner, context: TrainingContext) -> None:
         self.committed = 0  # games, by this process
         self.stopped = False  # before it had learned from all games
         self._experiment = experiment
         self._spec = experiment.request.spec
         self._learner = learner
-        self._stop = setting.stop
-        self._progress = setting.progress
+        self._stop = context.stop
+        self._progress = context.progress
         self._pace = Pace()
-        self.student = Student(learner, self._spec.rules)
+        self.state = LearnerState(learner, self._spec.rules)
 
     def run(self) -> None:
         """Learn from all games in their order, and play those that the archive lacks when it is their turn."""
         games = self._experiment.request.games
         if self._progress and self._experiment.games_left(games):
             self._progress.start(self._experiment.games_left(games))
-        self._pass()
-        # Again only if another process was faster with some games: our shards that hold any of those were dropped.
+        self._run_once()
+        # Again only if another process committed some games first: our shards with any of those were dropped.
         while self._experiment.games_left(games) and not self.stopped:
-            self.student = Student(self._learner, self._spec.rules)
-            self._pass()
+            self.state = LearnerState(self._learner, self._spec.rules)
+            self._run_once()
 
-    def _pass(self) -> None:
+    def _run_once(self) -> None:
         reached, end_pair = 0, self._experiment.request.games // self._spec.games_a_pair
         for first, end in self._experiment.left(self._experiment.request.games)[0]:
-            self._recall(reached, first)
-            self._go_on(first, end)
+            self._learn_logged(reached, first)
+            self._play(first, end)
             reached = end
-        self._recall(reached, end_pair)
+        self._learn_logged(reached, end_pair)
 
-    def _recall(self, first_pair: int, end_pair: int) -> None:
+    def _learn_logged(self, first_pair: int, end_pair: int) -> None:
         """Learn from pairs that the archive holds."""
         if first_pair == end_pair:
             return
         for first, games in logged(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
             if self._stopping():
                 return
-            self.student.learn(games, self._lessons(first))
+            self.state.learn(games, self._games_from(first))
 
-    def _go_on(self, first_pair: int, end_pair: int) -> None:
-        """Play pairs that it does not hold, learn from them and commit them."""
+    def _play(self, first_pair: int, end_pair: int) -> None:
+        """Play pairs that the archive lacks, learn from them and commit them."""
         with self._experiment.shard_writer() as writer:
             while first_pair < end_pair and not self._stopping():
                 pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
@@ -193,42 +191,49 @@ class _Course:
 
     def _block(self, first_pair: int, pairs: int) -> Games:
         """Play consecutive pairs and learn from each game before the next."""
-        desk, lessons = Desk.of(Games.zeros(pairs * self._spec.games_a_pair)), self._lessons(first_pair)
+        buffers, training_games = (
+            GameBuffers.of(Games.zeros(pairs * self._spec.games_a_pair)),
+            self._games_from(first_pair),
+        )
         column, end = 0, pairs * self._spec.games_a_pair
         while column < end:
-            column, room = self._together(lessons, (column, end), desk)
+            column, room = self._play_compiled(training_games, (column, end), buffers)
             if not room:
-                self.student.grow()
+                self.state.grow()
             elif column < end:
-                self._alone(lessons, column, desk.games)
+                self._play_one(training_games, column, buffers.games)
                 column += 1
-        return desk.games
+        return buffers.games
 
-    def _together(self, lessons: Lessons, span: tuple[int, int], desk: Desk) -> tuple[int, bool]:
-        """Play as many games as one kernel can: the column after the last one, and whether there is room for more."""
+    def _play_compiled(
+        self, training_games: TrainingGames, span: tuple[int, int], buffers: GameBuffers
+    ) -> tuple[int, bool]:
+        """Play as many games as one kernel call can: the column after the last, and whether there is room for more."""
         opponent = self._experiment.engine.player(OPPONENT)
-        if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # what it remembers, the engine looks after
+        if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents
             return span[0], True
-        desk.finished[0] = span[0]
-        student = self.student
-        turn, update, both = student.player.turn, type(student.learner).update, (student.player.own, opponent.own)
+        buffers.finished[0] = span[0]
+        state = self.state
+        turn, update, both = state.player.turn, type(state.learner).update, (state.player.own, opponent.own)
         try:
-            column, room = practise(turn, opponent.turn, update, both, self._spec.rules.tables, lessons, span, desk)
-        except Exception:  # noqa: BLE001  (a turn raised: the engine plays that game anew, and logs and forfeits it)
-            return int(desk.finished[0]), True
+            column, room = play_and_learn(
+                turn, opponent.turn, update, both, self._spec.rules.tables, training_games, span, buffers
+            )
+        except Exception:  # noqa: BLE001  (a turn raised: the engine plays that game again, and logs its forfeit)
+            return int(buffers.finished[0]), True
         return int(column), bool(room)
 
-    def _alone(self, lessons: Lessons, column: int, games: Games) -> None:
-        """Play one game as the engine plays all others, with whatever opponent, and learn from it."""
+    def _play_one(self, training_games: TrainingGames, column: int, games: Games) -> None:
+        """Play one game by the engine, which takes any opponent, and learn from it."""
         engine = self._experiment.engine
-        engine.replace_player(LEARNER, self.student.player)
-        pair, game = divmod(column, lessons.games_a_pair)
-        played = Games.zeros(lessons.games_a_pair)
-        engine.play_game(Order(0, lessons.first_pair + pair, 1), game, played)
+        engine.replace_player(LEARNER, self.state.player)
+        pair, game = divmod(column, training_games.games_a_pair)
+        played = Games.zeros(training_games.games_a_pair)
+        engine.play_game(Order(0, training_games.first_pair + pair, 1), game, played)
         for whole, part in zip(games, played, strict=True):
             whole[..., column] = part[..., game]
-        self.student.learn(games, lessons, column, column + 1)
+        self.state.learn(games, training_games, column, column + 1)
 
-    def _lessons(self, first_pair: int) -> Lessons:
+    def _games_from(self, first_pair: int) -> TrainingGames:
         spec = self._spec
-        return Lessons(uint64(spec.seed), first_pair, spec.games_a_pair, spec.pairings[0].index(LEARNER))
+        return TrainingGames(uint64(spec.seed), first_pair, spec.games_a_pair, spec.pairings[0].index(LEARNER))

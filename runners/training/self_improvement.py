@@ -27,9 +27,10 @@ from runners.arena.config import Request
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import Outcome, carry_out, prepare
 from runners.arena.spec import MAX_OPENING_PLIES, AgentSpec, RunSpec
-from runners.training.derive import GROUP, Wanted, build, code_of, derivation_of
+from runners.training.derive import GROUP, BuildRequest, build, code_of, derivation_of
+from runners.training.derive import prepare as prepare_build
 from runners.training.evolution import Tracker
-from runners.training.trainer import Setting, Trained
+from runners.training.trainer import Trained, TrainingContext
 
 REMEMBER = ("all", "last")
 MOST_GENERATIONS, MOST_GAMES = 10_000, 1 << 30
@@ -83,34 +84,34 @@ class SelfImprovement:
     def derivation(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
         name, parameters = parse_label(self.kind, "trainer.kind")
-        own = settings_of(GROUP, name, "kind")
+        own = settings_of(GROUP, name)
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
             if key not in valid:
                 raise RequestError(f"trainer.kind={self.kind}: {name} has no parameter {key!r}{nearest(key, valid)}")
         return name, own | parameters
 
-    def check(self, setting: Setting) -> None:
+    def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
-        _Loop(self, setting).check()
+        _Loop(self, context).check()
 
-    def train(self, setting: Setting) -> Trained:
-        """Go through all generations, or stop once ``setting.stop`` is set.
+    def train(self, context: TrainingContext) -> Trained:
+        """Go through all generations, or stop once ``context.stop`` is set.
 
         Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
         refuses; games committed and policies derived before are kept.
         """
-        return _Loop(self, setting).run()
+        return _Loop(self, context).run()
 
 
 class _Loop:
     """One self-improvement in progress."""
 
-    def __init__(self, plan: SelfImprovement, setting: Setting) -> None:
-        self._plan, self._setting = plan, setting
-        self._opponents = [agent_of(entry, setting.storage.root, "trainer.opponents") for entry in plan.opponents]
-        self._first = agent_of(plan.first, setting.storage.root, "trainer.first")
-        self._tracker = Tracker(setting.progress)
+    def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
+        self._plan, self._context = plan, context
+        self._opponents = [agent_of(entry, context.storage.root, "trainer.opponents") for entry in plan.opponents]
+        self._first = agent_of(plan.first, context.storage.root, "trainer.first")
+        self._tracker = Tracker(context.progress)
         self._learned_from: list[str] = []  # runs, one for each generation
         self._strength: list[tuple[Any, ...]] = []
         self._told = self._played = 0
@@ -121,15 +122,15 @@ class _Loop:
         agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
-        agent_of(self._plan.player, self._setting.storage.root, "trainer.player").build()
+        agent_of(self._plan.player, self._context.storage.root, "trainer.player").build()
         prepare(self._strength_request(self._first))
         prepare(self._self_play_request(0, self._first))
 
     def run(self) -> Trained:
         started, plan = time.perf_counter(), self._plan
-        if self._setting.progress:
+        if self._context.progress:
             measured = (plan.generations + 1) * len(self._opponents) * plan.strength_games
-            self._setting.progress.start(measured + plan.generations * plan.games)
+            self._context.progress.start(measured + plan.generations * plan.games)
         card: PolicyCard | None = None
         for generation in range(plan.generations + 1):
             card = self._derive(generation) if generation else None
@@ -140,7 +141,7 @@ class _Loop:
 
     def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
         """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
-        archive = Archive.open(self._setting.storage.root)
+        archive = Archive.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
         strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
         tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
@@ -157,7 +158,7 @@ class _Loop:
 
     def _name(self, generation: int) -> str:
         """The name of a generation's policy."""
-        return f"{self._setting.policy}-{generation}"
+        return f"{self._context.policy}-{generation}"
 
     def _player(self, generation: int, label: str) -> AgentSpec:
         """The player of a generation: ``first`` in generation 0, later the agent ``label`` with its policy."""
@@ -165,7 +166,7 @@ class _Loop:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
         entry = {"agent": agent, **parameters, "policy": self._name(generation)}
-        return agent_of(entry, self._setting.storage.root, "trainer.player")
+        return agent_of(entry, self._context.storage.root, "trainer.player")
 
     def _measure(self, generation: int) -> bool:
         """Play against every opponent; false if ``stop`` was set before all games were played."""
@@ -190,23 +191,23 @@ class _Loop:
 
     def _derive(self, generation: int) -> PolicyCard:
         """The policy of a generation, derived from the games before it unless it is stored already."""
-        plan, setting = self._plan, self._setting
+        plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
         kind, settings = plan.derivation
-        wanted = Wanted(
+        request = BuildRequest(
             kind=kind,
             settings=settings,
             derivation=derivation_of(kind, settings),
             name=self._name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
-            threads=setting.threads,
-            root=setting.storage.root,
-            command=setting.command,
+            threads=context.threads,
+            root=context.storage.root,
+            command=context.command,
         )
-        known = policy_store.named(Archive.open(setting.storage.root), wanted.name)
-        if known and known.learned["training"] == wanted.training and known.code == code_of(settings):
+        known = policy_store.named(Archive.open(context.storage.root), request.name)
+        if known and known.learned["training"] == request.training and known.code == code_of(settings):
             return known
-        return build(wanted)
+        return build(prepare_build(request))
 
     def _strength_request(self, player: AgentSpec) -> Request:
         """The run of the player against each opponent. The openings and the randomness are the same in all generations.
@@ -215,26 +216,26 @@ class _Loop:
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
-        spec = RunSpec(self._setting.rules, agents, pairings, self._seed(0), opening_plies=0)
-        return self._setting.request(spec, self._plan.strength_games)
+        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=0)
+        return self._context.request(spec, self._plan.strength_games)
 
     def _self_play_request(self, generation: int, player: AgentSpec) -> Request:
         """The run of the player against itself."""
         spec = RunSpec(
-            self._setting.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
+            self._context.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
         )
-        return self._setting.request(spec, self._plan.games)
+        return self._context.request(spec, self._plan.games)
 
     def _seed(self, number: int) -> int:
         """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
-        return seed_of_games(self._setting.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
+        return seed_of_games(self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
 
     def _play(self, request: Request) -> Outcome | None:
         """Play what the archive lacks; None if games are still missing."""
         experiment = prepare(request)
-        if experiment.games_left(request.games) and self._setting.stop.is_set():
+        if experiment.games_left(request.games) and self._context.stop.is_set():
             return None
-        outcome = carry_out(experiment, self._setting.command, self._setting.stop, self._tracker)
+        outcome = carry_out(experiment, self._context.command, self._context.stop, self._tracker)
         self._played += outcome.played
         self._told += request.games * len(request.spec.pairings)
         self._tracker.reach(self._told)

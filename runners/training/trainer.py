@@ -1,4 +1,4 @@
-"""What a trainer is: an object made from ``conf/trainer/*.yaml`` that turns a setting into a policy."""
+"""The seam of trainers: objects made from ``conf/trainer/*.yaml`` that play, learn and return a policy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runners.arena.storage import Storage
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Where and how a training goes on; nothing here but the rules and the seed affects what is learned."""
+class TrainingContext:
+    """Where and how a training is carried out; only the rules and the seed affect what is learned."""
 
     name: str  # of the trainer's yaml
     rules: Rules
@@ -31,7 +31,7 @@ class Setting:
     stop: threading.Event
     progress: Progress | None
     curve_block: int = BLOCK  # games of a row of the curve, where that counts games
-    policy: str = ""  # what is learned will be called so
+    policy: str = ""  # name of the policy
 
     def request(self, spec: RunSpec, games: int) -> Request:
         """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
@@ -40,25 +40,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training has come to."""
+    """The result of a training."""
 
     policy: Policy | None  # None: interrupted before there was one
     run_ids: tuple[str, ...]  # of the games learned from, in order
     games: int  # learned from, all sessions together
     played: int  # in this session
     seconds: float  # of this session
-    curve: pl.DataFrame  # how it went: a row for each thousand games, or for each generation
+    curve: pl.DataFrame  # the learning curve: a row for each thousand games, or for each generation
     tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept beside the policy, by name
-    origin: Mapping[str, Any] = field(default_factory=dict)  # more of what the card says, where it was derived
+    origin: Mapping[str, Any] = field(default_factory=dict)  # what else the card says of a derived policy
 
 
+@runtime_checkable
 class Trainer(Protocol):
-    """Turns a setting into a policy. What it plays is in the archive, from which a stopped training goes on."""
+    """Trains a policy. The games it plays are in the archive, from which a stopped training goes on."""
 
-    def train(self, setting: Setting) -> Trained:
-        """Train until done or until ``setting.stop`` is set.
+    def train(self, context: TrainingContext) -> Trained:
+        """Train until done or until ``context.stop`` is set.
 
-        Raises ``RequestError`` before anything is played if the setting makes no sense.
+        Raises ``RequestError`` for a context that makes no sense, before anything is played.
         """
         ...
 
@@ -67,15 +68,15 @@ class Trainer(Protocol):
 class Checking(Protocol):
     """A trainer that finds wrong settings before anything is made or played."""
 
-    notes: tuple[str, ...]  # what the user should be told of how its parameters were read
+    notes: tuple[str, ...]  # for the user: how its parameters were read
 
-    def check(self, setting: Setting) -> None:
+    def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
         ...
 
 
 @runtime_checkable
 class Extensible(Protocol):
-    """A trainer that, asked for more, goes on where it ended when it was asked for less."""
+    """A trainer that, asked for more, goes on from where a shorter training ended."""
 
-    extent: str  # its parameter that says how much
+    extent: str  # the name of its parameter for the length of a training

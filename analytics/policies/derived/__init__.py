@@ -1,1 +1,1 @@
-"""Policies derived from logged games, whoever played them: each kind is one file here and one yaml in conf/policy."""
+"""Policies derived from logged games of any agents: each kind is a class here and a yaml in ``conf/kind``."""

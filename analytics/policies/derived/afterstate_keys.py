@@ -1,10 +1,10 @@
 """Afterstates of many games, one number of pieces at a time, each under an exact key of one word.
 
-Level n of a game is what the turn left that gave the piece of ply n: n pieces on the board and that one in hand. Most
-afterstates with more than six pieces are met once, so they are never kept in a map: a level's keys are sorted.
+Level n of a game is its afterstate with n pieces on the board and the piece of ply n in hand. Most afterstates with
+more than six pieces are met once, so a level's keys are sorted instead of kept in a map.
 
-The key of a canonical form with n pieces: its four lanes squeezed to the occupied cells, lane 0 lowest, in the lowest
-4 n bits, and above them which of the canonical masks of n cells it has. That is 62 bits at most, for any rules.
+The key of a canonical form with n pieces has its four lanes, squeezed to the occupied cells, lane 0 lowest, in the
+lowest 4 n bits, and above them the rank of its mask among the canonical masks of n cells: 62 bits at most.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.policies.derived.dataset import Material, over_spans
+from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.batch import Games
 from quarto.canonical import canonical
 from quarto.jit import inlined, int64, kernel, uint64
@@ -24,23 +24,23 @@ from quarto.rules import ATTRIBUTES, Rules
 from quarto.symmetry import Symmetries, symmetries
 from quarto.threats import winning_cells
 
-NO_KEY = (1 << 64) - 1  # of a game that does not come to the level
+NO_KEY = (1 << 64) - 1  # of a game that ends before the level
 
 
-class Boards(NamedTuple):
+class GameBoards(NamedTuple):
     """The boards of ``G`` games at one level."""
 
     lanes: NDArray[np.uint64]  # [G]
     occupied: NDArray[np.uint16]  # [G]
 
     @staticmethod
-    def empty(size: int) -> Boards:
+    def empty(size: int) -> GameBoards:
         """Before the first ply."""
-        return Boards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
+        return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
 
 
 class Level(NamedTuple):
-    """What keys at a level are made with. The numbers are int64 in kernels."""
+    """A level and the tables that its keys are made with. The numbers are int64 in kernels."""
 
     pieces: int  # on the board
     first_mask: int  # number of the first canonical mask of so many cells
@@ -48,7 +48,7 @@ class Level(NamedTuple):
 
 
 def level_of(rules: Rules, pieces: int) -> Level:
-    """The level of ``pieces`` pieces."""
+    """The level with ``pieces`` pieces on the board."""
     tables = symmetries(rules)
     counts = np.bitwise_count(tables.masks)
     return Level(pieces, int(np.searchsorted(counts, pieces)), tables)
@@ -65,7 +65,7 @@ def key_of(lanes: int, occupied: int, gift: int, level: Level) -> int:
 
 @kernel()
 def forms_of(keys: NDArray[np.uint64], level: Level) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The canonical forms that have these keys: lanes and occupied, both [K]."""
+    """The canonical forms with these keys: lanes and occupied, both [K]."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
@@ -74,7 +74,7 @@ def forms_of(keys: NDArray[np.uint64], level: Level) -> tuple[NDArray[np.int64],
 
 
 @kernel()
-def advance(games: Games, ply: int, boards: Boards, span: tuple[int, int]) -> None:
+def advance(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
     """Add a ply to the boards of the games that have it."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
@@ -84,7 +84,7 @@ def advance(games: Games, ply: int, boards: Boards, span: tuple[int, int]) -> No
 
 
 @kernel()
-def go_back(games: Games, ply: int, boards: Boards, span: tuple[int, int]) -> None:
+def go_back(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
     """Take a ply from the boards of the games that have it."""
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
@@ -94,17 +94,18 @@ def go_back(games: Games, ply: int, boards: Boards, span: tuple[int, int]) -> No
 
 
 @kernel()
-def judged_keys(
+def outcome_keys(
     games: Games,
     opening: NDArray[np.int8],
     level: Level,
-    boards: Boards,
+    boards: GameBoards,
     words: NDArray[np.uint64],
     span: tuple[int, int],
 ) -> int:
-    """The afterstates of a level by games that came to it by choice: key, and in two bits below it the outcome.
+    """The afterstates of a level in games that reached it by a chosen gift: the key, then two bits with the outcome.
 
-    The outcome is for who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on; returns how many.
+    The outcome is that of the player who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on;
+    returns how many.
     """
     place = span[0]
     for game in range(span[0], span[1]):
@@ -123,13 +124,13 @@ def judged_keys(
 def keys_and_wins(
     games: Games,
     level: Level,
-    boards: Boards,
+    boards: GameBoards,
     rules: np.void,
     keys: NDArray[np.uint64],
     wins: NDArray[np.bool_],
     span: tuple[int, int],
 ) -> None:
-    """For every game the key of its afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
+    """The key of each game's afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
     for game in range(span[0], span[1]):
         keys[game], wins[game] = uint64(NO_KEY), False
         if level.pieces < games.plies[game]:
@@ -140,7 +141,7 @@ def keys_and_wins(
 
 @kernel()
 def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted words of ``judged_keys``, added up by key: keys [K], how many there are, and wins less losses."""
+    """Sorted words of ``outcome_keys``, added up by key: keys [K], games, and wins less losses."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
@@ -156,13 +157,13 @@ def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray
     return keys, counts, totals
 
 
-def sorted_level(material: Material, level: Level, boards: Boards, threads: int) -> NDArray[np.uint64]:
-    """The words of ``judged_keys`` of all games, ascending."""
-    size = len(material.game_id)
+def sorted_level(dataset: Dataset, level: Level, boards: GameBoards, threads: int) -> NDArray[np.uint64]:
+    """The words of ``outcome_keys`` of all games, ascending."""
+    size = len(dataset.game_id)
     words = np.empty(size, np.uint64)
 
     def fill(first: int, last: int) -> NDArray[np.uint64]:
-        count = judged_keys(material.games, material.opening, level, boards, words, (first, last))
+        count = outcome_keys(dataset.games, dataset.opening, level, boards, words, (first, last))
         return words[first : first + count]
 
     found = np.concatenate(over_spans(fill, 0, size, threads))

@@ -1,6 +1,6 @@
-"""What policies are derived from: games that were chosen, all in memory, in an order that no clock or machine decides.
+"""The dataset of a derived policy: the chosen games in memory, 44 bytes each.
 
-A game takes 44 bytes. Runs come by their ids, games of a run by theirs.
+Runs are in the order of their ids, games of a run in the order of theirs: no clock or machine changes it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Material:
-    """``G`` games of some runs under the same rules, by run and game id."""
+class Dataset:
+    """``G`` games of runs under the same rules, by run and game id."""
 
     runs: tuple[RunRecord, ...]  # ascending by id
-    begins: tuple[int, ...]  # where the games of each run begin, and where the last one's end
+    begins: tuple[int, ...]  # index of the first game of each run, and G
     game_id: NDArray[np.int64]  # [G]
     opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
     games: Games
@@ -40,11 +40,11 @@ class Material:
         return self.runs[0].rules
 
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
-        """Each run with the first of its games and the one after its last."""
+        """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
     def checksums(self, threads: int) -> dict[str, str]:
-        """By run, 16 hex digits that follow from the chosen games, whatever shards they lie in."""
+        """For each run id 16 hex digits that depend on the chosen games alone, not on their shards."""
 
         def add(first: int, last: int) -> int:
             return int(_sum_of_games(self.game_id, self.opening, self.games, (first, last)))
@@ -53,10 +53,11 @@ class Material:
         return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
 
 
+@runtime_checkable
 class Derivation(Protocol):
-    """A way to make a policy of games: an object made from ``conf/policy/KIND.yaml``."""
+    """A kind of policy: derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
 
-    def derive(self, material: Material, threads: int) -> Policy:
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
         """The policy: the same for the same games on any number of threads.
 
         Raises ``RequestError`` if its parameters do not fit the games.
@@ -65,14 +66,14 @@ class Derivation(Protocol):
 
 
 def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """``do(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels hold no lock."""
+    """``do(first, last)`` of equal parts of a range, a thread each: the results in order. Kernels release the GIL."""
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(do, edges[:-1], edges[1:]))
 
 
-def gathered(selection: Selection) -> Material:
-    """The games of a selection.
+def dataset_of(selection: Selection) -> Dataset:
+    """The games of a selection in memory.
 
     Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
     the piece; ``FailureError`` for a damaged file.
@@ -83,16 +84,16 @@ def gathered(selection: Selection) -> Material:
     begins = (0, *np.cumsum(counts).tolist())
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
     size = begins[-1]
-    material = Material(tuple(runs), begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
+    dataset = Dataset(tuple(runs), begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
     for record, chosen in selection.shards():
         first = free[record.run_id]
         free[record.run_id] = end = first + len(chosen.game_id)
-        material.game_id[first:end], material.opening[first:end] = chosen.game_id, chosen.opening
-        for whole, part in zip(material.games, chosen.games, strict=True):
+        dataset.game_id[first:end], dataset.opening[first:end] = chosen.game_id, chosen.opening
+        for whole, part in zip(dataset.games, chosen.games, strict=True):
             whole[..., first:end] = part
-    for _, start, end in material.spans():
-        _sort(material, start, end)
-    return material
+    for _, start, end in dataset.spans():
+        _sort(dataset, start, end)
+    return dataset
 
 
 def check_rules(runs: Sequence[RunRecord]) -> None:
@@ -112,22 +113,22 @@ def check_rules(runs: Sequence[RunRecord]) -> None:
         )
 
 
-def _sort(material: Material, start: int, end: int) -> None:
-    """Bring the games of a run into the order of their ids; row by row, for memory's sake."""
-    ids = material.game_id[start:end]
+def _sort(dataset: Dataset, start: int, end: int) -> None:
+    """Bring the games of a run into the order of their ids; one row of the arrays at a time, to save memory."""
+    ids = dataset.game_id[start:end]
     if np.all(ids[1:] > ids[:-1]):
         return
     order = np.argsort(ids, kind="stable")
-    columns = [material.game_id, material.opening, *material.games[2:], *material.games.pieces, *material.games.cells]
+    columns = [dataset.game_id, dataset.opening, *dataset.games[2:], *dataset.games.pieces, *dataset.games.cells]
     for column in columns:
         column[start:end] = column[start:end][order]
 
 
 @kernel()
 def _sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
-    """The sum (uint64) over games of a hash of everything that a policy may depend on: their order does not matter.
+    """The sum (uint64) over games of a hash of all that a policy may depend on, so that their order does not matter.
 
-    Each game's hash begins with its id; then come winner, opening and plies as one word, and each ply as one.
+    A game's hash mixes its id, then winner, opening and number of plies in one word, then one word a ply.
     """
     total = uint64(0)
     for game in range(span[0], span[1]):

@@ -1,4 +1,4 @@
-"""The kind 'fitted_q': what turns are worth if both players choose the best that was ever tried."""
+"""The kind 'fitted_q': values of turns if both players go on with the best turns in the log."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.policy import FITTED_Q, Policy
+from agents.learning.afterstates import FITTED_Q
+from agents.learning.policy import Policy
 from agents.parameters import checked_probability, checked_whole
 from analytics.policies.derived.afterstate_keys import (
     NO_KEY,
-    Boards,
+    GameBoards,
     advance,
     forms_of,
     go_back,
     keys_and_wins,
     level_of,
 )
-from analytics.policies.derived.dataset import Material, over_spans
+from analytics.policies.derived.dataset import Dataset, over_spans
 from analytics.policies.derived.mc_afterstate import MOST, ordered_rows
 from quarto.jit import int64, kernel, uint64
 from quarto.rules import CELLS, NONE
@@ -28,25 +29,30 @@ from quarto.rules import CELLS, NONE
 class FittedQ:
     """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
 
-    A turn is worth minus ``discount`` times what the position that it leaves is worth to the opponent: 1 if the piece
-    in hand finishes a line there; else the greatest of how games ended with the placement there and what the turns that
-    were made there are worth. Only turns in the log are looked at (S. Fujimoto et al., Off-Policy Deep Reinforcement
-    Learning without Exploration, 2019), imposed ones too: it does not matter who chose them.
+    The value of a turn is minus ``discount`` times the value of the position that it leaves to the opponent. That is 1
+    if the piece in hand finishes a line there; else the maximum over the logged games of the result, where the game
+    ended with the placement, or of the value of the turn made there. Only turns in the log count (S. Fujimoto et al.,
+    Off-Policy Deep Reinforcement Learning without Exploration, 2019), imposed ones included: who chose them does not
+    matter.
 
-    Each ply adds a piece, so one sweep from the last to the first comes to the fixed point: another one would change
-    nothing at all, the tolerance is 0. Greatest values and products do not depend on the order of games.
+    Each ply adds a piece, so one sweep from the last ply to the first reaches the fixed point exactly. Maxima and
+    products do not depend on the order of games.
 
     Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64, of afterstates with a
-    count of at least ``least``; all others were looked at too. Raises ``ValueError`` for a number out of range.
+    count of at least ``least``; the values take the others into account. Raises ``ValueError`` for a number out of
+    range.
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:
         self.discount = checked_probability("discount", discount)
         self.least = checked_whole("least", least, 1, MOST)
 
-    def derive(self, material: Material, threads: int) -> Policy:
-        games, size = material.games, len(material.game_id)
-        boards, worth = Boards.empty(size), np.zeros(size)  # of each game's turn at the level above, for who made it
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        games, size = dataset.games, len(dataset.game_id)
+        boards, worth = (
+            GameBoards.empty(size),
+            np.zeros(size),
+        )  # of each game's turn at the level above, for who made it
 
         def move(step: Callable[..., None], ply: int) -> None:
             over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, size, threads)
@@ -56,16 +62,16 @@ class FittedQ:
         parts = []
         for ply in range(CELLS - 1, -1, -1):
             move(go_back, ply)
-            parts.append(self._level(material, ply, boards, worth, threads))
+            parts.append(self._level(dataset, ply, boards, worth, threads))
         lanes, occupied, count, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Policy(FITTED_Q, table=ordered_rows(lanes, occupied, {"count": count, "value": value}))
 
     def _level(
-        self, material: Material, pieces: int, boards: Boards, worth: NDArray[np.float64], threads: int
+        self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """The columns of the afterstates with so many pieces; ``worth`` becomes that of this level."""
-        games, level, size = material.games, level_of(material.rules, pieces), len(material.game_id)
-        keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), material.rules.tables
+        """The columns of the afterstates with this many pieces; ``worth`` becomes that of this level."""
+        games, level, size = dataset.games, level_of(dataset.rules, pieces), len(dataset.game_id)
+        keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
 
         def fill(first: int, last: int) -> None:
             keys_and_wins(games, level, boards, rules, keys, wins, (first, last))

@@ -1,14 +1,14 @@
-"""The kind 'gift': which pieces are dangerous to give, by how often their givers lost."""
+"""The kind 'gift': how dangerous a piece is to give, by how often its givers lost."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.gifts import FEATURES, LOOKS, look_of
-from agents.learning.policy import GIFT, Policy
+from agents.learning.gift_features import COMBINATIONS, FEATURES, GIFT, features_of
+from agents.learning.policy import Policy
 from agents.parameters import checked_number
-from analytics.policies.derived.dataset import Material, over_spans
+from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.batch import Games
 from quarto.jit import int64, kernel, uint64
 from quarto.lanes import spread
@@ -16,13 +16,13 @@ from quarto.position import ALL_PIECES
 
 
 class Gift:
-    """The probability of losing by the look of a gift (``agents/learning/gifts.py``), for who gave it.
+    """The giver's probability of losing, by the features of the gift (``agents/learning/gift_features.py``).
 
-    Counted over the gifts that were chosen. ``risk`` is smoothed by ``smoothing`` games lost and as many not lost that
-    nobody played: (losses + smoothing) / (count + 2 smoothing), Laplace's rule of succession if it is 1.
+    Counted over the gifts that were chosen. To estimate ``risk``, ``smoothing`` lost games and as many others are added
+    to each count: (losses + smoothing) / (count + 2 smoothing); with 1 it is Laplace's rule of succession.
 
     Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64; a
-    row for each look that was seen, ascending. Raises ``ValueError`` for a smoothing below 0.
+    row for each combination of features in the games, ascending. Raises ``ValueError`` for a smoothing below 0.
     """
 
     def __init__(self, smoothing: float = 1.0) -> None:
@@ -30,18 +30,18 @@ class Gift:
         if self.smoothing < 0.0:
             raise ValueError(f"smoothing={smoothing} is below 0: that many games are added on both sides")
 
-    def derive(self, material: Material, threads: int) -> Policy:
-        rules = material.rules.tables
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        rules = dataset.rules.tables
 
         def count(first: int, last: int) -> NDArray[np.int64]:
-            counts = np.zeros((2, LOOKS), np.int64)
-            count_gifts(material.games, material.opening, rules, counts, (first, last))
+            counts = np.zeros((2, COMBINATIONS), np.int64)
+            count_gifts(dataset.games, dataset.opening, rules, counts, (first, last))
             return counts
 
-        lost, kept = sum(over_spans(count, 0, len(material.game_id), threads), np.zeros((2, LOOKS), np.int64))
-        looks = np.flatnonzero(lost + kept)
-        losses, counts = lost[looks], (lost + kept)[looks]
-        features = np.unravel_index(looks, tuple(FEATURES.values()))
+        lost, kept = sum(over_spans(count, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
+        met = np.flatnonzero(lost + kept)
+        losses, counts = lost[met], (lost + kept)[met]
+        features = np.unravel_index(met, tuple(FEATURES.values()))
         columns = {name: column.astype(np.int8) for name, column in zip(FEATURES, features, strict=True)}
         risk = (losses + self.smoothing) / (counts + 2.0 * self.smoothing)
         return Policy(GIFT, table={**columns, "count": counts, "losses": losses, "risk": risk})
@@ -51,7 +51,7 @@ class Gift:
 def count_gifts(
     games: Games, opening: NDArray[np.int8], rules: np.void, counts: NDArray[np.int64], span: tuple[int, int]
 ) -> None:
-    """Count the chosen gifts by look into ``counts`` [2, LOOKS]: first those whose giver lost, then all others."""
+    """Count chosen gifts by features into ``counts`` [2, COMBINATIONS]: row 0 if the giver lost, row 1 otherwise."""
     for game in range(span[0], span[1]):
         lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
         for ply in range(games.plies[game]):
@@ -59,6 +59,6 @@ def count_gifts(
             left &= ~(int64(1) << piece)
             if ply >= opening[game]:
                 lost = games.winner[game] == 1 - (ply & 1)
-                counts[0 if lost else 1, look_of(lanes, occupied, piece, left, rules)] += 1
+                counts[0 if lost else 1, features_of(lanes, occupied, piece, left, rules)] += 1
             lanes |= spread(piece) << uint64(cell)
             occupied |= int64(1) << cell

@@ -1,4 +1,4 @@
-"""The kind 'mc_afterstate': how games went on, on average, after each turn that was made in them."""
+"""The kind 'mc_afterstate': the mean outcome of the games in which a turn was made."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.policy import MC_AFTERSTATE, Policy
+from agents.learning.afterstates import MC_AFTERSTATE
+from agents.learning.policy import Policy
 from agents.parameters import checked_whole
-from analytics.policies.derived.afterstate_keys import Boards, advance, forms_of, level_of, runs_of_keys, sorted_level
-from analytics.policies.derived.dataset import Material, over_spans
+from analytics.policies.derived.afterstate_keys import (
+    GameBoards,
+    advance,
+    forms_of,
+    level_of,
+    runs_of_keys,
+    sorted_level,
+)
+from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.rules import CELLS
 
 MOST = 1 << 31
@@ -20,9 +28,9 @@ class McAfterstate:
     """Monte Carlo estimates of afterstates (R. Sutton and A. Barto, Reinforcement Learning, 2nd edition, 5.1 and 6.8).
 
     A row is an afterstate: the board after a placement with the gift in the opponent's hand, by its canonical form.
-    ``mean`` is that of the outcomes for who made the turn, 1 won, 0 drawn, -1 lost, ``count`` of how many games. Turns
-    count from the first gift that was chosen: what an opening imposes says nothing about who was made to play it.
-    Afterstates met less than ``least`` times are left out: their means are noise, and most afterstates are such.
+    ``mean`` is the mean outcome for the player who made the turn, 1 won, 0 drawn, -1 lost, ``count`` the number of
+    games. Turns count from the first gift that was chosen: an imposed opening is nobody's choice. Afterstates met less
+    than ``least`` times are left out: their means are noise, and most afterstates are such.
 
     Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.
     """
@@ -30,23 +38,23 @@ class McAfterstate:
     def __init__(self, least: int = 2) -> None:
         self.least = checked_whole("least", least, 1, MOST)
 
-    def derive(self, material: Material, threads: int) -> Policy:
-        games, boards = material.games, Boards.empty(len(material.game_id))
+    def derive(self, dataset: Dataset, threads: int) -> Policy:
+        games, boards = dataset.games, GameBoards.empty(len(dataset.game_id))
         parts = []
         for pieces in range(CELLS):
-            parts.append(self._level(material, pieces, boards, threads))
+            parts.append(self._level(dataset, pieces, boards, threads))
 
             def add(first: int, last: int, ply: int = pieces) -> None:
                 advance(games, ply, boards, (first, last))
 
-            over_spans(add, 0, len(material.game_id), threads)
+            over_spans(add, 0, len(dataset.game_id), threads)
         lanes, occupied, count, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Policy(MC_AFTERSTATE, table=ordered_rows(lanes, occupied, {"count": count, "mean": mean}))
 
-    def _level(self, material: Material, pieces: int, boards: Boards, threads: int) -> tuple[NDArray[Any], ...]:
-        """Lanes, occupied, count and mean of the afterstates with so many pieces."""
-        level = level_of(material.rules, pieces)
-        keys, counts, totals = runs_of_keys(sorted_level(material, level, boards, threads))
+    def _level(self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int) -> tuple[NDArray[Any], ...]:
+        """Lanes, occupied, count and mean of the afterstates with this many pieces."""
+        level = level_of(dataset.rules, pieces)
+        keys, counts, totals = runs_of_keys(sorted_level(dataset, level, boards, threads))
         kept = counts >= self.least
         lanes, occupied = forms_of(keys[kept], level)
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
@@ -55,6 +63,6 @@ class McAfterstate:
 def ordered_rows(
     lanes: NDArray[Any], occupied: NDArray[Any], others: dict[str, NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """The columns of a table of afterstates, its rows ascending by lanes, then by occupied."""
+    """The columns of a table of afterstates, rows ascending by lanes, then by occupied."""
     order = np.lexsort((occupied, lanes))
     return {name: column[order] for name, column in {"lanes": lanes, "occupied": occupied, **others}.items()}

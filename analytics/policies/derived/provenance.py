@@ -1,7 +1,7 @@
-"""Which games a policy was derived from, to the game: how that is kept beside it, and how they are found again.
+"""The games that a policy was derived from: their ids are stored beside it, and found again in the archive.
 
-Kept as ranges of ids, a row each, in ``games.parquet``: what was chosen by a condition then is found without it now, so
-games that have come since change nothing.
+``games.parquet`` has a row for each range of ids. The condition that chose them is not asked again, so games added
+later change nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import Material
+from analytics.policies.derived.dataset import Dataset
 from analytics.query.database import OpenArchive
 from analytics.query.selection import EVERYTHING, Selection
 from analytics.store.archive import Archive, readable
@@ -25,13 +25,13 @@ TABLE = "games"
 RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
-def ranges_of(material: Material) -> pl.DataFrame:
+def ranges_of(dataset: Dataset) -> pl.DataFrame:
     """The games as ranges: ``games`` ids from ``first_game`` on, ``step`` apart; by run and id."""
     parts = []
-    for record, start, end in material.spans():
-        ids = material.game_id[start:end]
+    for record, start, end in dataset.spans():
+        ids = dataset.game_id[start:end]
         apart = np.diff(ids)
-        step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as where an agent has one seat
+        step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
         begins = np.flatnonzero(np.concatenate([[True], apart != step]))
         games = np.diff(np.concatenate([begins, [len(ids)]]))
         columns = {"run_id": [record.run_id] * len(begins), "first_game": ids[begins], "games": games}
@@ -52,7 +52,7 @@ def ids_of(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
 def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
     """The games that a policy was derived from.
 
-    Raises ``RequestError`` if the archive has not all of them any more, or not the files in which they were.
+    Raises ``RequestError`` if the archive lacks any of them, or a file that they were in.
     """
     wanted = ids_of(policy_store.read_table(opened.archive, card, TABLE))
     runs = []
@@ -83,7 +83,7 @@ def _lost(archive: Archive) -> str:
 
 
 def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the ids that no commit of the run holds."""
+    """The ids that no commit of the run holds."""
     held = np.zeros(len(ids), np.bool_)
     for pairing, ranges in archive.covered(run_id).items():
         for pairs in ranges:
@@ -92,7 +92,7 @@ def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[n
 
 
 def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
-    """A file of some of the ids that a commit names and that is not there."""
+    """A file with some of the ids that a commit names and that does not exist, if any."""
     for commit in archive.commits(run_id):
         if any(ids[_within(ids, part.pairing, part.first_pair, part.end_pair)].size for part in commit.slices):
             for table, stored in (("games", commit.games), ("plies", commit.plies)):
@@ -103,6 +103,6 @@ def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
 
 
 def _within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
-    """Where the ids of some pairs are."""
+    """Where the ids of these pairs are among ``ids``."""
     first, end = ((pairing << GAME_BITS) + 2 * pair for pair in (first_pair, end_pair))
     return slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, end)))

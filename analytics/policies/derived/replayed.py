@@ -1,4 +1,4 @@
-"""The kinds that replay games one by one, in order, through the update of an online learner."""
+"""The kinds 'q_table' and 'encoded_q': games replayed one by one, in order, through an online learner's update."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE
-from agents.learning.game_updates import LEARNED_TYPE, SPAN_TYPE
+from agents.learning.game_updates import SPAN_TYPE, UPDATED_TYPE
 from agents.learning.learner import UPDATE_TYPE, Learner, LoggedGame, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
-from analytics.policies.derived.dataset import Material
-from analytics.policies.relearn import Student
+from analytics.policies.derived.dataset import Dataset
+from analytics.policies.relearn import LearnerState
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest
@@ -30,8 +30,8 @@ SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
 BOTH = 0b11  # seats
 
 
-@kernel(LEARNED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
-def teach(
+@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
+def update_from_views(
     update: UpdateKernel,
     rules: Any,
     own: Any,
@@ -41,14 +41,14 @@ def teach(
     span: tuple[int, int],
     games: Games,
 ) -> tuple[int, bool]:
-    """Learn from lessons ``span[0]`` to before ``span[1]`` of a run with this seed, until there is no room for more.
+    """Learn from views ``span[0]`` to ``span[1] - 1`` of a run with this seed, or until there is no room for more.
 
-    Lesson ``2 g + s`` is game ``g`` as seat ``s`` saw it; it is given if bit ``s`` of ``seats[g]`` is set. Returns the
-    lesson after the last one given, and whether there is room.
+    View ``2 g + s`` is game ``g`` with seat ``s`` as the learner's; it is used if bit ``s`` of ``seats[g]`` is set.
+    Returns the view after the last one used, and whether there is room.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
-    for lesson in range(span[0], span[1]):
-        game, seat = lesson >> 1, int64(lesson & 1)
+    for view in range(span[0], span[1]):
+        game, seat = view >> 1, int64(view & 1)
         if (seats[game] >> seat) & 1:
             for ply in range(CELLS):
                 pieces[ply], cells[ply] = games.pieces[ply, game], games.cells[ply, game]
@@ -56,44 +56,43 @@ def teach(
             source = stream(seed, number >> 1, number & 1)
             plies, winner = int64(games.plies[game]), int64(games.winner[game])
             if not update(LoggedGame(pieces, cells, plies, winner, seat, source), rules, own):
-                return lesson + 1, False
+                return view + 1, False
     return span[1], True
 
 
-def replay(learner: Learner, material: Material, seats: NDArray[np.int8]) -> Policy:
-    """What a learner knows after all games, by run and id; ``seats`` [G] says as whom it learns from each."""
-    student = Student(learner, material.rules)
-    update, rules = type(learner).update, material.rules.tables
-    for record, first, end in material.spans():
-        lesson, seed = 2 * first, uint64(record.spec["seed"])
-        while lesson < 2 * end:
-            own, span = student.player.own, (lesson, 2 * end)
-            lesson, room = teach(update, rules, own, seed, material.game_id, seats, span, material.games)
+def replay(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
+    """A learner's policy after all games, by run and id; ``seats`` [G] has a bit for each seat that it learns as."""
+    state = LearnerState(learner, dataset.rules)
+    update, rules = type(learner).update, dataset.rules.tables
+    for record, first, end in dataset.spans():
+        view, seed = 2 * first, uint64(record.spec["seed"])
+        while view < 2 * end:
+            own, span = state.player.own, (view, 2 * end)
+            view, room = update_from_views(update, rules, own, seed, dataset.game_id, seats, span, dataset.games)
             if not room:
-                student.grow()
-    return learner.policy(student.knowledge)
+                state.grow()
+    return learner.policy(state.knowledge)
 
 
 class QTable:
-    """Q-learning of turns, as ``QTableLearner`` does while it plays: every turn of every game teaches, by whomever.
+    """Q-learning of turns as ``QTableLearner`` does while it plays: it learns from every turn of both players.
 
-    So the policy that is derived from a training's own games is the one that the training saved. Imposed plies teach
-    too: what is learned of a turn is what can follow it, not who chose it. Raises ``ValueError`` for a number outside
-    0 to 1.
+    So the policy derived from a training's own games is the one that the training saved. It learns from imposed plies
+    too: the value of a turn is what can follow it, not who chose it. Raises ``ValueError`` for a number outside 0 to 1.
     """
 
     def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
         self.learner = QTableLearner(learning_rate, discount)
 
-    def derive(self, material: Material, threads: int) -> Policy:  # noqa: ARG002  (game after game)
-        return replay(self.learner, material, np.ones(len(material.game_id), np.int8))  # once a game
+    def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
+        return replay(self.learner, dataset, np.ones(len(dataset.game_id), np.int8))  # once a game
 
 
 class EncodedQ:
-    """Study C's update of the values of boards by their code in eight digits, from anybody's games.
+    """Study C's update of the values of boards by their code in eight digits, from the games of any agents.
 
-    Each game teaches what its seats came to, seat 0 first, or with ``agent`` only what the seats of the agent with that
-    label did: ``agents/rl_encoded.py`` says how. The policy is of kind 'encoded_values', which ``rl_encoded`` plays.
+    It learns from each game as seat 0, then as seat 1, or with ``agent`` only as the seats of the agent with that label
+    (the update: ``agents/rl_encoded.py``). The policy is of kind 'encoded_values', which ``rl_encoded`` plays.
     Raises ``ValueError`` for a number that the learner refuses, ``derive`` ``RequestError`` for an agent without games.
     """
 
@@ -108,19 +107,19 @@ class EncodedQ:
         self.learner = EncodedLearner(learning_rate, discount, rewards=rewards, values_seed=values_seed)
         self.agent = agent
 
-    def derive(self, material: Material, threads: int) -> Policy:  # noqa: ARG002  (game after game)
-        seats = np.full(len(material.game_id), BOTH, np.int8)
+    def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
+        seats = np.full(len(dataset.game_id), BOTH, np.int8)
         if self.agent is not None:
-            for record, first, end in material.spans():
-                seats[first:end] = seats_of(self.agent, record, material.game_id[first:end])
+            for record, first, end in dataset.spans():
+                seats[first:end] = seats_of(self.agent, record, dataset.game_id[first:end])
             if not seats.any():
-                labels = {label for record in material.runs for label in record.labels}
+                labels = {label for record in dataset.runs for label in record.labels}
                 raise RequestError(f"agent={self.agent} played none of the games{nearest(str(self.agent), labels)}")
-        return replay(self.learner, material, seats)
+        return replay(self.learner, dataset, seats)
 
 
 def seats_of(agent: str, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Which seats an agent held in games of a run: [G], bit s for seat s."""
+    """The seats that an agent held in games of a run: [G], bit s for seat s."""
     first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
     pairing, game = game_id >> GAME_BITS, game_id & 1
     held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)

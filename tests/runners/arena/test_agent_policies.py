@@ -10,13 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.policy import ENCODED_VALUES, GENOME, Policy
-from agents.rl_encoded import CODES
+from agents.ga2 import Ga2
+from agents.ga5 import Ga5
+from agents.gifts import Gifts
+from agents.learning.policy import GENOME, Policy
+from agents.policy import Policy as PolicyAgent
+from agents.q_placement import QPlacement, QPlacementLearner
+from agents.rl_encoded import CODES, ENCODED_VALUES, EncodedLearner, RlEncoded
+from agents.rl_tabular import RlTabular, TabularLearner
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
+from quarto.rules import CLASSIC
 from runners.arena.agent_labels import agent_named
+from runners.arena.agent_policies import player_of
+from tests.agents.test_gifts import risks
+from tests.agents.test_policy import means
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, rows
@@ -32,6 +42,10 @@ def values(seed: int) -> Policy:
 
 def save(root: Path, policy: Policy, name: str) -> PolicyCard:
     return policy_store.save(Archive.open(root, create=True), policy, origin(name))
+
+
+def untrained(learner: EncodedLearner | QPlacementLearner | TabularLearner) -> Policy:
+    return learner.policy(learner.knowledge(CLASSIC))
 
 
 @pytest.fixture
@@ -89,6 +103,62 @@ def test_without_a_policy_a_genetic_player_is_what_it_always_was(root: Path) -> 
     }
 
 
+@pytest.mark.parametrize(
+    ("policy", "player"),
+    [
+        (untrained(EncodedLearner()), RlEncoded),
+        (untrained(QPlacementLearner()), QPlacement),
+        (untrained(TabularLearner()), RlTabular),
+        (Policy(GENOME, {"alpha": 0.25, "beta": 0.75}), Ga2),
+        (Policy(GENOME, dict.fromkeys(FIVE, 0.5)), Ga5),
+        (means([0], [0], [0.5]), PolicyAgent),
+        (risks([0], [0], [0.5]), Gifts),
+    ],
+)
+def test_each_kind_is_played_by_its_default_player(policy: Policy, player: type[Any], root: Path) -> None:
+    assert type(player_of(policy)) is player
+    save(root, policy, "mine")
+    spec = agent_named("policy(policy=mine)", root)
+    assert type(spec.build()) is player
+    assert (spec.target, spec.params["policy"]) == ("agents.policy.Policy", "mine")  # whatever plays, so that ids stay
+    assert "player" not in spec.as_mapping()
+
+
+def test_the_genes_of_a_genome_reach_its_player() -> None:
+    player: Any = player_of(Policy(GENOME, {"beta": 0.75}))
+    assert (player.alpha, player.beta) == (0.1, 0.75)
+
+
+def test_a_genome_that_no_agent_has_all_genes_of_is_refused() -> None:
+    with pytest.raises(RequestError, match="policy 'genome' has genes that no agent has: omega"):
+        player_of(Policy(GENOME, {"omega": 1.0}))
+
+
+def test_a_kind_of_ones_own_is_played_by_the_agent_whose_yaml_reads_it(
+    root: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(root, Policy("moods", table={"mood": np.array([1])}), "mine")
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    for path, text in {
+        "code/moody.py": "from agents.random import Random\n\n\nclass Moody(Random):\n"
+        "    def __init__(self, policy=None):\n        self.mood = policy\n",
+        "own/agent/moody.yaml": "_target_: moody.Moody\nreads: [moods]\ndefault_player: true\npolicy: null\n",
+        "own/agent/other.yaml": "_target_: moody.Moody\nreads: [moods]\npolicy: null\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    run = ("run", "a.policy=mine", "agent@b=random", "games=2")
+    refused = qarena(*run, "agent@a=policy")
+    assert (refused.code, refused.out) == (2, "")
+    assert "policy 'mine' is of kind 'moods', which no agent plays by default; valid: counters, " in refused.err
+    wrong = qarena(*run, "agent@a=rl_encoded", "--config-dir", "own")
+    assert "policy 'mine' is of kind 'moods', which moody, other and policy read" in wrong.err
+    for agent in ("policy", "moody", "other"):
+        assert qarena(*run, f"agent@a={agent}", "--config-dir", "own")[::2] == (0, "")
+    (tmp_path / "own/agent/other.yaml").write_text((tmp_path / "own/agent/moody.yaml").read_text())
+    assert "default players are moody and other: " in qarena(*run, "agent@a=policy", "--config-dir", "own").err
+
+
 def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for policy_id in ("000012345678", "123456789012"):
         monkeypatch.setattr(policy_store, "policy_id_of", lambda name, knowledge, made=policy_id: made)
@@ -102,7 +172,10 @@ def test_ids_that_look_like_numbers_are_read_as_ids(root: Path, monkeypatch: pyt
         ("rl_encoded(policy=mien)", "policy 'mien' is not in archive {root}; did you mean 'mine'? valid: "),
         ("rl_encoded(policy=12.5)", "agent 'rl_encoded(policy=12.5)': policy=12.5 is not a name; put it in quotes"),
         ("random(policy=mine)", "agent 'random' has no parameter 'policy'"),
-        ("ga2(policy=mine)", "agent 'ga2(policy=mine)' plays by genes, and policy 'mine' is of kind 'encoded_values'"),
+        (
+            "ga2(policy=mine)",
+            "plays by policies of kind 'genome', and policy 'mine' is of kind 'encoded_values', which rl_encoded and ",
+        ),
         ("ga2(policy=five)", "agent 'ga2(policy=five)' has no gene 'gamma' of policy 'five'"),
         ("ga5(policy=bred)", "policy 'bred' has no gene 'gamma', which agent 'ga5(policy=bred)' needs: it has alpha, "),
         ("ga2(policy=bred,alpha=0.5)", "alpha=0.5 contradicts policy=bred, which has alpha=0.25"),
@@ -122,7 +195,10 @@ def test_a_policy_that_does_not_fit_is_refused_in_one_line(root: Path, agent: st
     ("typed", "expected"),
     [
         ("a.policy=mien", "policy 'mien' is not in archive data/archive; did you mean 'mine'?"),
-        ("a.policy=counted", "policy of kind 'counts' is for other players; rl_encoded reads 'encoded_values'"),
+        (
+            "a.policy=counted",
+            "policies of kind 'encoded_values', and policy 'counted' is of kind 'counts', which no agent reads",
+        ),
         ("a.policy=broken", "policy 'broken' is damaged: the SHA-256 of table.parquet is not that of its card"),
         ("archive.root=nowhere a.policy=mine", "there is no archive at nowhere"),
     ],

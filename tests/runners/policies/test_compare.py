@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.learning.policy import COUNTERS, ENCODED_VALUES, FITTED_Q, MC_AFTERSTATE, Q_TABLE, Policy
+from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, Q_TABLE
+from agents.learning.counters import COUNTERS
+from agents.learning.policy import Policy
+from agents.rl_encoded import ENCODED_VALUES
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import gathered
+from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.mc_afterstate import McAfterstate
 from analytics.query.selection import select
 from analytics.store.archive import Archive
@@ -79,7 +82,7 @@ def test_counts_are_joined_as_values_where_they_are_the_values() -> None:
 
 def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
     with open_archive(made) as opened:
-        policy = McAfterstate().derive(gathered(select(opened)), 1)
+        policy = McAfterstate().derive(dataset_of(select(opened)), 1)
     opposite = Policy(policy.kind, table={**policy.table, "mean": -policy.table["mean"]})
     same, different = choices_of(policy, policy, CLASSIC), choices_of(policy, opposite, CLASSIC)
     assert same.same_turn.all()
@@ -90,7 +93,12 @@ def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
 
 
 def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -> None:
-    for typed in ("mc_afterstate name=one", "mc_afterstate name=two least=4", "fitted_q name=three", "gift name=four"):
+    for typed in (
+        "mc_afterstate name=one",
+        "mc_afterstate name=two kind.least=4",
+        "fitted_q name=three",
+        "gift name=four",
+    ):
         assert qarena("policy", "build", *f"kind={typed}".split()).code == 0
     policy_store.save(Archive.open(root), GENES, origin("bred"))
     before = snapshot(root)
@@ -118,8 +126,8 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
 def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena) -> None:
     play(root, "agent@a=random", "agent@b=random", "games=20", "rules=square")
     for rules in ("classic", "square"):
-        where = f"where=run_id IN (SELECT run_id FROM runs WHERE rules = '{rules}')"
-        assert qarena("policy", "build", "kind=gift", f"name={rules}", where).code == 0
+        where = f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules}')"
+        assert qarena("policy", "build", "kind=gift", f"name={rules}", "--where", where).code == 0
     found = qarena("policy", "compare", "classic", "square")
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(
@@ -130,8 +138,8 @@ def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena
 def test_an_agent_in_both_seats_is_named_once_in_a_lineage(root: Path, qarena: Qarena) -> None:
     assert qarena("policy", "build", "kind=gift", "name=first").code == 0
     play(root, "agent@a=policy", "a.policy=first", "agent@b=policy", "b.policy=first", "games=20")
-    itself = "where=agent_0 = agent_1"
-    assert qarena("policy", "build", "kind=gift", "name=second", itself).code == 0
+    itself = "agent_0 = agent_1"
+    assert qarena("policy", "build", "kind=gift", "name=second", "--where", itself).code == 0
     lines = qarena("policy", "lineage", "second").out.splitlines()
     assert sum(line.endswith(": 20 games of policy(policy=first)") for line in lines) == 1
     assert sum(line.endswith("policy(policy=first) played by") for line in lines) == 1
@@ -153,16 +161,16 @@ def test_a_lineage_says_how_many_games_there_are_still(games: int | None, held: 
 
 
 def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qarena) -> None:
-    assert qarena("policy", "build", "kind=gift", "name=first", "where=winner = 0").code == 0
+    assert qarena("policy", "build", "kind=gift", "name=first", "--where", "winner = 0").code == 0
     play(root, "agent@a=policy", "a.policy=first", "agent@b=random", "games=40", f"archive.root={root}")
-    by_first = "where=agent_0 = 'policy(policy=first)'"
-    assert qarena("policy", "build", "kind=mc_afterstate", "name=second", by_first).code == 0
+    by_first = "agent_0 = 'policy(policy=first)'"
+    assert qarena("policy", "build", "kind=mc_afterstate", "name=second", "--where", by_first).code == 0
     first, second = (policy_store.find(Archive.open(root), name) for name in ("first", "second"))
     found = qarena("policy", "lineage", "second")
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()
     assert lines[0] == f"policy second ({second.policy_id}), mc_afterstate, classic rules"
-    assert f"  {by_first.replace('=', ' ', 1)}" in lines
+    assert f"  where {by_first}" in lines
     (run,) = second.learned["run_ids"]
     assert re.search(rf"^  run {run}, .*: 20 of 40 games of policy\(policy=first\), random$", found.out, re.MULTILINE)
     assert f"      policy first ({first.policy_id}), gift, classic rules" in lines

@@ -13,7 +13,7 @@ from quarto.rules import CLASSIC
 from runners.arena.config_groups import CONF
 from runners.arena.storage import Storage
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
-from runners.training.trainer import Setting
+from runners.training.trainer import TrainingContext
 
 TRAINERS: Mapping[str, type[GeneticTrainer]] = {"ga2": Ga2Trainer, "ga5": Ga5Trainer}
 SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "games": 6}
@@ -29,9 +29,9 @@ def trainer(name: str, **changes: Any) -> GeneticTrainer:
     return target(**{**settings, **changes})
 
 
-def setting(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> Setting:
-    """A setting in the archive at ``root``; ``storage`` are other fields of its storage."""
-    return Setting(
+def context(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> TrainingContext:
+    """A context in the archive at ``root``; ``storage`` are other fields of its storage."""
+    return TrainingContext(
         name="evolution",
         rules=CLASSIC,
         seed=seed,

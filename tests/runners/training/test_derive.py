@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,11 @@ from tests.runners.experiments import command, play
 
 GAMES = 1200
 BUILDS = {
-    "mc_afterstate": ["where=winner >= 0", "least=3"],
-    "q_table": ["where=game_id < 60", "discount=0.5"],
-    "fitted_q": ["least=1"],
-    "gift": ["where=agent_0 = 'random'", "smoothing=0.5"],
-    "encoded_q": ["agent=semi_random", "rewards=[1,-1,0,0]"],
+    "mc_afterstate": ["where=winner >= 0", "kind.least=3"],
+    "q_table": ["where=game_id < 60", "kind.discount=0.5"],
+    "fitted_q": ["kind.least=1"],
+    "gift": ["where=agent_0 = 'random'", "kind.smoothing=0.5"],
+    "encoded_q": ["kind.agent=semi_random", "kind.rewards=[1,-1,0,0]"],
 }
 
 
@@ -54,8 +56,9 @@ CLASSIC = "run_id IN (SELECT run_id FROM runs WHERE rules = 'classic')"
 def words(kind: str, root: Path, *others: str, name: str = "mine") -> list[str]:
     """The arguments of a build."""
     own = dict(word.split("=", 1) for word in (*BUILDS.get(kind, ()), *others))
-    own["where"] = f"{CLASSIC} AND {own.get('where', 'true')}"
-    return ["policy", "build", f"kind={kind}", f"name={name}", f"archive.root={root}", *map("=".join, own.items())]
+    where = f"{CLASSIC} AND {own.pop('where', 'true')}"
+    settings = [f"name={name}", f"archive.root={root}", *map("=".join, own.items())]
+    return ["policy", "build", f"kind={kind}", *settings, "--where", where]
 
 
 def card_of(root: Path, name: str = "mine") -> PolicyCard:
@@ -63,7 +66,7 @@ def card_of(root: Path, name: str = "mine") -> PolicyCard:
 
 
 def test_there_is_a_build_for_every_kind() -> None:
-    assert set(BUILDS) == set(names("policy"))
+    assert set(BUILDS) == set(names("kind"))
 
 
 @pytest.mark.parametrize("kind", BUILDS)
@@ -121,7 +124,9 @@ def test_a_q_table_from_the_log_of_its_own_training_is_the_one_that_was_saved(ro
     assert trained.code == 0
     online = card_of(root, "online")
     (run_id,) = online.learned["run_ids"]
-    assert qarena("policy", "build", "kind=q_table", f"where=run_id = '{run_id}'", f"archive.root={root}").code == 0
+    assert (
+        qarena("policy", "build", "kind=q_table", "--where", f"run_id = '{run_id}'", "--archive", str(root)).code == 0
+    )
     offline = card_of(root, "q_table")
     assert offline.knowledge == online.knowledge
     assert offline.files["table.parquet"].sha256 == online.files["table.parquet"].sha256
@@ -263,55 +268,134 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     [
         ([], r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, mc_afterstate, q_table"),
         (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
-        (["gift"], r"'gift' is not key=value: quote a condition as a whole, .*"),
-        (["kind=gift", "kind=gift"], r"kind is given twice: kind=gift and kind=gift"),
-        (["kind=gift", "smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
-        (["kind=gift", "smoothing=-1"], r"kind 'gift' cannot be made of .*smoothing=-1 is below 0: .*"),
-        (["kind=gift", "smoothing=1,2"], r"smoothing=1,2 is more than one value: build one policy for each"),
-        (["kind=gift", "smoothing=[1"], r"smoothing=\[1 cannot be read: .*"),
-        (["kind=mc_afterstate", "least=0"], r".*least=0 is not a whole number from 1 to 2147483648"),
+        (["gift"], r"'gift' cannot be read: it is not key=value"),
+        (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; did you mean 'kind.smoothing'\? .*"),
+        (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
+        (["kind=gift", "+kind.smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
+        (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is no Derivation \(see .*"),
+        (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made of .*smoothing=-1 is below 0: .*"),
+        (["kind=gift", "kind.smoothing=1,2"], r"Ambiguous value for argument 'kind.smoothing=1,2' .*"),
+        (["kind=gift", "kind.smoothing=[1"], r"'kind.smoothing=\[1' cannot be read: .*"),
+        (["kind=mc_afterstate", "kind.least=0"], r".*least=0 is not a whole number from 1 to 2147483648"),
         (["kind=gift", "name=1st"], r"name='1st' cannot be a name: .*"),
         (["kind=gift", "threads=0"], r"threads=0 is out of range: it must be at least 1"),
-        (["kind=gift", "threads=two"], r"threads='two' is not a whole number"),
-        (["kind=gift", "where=agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
-        (["kind=gift", "where=DELETE FROM games"], r"where='DELETE FROM games' is no condition on games: .*"),
-        (["kind=gift", "where=true); DROP VIEW games; SELECT (1"], r"where=.* is no condition on games: .*"),
-        (["kind=gift", "where=loser = 1"], r"where='loser = 1' is no condition on games: .*loser.*"),
+        (["kind=gift", "threads=two"], r"threads=two: 'two' is not a whole number"),
+        (["kind=gift", "where=winner >= 0"], r"'where=winner >= 0' cannot be read: .* --where \"winner >= 0\""),
+        (["kind=gift", "--where", "agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
+        (["kind=gift", "--where", "DELETE FROM games"], r"where='DELETE FROM games' is no condition on games: .*"),
+        (["kind=gift", "--where", "true); DROP VIEW games; SELECT (1"], r"where=.* is no condition on games: .*"),
+        (["kind=gift", "--where", "loser = 1"], r"where='loser = 1' is no condition on games: .*loser.*"),
         (["kind=gift"], r"runs [0-9a-f]{12} \(\w+\) and [0-9a-f]{12} \(\w+\) have different rules, .*"),
         (
-            ["kind=gift", "where=run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
+            ["kind=gift", "--where", "run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
             r"run [0-9a-f]{12} was played under rules 'own_piece', where the mover chooses the piece: .*",
         ),
         (
-            ["kind=mc_afterstate", f"where={CLASSIC} AND game_id < 2", "least=9"],
+            ["kind=mc_afterstate", "--where", f"{CLASSIC} AND game_id < 2", "kind.least=9"],
             r".* games leave no row with least=9: .*",
         ),
-        (["kind=encoded_q", f"where={CLASSIC}", "agent=semi"], r"agent=semi played none of the games; did you mean .*"),
+        (
+            ["kind=encoded_q", "--where", CLASSIC, "kind.agent=semi"],
+            r"agent=semi played none of the games; did you mean .*",
+        ),
         (["kind=gift", "archive.root=nowhere"], r"there is no archive at nowhere: .*"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_wrong_request_is_one_line_and_changes_nothing(
-    typed: list[str], expected: str, made: Path, qarena: Qarena
+    typed: list[str], expected: str, made: Path, tmp_path: Path, qarena: Qarena
 ) -> None:
     before = snapshot(made)
     found = qarena("policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(made)]))
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(f"error: {expected}\n", found.err)
     assert snapshot(made) == before
+    late = "leave no row" in expected or "played none" in expected  # only the games tell
+    assert [path.name for path in tmp_path.iterdir()] == ["outputs"] * late
 
 
 def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None:
     assert qarena(*words("gift", root)).code == 0
     assert qarena(*words("gift", root)).code == 0
     before = snapshot(root)
-    for others in (["smoothing=3"], ["where=agent_1 = 'random'"]):
+    for others in (["kind.smoothing=3"], ["where=agent_1 = 'random'"]):
         found = qarena(*words("gift", root, *others))
         assert (found.code, found.out) == (2, "")
         assert re.fullmatch(r"error: name=mine is the name of another policy \(gift, [\d,]+ games; .*\n", found.err)
     taken = qarena("train", "trainer=rl_tabular", "policy.name=mine", f"archive.root={root}")
     assert (taken.code, "is the name of another training (gift" in taken.err) == (2, True)
     assert snapshot(root) == before
+
+
+def test_a_condition_reaches_sql_as_it_was_typed(root: Path, qarena: Qarena) -> None:
+    odd = f"{CLASSIC} AND agent_0 NOT IN ('a''b', 'c,d', '\\${{x}}', '${{x}}', '\"[{{', 'e\\')"
+    assert qarena("policy", "build", "kind=gift", "--where", odd, "--archive", str(root)).code == 0
+    card = card_of(root, "gift")
+    assert card.learned["where"] == odd
+    again = shlex.split(card.learned["command"])  # the command on the card asks for the same again
+    assert qarena(*again[1:]).code == 0
+    assert card_of(root, "gift").learned["where"] == odd
+
+
+def test_several_kinds_are_built_by_one_command(root: Path, qarena: Qarena) -> None:
+    found = qarena("policy", "build", "-m", "kind=gift,mc_afterstate", "--where", CLASSIC, "--archive", str(root))
+    assert found.code == 0
+    for kind in ("gift", "mc_afterstate"):
+        assert re.search(
+            rf"{kind} +│ {kind} +│ +2,200 │ +{card_of(root, kind).files['table.parquet'].rows:,} ", found.out
+        )
+
+
+def test_help_lists_the_kinds(qarena: Qarena) -> None:
+    found = qarena("policy", "build", "--help")
+    assert (found.code, found.err) == (0, "")
+    assert "kind: encoded_q, fitted_q, gift, mc_afterstate, q_table" in found.out
+
+
+OWN = """from agents.learning.policy import Policy
+
+class Counted:
+    def __init__(self, factor=1):
+        self.factor = factor
+
+    def derive(self, dataset, threads):
+        return Policy("counted", table={"count": dataset.game_id[:1] * 0 + self.factor * len(dataset.game_id)})
+"""
+
+
+def test_a_kind_of_ones_own_is_built_and_rebuilt_from_its_folder(
+    root: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    for path, text in {
+        "code/counted_games.py": OWN,
+        "own/kind/counted.yaml": "_target_: counted_games.Counted\nfactor: 1\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    own = ["--config-dir", "own"]
+    built = qarena("policy", "build", "kind=counted", "kind.factor=2", "--where", CLASSIC, "--archive", str(root), *own)
+    assert (built.code, built.err) == (0, "")
+    again = qarena("policy", "rebuild", "counted", "--archive", str(root), *own)
+    assert again.out.startswith("identical: policy counted ")
+    refused = qarena("policy", "rebuild", "counted", "--archive", str(root))
+    assert (refused.code, refused.out) == (2, "")
+    assert "was made by counted_games.Counted, which no yaml of conf/kind names" in refused.err
+
+
+@pytest.mark.parametrize("target", ["antigravity.fly", "subprocess.Popen", "agents.random.Random", None])
+def test_a_class_that_only_a_card_names_is_neither_imported_nor_called(
+    target: str | None, root: Path, qarena: Qarena
+) -> None:
+    qarena(*words("gift", root))
+    how = card_of(root).learned["derivation"]
+    forge(root, derivation=how | {"parameters": how["parameters"] | {"_target_": target}})
+    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(
+        rf"error: policy 'mine' was made by {target}, which no yaml of conf/kind names, .*\n", found.err
+    )
+    assert "antigravity" not in sys.modules
 
 
 def test_more_games_than_memory_are_refused_before_they_are_read(

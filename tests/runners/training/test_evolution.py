@@ -31,7 +31,7 @@ from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import ga5 as naive_ga5
 from tests.paths import ROOT
 from tests.runners.experiments import play
-from tests.runners.training.evolving import GENES, SMALL, Watcher, setting, trainer
+from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
 
 pytestmark = pytest.mark.usefixtures("composed_once")
 
@@ -53,7 +53,7 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
     """Each game played by the twins of its players, each individual bred by the twin of its study."""
     plan = {"population": 3, "offspring": 2, "generations": 2, "tournament": 2, "games": 4, "faithful": faithful}
     opponents: dict[str, naive.Player] = {"random": naive.Random(), "dumb": naive.Dumb()}
-    trained = trainer(name, opponents=list(opponents), **plan).train(setting(tmp_path, seed=8))
+    trained = trainer(name, opponents=list(opponents), **plan).train(context(tmp_path, seed=8))
 
     def reward(generation: int, pairing: int, player: naive.Player, opponent: naive.Player) -> float:
         rewards = []
@@ -98,7 +98,7 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
     """An archive with a small training of ga2, and what it came to."""
     root = tmp_path_factory.mktemp("small")
-    return root, trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(setting(root))
+    return root, trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(context(root))
 
 
 def test_the_population_of_every_generation_is_kept(small: tuple[Path, Trained]) -> None:
@@ -160,7 +160,7 @@ def test_the_policy_is_a_genome_that_plays(small: tuple[Path, Trained], tmp_path
     assert (trained.policy.kind, dict(trained.policy.table)) == (GENOME, {})
     Ga2(*trained.policy.parameters.values())
     assert tuple(trained.policy.parameters) == GENES["ga2"]
-    other = trainer("ga5", **SMALL).train(setting(tmp_path)).policy
+    other = trainer("ga5", **SMALL).train(context(tmp_path)).policy
     assert other is not None
     Ga5(**other.parameters, faithful=False)
     assert tuple(other.parameters) == GENES["ga5"]
@@ -177,7 +177,7 @@ def test_every_generation_is_a_run_and_the_archive_verifies(small: tuple[Path, T
 
 
 def test_equal_genomes_are_judged_by_games_of_their_own(tmp_path: Path) -> None:
-    trained = trainer("ga2", **SMALL | {"population": 12, "games": 40}, decimals=0).train(setting(tmp_path))
+    trained = trainer("ga2", **SMALL | {"population": 12, "games": 40}, decimals=0).train(context(tmp_path))
     first = trained.tables["population"].filter(generation=0)
     assert first["label"].n_unique() < 12
     assert max(first.group_by("label").agg(pl.col("v random").n_unique())["v random"]) > 1
@@ -197,7 +197,7 @@ def test_equal_genomes_are_judged_by_games_of_their_own(tmp_path: Path) -> None:
 def test_individuals_hold_the_seats_of_the_study_or_those_asked_for(
     name: str, changes: dict[str, Any], held: dict[int, int], tmp_path: Path
 ) -> None:
-    trained = trainer(name, **SMALL | {"generations": 1, "opponents": ["random"], **changes}).train(setting(tmp_path))
+    trained = trainer(name, **SMALL | {"generations": 1, "opponents": ["random"], **changes}).train(context(tmp_path))
     with open_archive(tmp_path) as archive:
         games = archive.games().filter(pl.col("run_id") == trained.run_ids[1]).collect()
     seats = (games["agent_0"].cast(pl.String) == "random").cast(pl.Int8)
@@ -212,7 +212,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
         {"agent": "minimax"},
         "mcts(iterations=2)",
     ]
-    trained = trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(setting(tmp_path))
+    trained = trainer("ga5", **SMALL | {"generations": 1}, opponents=opponents, faithful=True).train(context(tmp_path))
     record = Archive.open(tmp_path).run(trained.run_ids[0])
     assert record is not None
     assert all(label.endswith(",faithful=true,gamma=" + label.split("gamma=")[1]) for label in record.labels[:5])
@@ -226,7 +226,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
 
 
 def test_everybody_can_be_judged_anew(tmp_path: Path) -> None:
-    trained = trainer("ga2", **SMALL, evaluate="all").train(setting(tmp_path))
+    trained = trainer("ga2", **SMALL, evaluate="all").train(context(tmp_path))
     archive = Archive.open(tmp_path)
     assert [len(record.pairings) for record in map(archive.run, trained.run_ids) if record] == [5, 8, 8, 8, 8]
     population = trained.tables["population"]
@@ -236,7 +236,7 @@ def test_everybody_can_be_judged_anew(tmp_path: Path) -> None:
 
 
 def test_another_player_can_have_the_genes(tmp_path: Path) -> None:
-    trained = trainer("ga2", **SMALL, agent="ga_minimax(depth=2)").train(setting(tmp_path))
+    trained = trainer("ga2", **SMALL, agent="ga_minimax(depth=2)").train(context(tmp_path))
     assert trained.tables["population"]["label"].str.contains(r"^ga_minimax\((.*,)?depth=2\)$").all()
     assert trained.curve["best"].min() > 0.5  # type: ignore[operator]
 
@@ -260,7 +260,7 @@ def test_the_yamls_are_the_studies_numbers(name: str) -> None:
 )
 def test_the_studies_schedules_find_players_like_theirs(name: str, opponent: str, least: float, tmp_path: Path) -> None:
     """Published: ga2 wins 80 to 84 % against random, ga5 58 % and, against rule_based, 28 %."""
-    policy = trainer(name).train(setting(tmp_path)).policy
+    policy = trainer(name).train(context(tmp_path)).policy
     assert policy is not None
     genome = ",".join(f"{gene}={value!r}" for gene, value in policy.parameters.items())
     outcome = play(tmp_path, f'agents=["{name}({genome})",{opponent}]', "games=20000")
@@ -274,7 +274,7 @@ def test_the_studies_schedules_find_players_like_theirs(name: str, opponent: str
 def test_neither_threads_nor_shards_matter(
     changes: dict[str, Any], small: tuple[Path, Trained], tmp_path: Path
 ) -> None:
-    again = trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(setting(tmp_path, **changes))
+    again = trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(context(tmp_path, **changes))
     assert_same(again, small[1])
 
 
@@ -282,15 +282,15 @@ def test_the_seed_and_the_number_of_games_matter(small: tuple[Path, Trained], tm
     """Asking for more games must not extend the runs that judge by fewer: the same request must find the same."""
     ids = set(small[1].run_ids)
     for other in (
-        trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(setting(tmp_path, seed=4)),
-        trainer("ga2", **SMALL | {"games": 8}, opponents=["random", "dumb"]).train(setting(tmp_path)),
+        trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(context(tmp_path, seed=4)),
+        trainer("ga2", **SMALL | {"games": 8}, opponents=["random", "dumb"]).train(context(tmp_path)),
     ):
         assert not ids & set(other.run_ids)
 
 
 def test_more_generations_go_on_from_where_fewer_ended(tmp_path: Path) -> None:
-    fewer = trainer("ga5", **SMALL).train(setting(tmp_path))
-    more = trainer("ga5", **SMALL | {"generations": 6}).train(setting(tmp_path))
+    fewer = trainer("ga5", **SMALL).train(context(tmp_path))
+    more = trainer("ga5", **SMALL | {"generations": 6}).train(context(tmp_path))
     assert more.run_ids[:5] == fewer.run_ids
     assert more.played == 2 * 3 * 3 * 6
     assert_frame_equal(more.tables["population"].filter(pl.col("generation") <= 4), fewer.tables["population"])
@@ -298,7 +298,7 @@ def test_more_generations_go_on_from_where_fewer_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("enough", [1, 30, 60, 61, 150, 204])
 def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Trained], tmp_path: Path) -> None:
-    made, begun = trainer("ga2", **SMALL, opponents=["random", "dumb"]), replace(setting(tmp_path), threads=1)
+    made, begun = trainer("ga2", **SMALL, opponents=["random", "dumb"]), replace(context(tmp_path), threads=1)
     watcher = Watcher(begun.stop, enough)
     first = made.train(replace(begun, progress=watcher))
     if enough < 204:
@@ -311,7 +311,7 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
     archive = Archive.open(tmp_path)
     assert archive.recorded() == archive.run_ids()  # no run was begun without a game
 
-    again = made.train(setting(tmp_path))
+    again = made.train(context(tmp_path))
     assert_same(again, small[1])
     assert again.played == 204 - watcher.games
     assert verify(archive).problems == []
@@ -319,9 +319,9 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
 
 def test_a_training_that_is_complete_plays_nothing_and_changes_nothing(tmp_path: Path) -> None:
     made = trainer("ga2", **SMALL)
-    expected = made.train(setting(tmp_path))
+    expected = made.train(context(tmp_path))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    again = made.train(setting(tmp_path))
+    again = made.train(context(tmp_path))
     assert_same(again, expected)
     assert again.played == 0
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -331,21 +331,21 @@ def test_progress_is_told_of_a_whole_training_also_of_what_is_found(tmp_path: Pa
     for evaluate, total in (("new", 6 * (5 + 4 * 3)), ("all", 6 * (5 + 4 * 8))):
         for _ in range(2):
             watcher = Watcher(threading.Event())
-            trainer("ga2", **SMALL, evaluate=evaluate).train(replace(setting(tmp_path), progress=watcher))
+            trainer("ga2", **SMALL, evaluate=evaluate).train(replace(context(tmp_path), progress=watcher))
             assert (watcher.started, watcher.games) == ([total], total)
 
 
 SLOW = {**SMALL, "opponents": ["mcts(iterations=500)"], "generations": 16}
 SCRIPT = """
 from pathlib import Path
-from tests.runners.training.evolving import setting, trainer
+from tests.runners.training.evolving import context, trainer
 from tests.runners.training.test_evolution import SLOW
-trainer("ga2", **SLOW).train(setting(Path({root!r}), threads=1))
+trainer("ga2", **SLOW).train(context(Path({root!r}), threads=1))
 """
 
 
 def test_kill_at_any_moment_loses_at_most_what_was_not_committed(tmp_path: Path) -> None:
-    expected = trainer("ga2", **SLOW).train(setting(tmp_path / "whole"))
+    expected = trainer("ga2", **SLOW).train(context(tmp_path / "whole"))
     root, dice = tmp_path / "killed", random.Random(5)
     committed = 0
     for _ in range(2):
@@ -358,6 +358,6 @@ def test_kill_at_any_moment_loses_at_most_what_was_not_committed(tmp_path: Path)
         assert process.returncode == -signal.SIGKILL
         assert verify(Archive.open(root)).problems == []
         committed = len(list(root.glob("commits/*/*.json")))
-    again = trainer("ga2", **SLOW).train(setting(root))
+    again = trainer("ga2", **SLOW).train(context(root))
     assert 0 < again.played < again.games
     assert_same(again, expected)

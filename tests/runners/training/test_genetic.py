@@ -20,7 +20,7 @@ from runners.arena.config_groups import load_rules
 from runners.training.trainer import Trained
 from tests.analytics.stored_policies import origin
 from tests.runners.conftest import Qarena
-from tests.runners.training.evolving import GENES, SMALL, Watcher, setting, trainer
+from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
 
 pytestmark = pytest.mark.usefixtures("composed_once")
 
@@ -82,7 +82,7 @@ def test_an_agent_that_makes_no_sense_is_refused(changes: dict[str, Any], messag
     made = trainer("ga2", **SMALL, **changes)
     for refusing in (made.check, made.train):
         with pytest.raises(RequestError, match=f"^{message}$"):
-            refusing(setting(tmp_path / "archive"))
+            refusing(context(tmp_path / "archive"))
     assert not (tmp_path / "archive").exists()
 
 
@@ -90,12 +90,12 @@ def test_rules_that_the_player_does_not_know_are_refused(tmp_path: Path) -> None
     made = trainer("ga2", **SMALL)
     for refusing in (made.check, made.train):
         with pytest.raises(RequestError, match=r"own_piece"):
-            refusing(replace(setting(tmp_path / "archive"), rules=load_rules("own_piece")))
+            refusing(replace(context(tmp_path / "archive"), rules=load_rules("own_piece")))
     assert not (tmp_path / "archive").exists()
 
 
 def test_checking_begins_nothing(tmp_path: Path) -> None:
-    trainer("ga2", **SMALL).check(setting(tmp_path))
+    trainer("ga2", **SMALL).check(context(tmp_path))
     assert Archive.open(tmp_path).recorded() == []
 
 
@@ -109,15 +109,15 @@ def test_checking_begins_nothing(tmp_path: Path) -> None:
 def test_generations_of_other_code_are_not_gone_on_from_silently(
     enough: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, begun = trainer("ga2", **SMALL), replace(setting(tmp_path), threads=1)
+    made, begun = trainer("ga2", **SMALL), replace(context(tmp_path), threads=1)
     made.train(replace(begun, progress=Watcher(begun.stop, enough)))
     monkeypatch.setattr(experiment, "code_of", lambda spec: {"version": "0", "fingerprint": "0" * 16})
     played = len(Archive.open(tmp_path).committed_files("games"))
     with pytest.raises(RequestError, match=f"^{message}$"):
-        made.train(setting(tmp_path))
+        made.train(context(tmp_path))
     assert len(Archive.open(tmp_path).committed_files("games")) == played
-    extended = made.train(setting(tmp_path, other_code="extend"))
-    anew = made.train(setting(tmp_path, other_code="new"))
+    extended = made.train(context(tmp_path, other_code="extend"))
+    anew = made.train(context(tmp_path, other_code="new"))
     assert extended.policy == anew.policy is not None
     assert not set(extended.run_ids) & set(anew.run_ids)
 
@@ -134,21 +134,21 @@ def stored(root: Path, trained: Trained, name: str) -> str:
 
 
 def test_the_last_population_of_a_stored_policy_can_be_the_start(tmp_path: Path) -> None:
-    first = trainer("ga5", **SMALL).train(setting(tmp_path))
+    first = trainer("ga5", **SMALL).train(context(tmp_path))
     policy_id = stored(tmp_path, first, "first")
     last = first.tables["population"].filter(pl.col("goes_on"), generation=4).sort("place").select(GENES["ga5"])
     for start in ("first", policy_id):
-        again = trainer("ga5", **SMALL, start=start).train(setting(tmp_path))
+        again = trainer("ga5", **SMALL, start=start).train(context(tmp_path))
         begun = again.tables["population"].filter(generation=0).sort("individual").select(GENES["ga5"])
         assert_frame_equal(begun, last)
-    larger = trainer("ga5", **SMALL | {"population": 7}, start="first").train(setting(tmp_path))
+    larger = trainer("ga5", **SMALL | {"population": 7}, start="first").train(context(tmp_path))
     begun = larger.tables["population"].filter(generation=0).sort("individual").select(GENES["ga5"])
     assert_frame_equal(begun[:5], last)
     assert not set(begun[5:].rows()) & set(last.rows())
 
 
 def test_what_is_no_population_of_these_genes_is_refused(tmp_path: Path) -> None:
-    trained = trainer("ga2", **SMALL).train(setting(tmp_path))
+    trained = trainer("ga2", **SMALL).train(context(tmp_path))
     stored(tmp_path, trained, "two")
     stored(tmp_path, replace(trained, tables={}), "bare")
     for name, start, message in (
@@ -157,7 +157,7 @@ def test_what_is_no_population_of_these_genes_is_refused(tmp_path: Path) -> None
         ("ga2", "bare", "policy 'bare' has no table 'population'; valid: none"),
     ):
         with pytest.raises(RequestError, match=f"^{message}$"):
-            trainer(name, **SMALL, start=start).train(setting(tmp_path))
+            trainer(name, **SMALL, start=start).train(context(tmp_path))
 
 
 # The command

@@ -20,11 +20,11 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from runners.arena.spec import AgentSpec, made
-from runners.training.online import Online, _Course
+from runners.training.online import Online, _OnlineTraining
 from tests.naive import PRESETS, Outcome
 from tests.naive_players.learning import same_bytes
 from tests.runners.experiments import assert_same_rows, rows
-from tests.runners.training.trainings import LEARNERS, online, setting, slowly, stopped_after
+from tests.runners.training.trainings import LEARNERS, context, online, slowly, stopped_after
 
 GAMES = 450  # enough for the tables of q_placement to grow on the way
 SWAPPED: dict[str, Any] = {"seats": "swapped", "learner_seat": 0}
@@ -33,7 +33,7 @@ FIXED: dict[str, Any] = {"seats": "fixed", "learner_seat": 1}
 
 def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any) -> Policy:
     """What a training to its end has learned."""
-    trained = trainer.train(setting(root, name, **other))
+    trained = trainer.train(context(root, name, **other))
     assert trained.policy is not None
     return trained.policy
 
@@ -48,7 +48,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of a training of q_placement that nobody interrupted."""
     root = tmp_path_factory.mktemp("whole") / "archive"
-    online(games=GAMES).train(setting(root))
+    online(games=GAMES).train(context(root))
     return root
 
 
@@ -96,7 +96,7 @@ def test_under_other_rules_too(tmp_path: Path) -> None:
 
 
 def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_Course, "_alone")
+    monkeypatch.delattr(_OnlineTraining, "_alone")
     learned(online(games=40), tmp_path / "a")
 
 
@@ -123,12 +123,12 @@ def test_a_learner_learns_from_forfeits_too(
     opponent(monkeypatch, "experiments.Misbehaving", what=what, plies=3)
     trainer = online(games=30)
     with caplog.at_level(logging.CRITICAL):
-        one = trainer.train(setting(tmp_path / "a"))
+        one = trainer.train(context(tmp_path / "a"))
     assert one.policy is not None
     games = rows(tmp_path / "a")["games"]
     assert ending in games["ending"].cast(pl.String).to_list()
     assert one.curve["losses"].sum() == (games["winner"] == 0).sum()
-    again = trainer.train(setting(tmp_path / "a"))
+    again = trainer.train(context(tmp_path / "a"))
     assert again.played == 0
     assert again.policy is not None
     assert same_bytes(again.policy, one.policy)
@@ -141,7 +141,7 @@ def test_a_jitted_opponent_that_raises_forfeits_that_game_alone(
     trainer = online(games=60, **SWAPPED)
     with caplog.at_level(logging.CRITICAL):
         fast = learned(trainer, tmp_path / "fast")
-        monkeypatch.setattr(_Course, "_together", lambda _self, _lessons, span, _desk: (span[0], True))
+        monkeypatch.setattr(_OnlineTraining, "_together", lambda _self, _lessons, span, _desk: (span[0], True))
         slow = learned(trainer, tmp_path / "slow")
     assert same_bytes(fast, slow)
     assert_same_rows(rows(tmp_path / "fast"), rows(tmp_path / "slow"))
@@ -181,7 +181,7 @@ def test_a_stopped_training_goes_on_where_it_was(moment: int, whole: Path, expec
     assert first.curve["games"].sum() == first.games
     (record,) = Archive.open(root).runs()
     assert record.status == "interrupted"
-    second = trainer.train(setting(root))
+    second = trainer.train(context(root))
     assert second.policy is not None
     assert same_bytes(second.policy, expected)
     assert (second.games, second.played) == (GAMES, GAMES - first.played)
@@ -191,11 +191,11 @@ def test_a_stopped_training_goes_on_where_it_was(moment: int, whole: Path, expec
 
 def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(whole: Path, expected: Policy) -> None:
     before = rows(whole)
-    again = online(games=GAMES).train(setting(whole))
+    again = online(games=GAMES).train(context(whole))
     assert (again.played, again.games) == (0, GAMES)
     assert again.policy is not None
     assert same_bytes(again.policy, expected)
-    fewer = online(games=90).train(setting(whole))
+    fewer = online(games=90).train(context(whole))
     assert (fewer.played, fewer.games, fewer.curve["games"].sum()) == (0, 90, 90)
     assert fewer.policy is not None
     assert same_bytes(fewer.policy, slowly(online(games=90), 5)[0])
@@ -204,8 +204,8 @@ def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(whole: Path, e
 
 def test_more_games_extend_the_run(whole: Path, expected: Policy, tmp_path: Path) -> None:
     root = tmp_path / "a"
-    shorter = online(games=250).train(setting(root))
-    longer = online(games=GAMES).train(setting(root))
+    shorter = online(games=250).train(context(root))
+    longer = online(games=GAMES).train(context(root))
     assert (longer.run_ids, longer.played) == (shorter.run_ids, GAMES - 250)
     assert longer.policy is not None
     assert same_bytes(longer.policy, expected)
@@ -217,14 +217,14 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     whole: Path, expected: Policy, tmp_path: Path
 ) -> None:
     root = tmp_path / "a"
-    online(games=GAMES).train(setting(root, shard_games=64, shard_seconds=0.0))
+    online(games=GAMES).train(context(root, shard_games=64, shard_seconds=0.0))
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
     commits = sorted(archive.folder("commits", run_id).glob("*.json"))
     lost = sum(archive.commits(run_id)[number].games.rows for number in (1, 3))
     for number in (1, 3):
         commits[number].unlink()
-    again = online(games=GAMES).train(setting(root))
+    again = online(games=GAMES).train(context(root))
     assert again.played == lost
     assert again.policy is not None
     assert same_bytes(again.policy, expected)
@@ -257,7 +257,7 @@ def test_two_at_once_learn_the_same_and_no_game_is_kept_twice(whole: Path, expec
 )
 def test_what_was_learned_is_learned_again_from_the_log(name: str, other: str, tmp_path: Path) -> None:
     trainer = online(name, games=500)
-    trained = trainer.train(setting(tmp_path / "a", name, shard_games=120, shard_seconds=0.0))
+    trained = trainer.train(context(tmp_path / "a", name, shard_games=120, shard_seconds=0.0))
     assert trained.policy is not None
     learner = learner_of(trainer)
     archive = Archive.open(tmp_path / "a")
@@ -274,7 +274,7 @@ def test_a_run_in_which_nobody_learned_teaches_nothing(whole: Path, tmp_path: Pa
 
     run_id = play(tmp_path / "a", "games=4").run_id
     learner = learner_of(online())
-    with pytest.raises(RequestError, match=f"in run {run_id} nobody learned: policies come from the runs of"):
+    with pytest.raises(RequestError, match=f"no agent learned in run {run_id}: policies come from the runs of"):
         relearn(Archive.open(tmp_path / "a"), run_id, learner)
     with pytest.raises(RequestError, match="run 'aaaaaaaaaaaa' is not in archive"):
         relearn(Archive.open(whole), "aaaaaaaaaaaa", learner)
@@ -283,7 +283,7 @@ def test_a_run_in_which_nobody_learned_teaches_nothing(whole: Path, tmp_path: Pa
 @pytest.mark.usefixtures("small_blocks")
 def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "a"
-    trained = online(games=300).train(setting(root, shard_games=64, shard_seconds=0.0))
+    trained = online(games=300).train(context(root, shard_games=64, shard_seconds=0.0))
     archive, learner, run_id = Archive.open(root), learner_of(online()), trained.run_ids[0]
     second = archive.commits(run_id)[1]
     missing = sum(part.first_pair for part in second.slices)
@@ -306,7 +306,7 @@ def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize("seats", [SWAPPED, FIXED], ids=["swapped", "fixed"])
 def test_the_curve_counts_the_learners_games_block_by_block(seats: dict[str, Any], block: int, tmp_path: Path) -> None:
     trainer = online(games=250, **seats)
-    trained = trainer.train(setting(tmp_path / "a", curve_block=block, shard_games=64))
+    trained = trainer.train(context(tmp_path / "a", curve_block=block, shard_games=64))
     assert trained.policy is not None
     with open_archive(tmp_path / "a") as archive:
         games = archive.sql("SELECT agent_1, winner FROM games ORDER BY game_id").rows()
@@ -328,7 +328,7 @@ def test_the_curve_counts_the_learners_games_block_by_block(seats: dict[str, Any
 
 def test_the_record_says_who_learned_and_by_what(tmp_path: Path) -> None:
     trainer = online(learner={**online().learner, "learning_rate": 0.25, "decay": 0.5}, games=4)
-    trained = trainer.train(setting(tmp_path / "a"))
+    trained = trainer.train(context(tmp_path / "a"))
     record = Archive.open(tmp_path / "a").run(trained.run_ids[0])
     assert record is not None
     assert record.spec["learner"] == 0
@@ -336,14 +336,14 @@ def test_the_record_says_who_learned_and_by_what(tmp_path: Path) -> None:
     assert record.pairings == (("ga2", "q_placement(training,decay=0.5,learning_rate=0.25)"),)
     assert record.spec["agents"][0]["target"] == "agents.q_placement.QPlacementLearner"
     assert record.spec["agents"][0]["params"]["decay"] == 0.5
-    assert online(games=4).train(setting(tmp_path / "a")).run_ids != trained.run_ids
+    assert online(games=4).train(context(tmp_path / "a")).run_ids != trained.run_ids
 
 
 def test_a_label_that_would_be_too_long_is_a_hash(tmp_path: Path) -> None:
     rewards = [1.0000000000000002 / (7 + i) for i in range(4)]
     more = dict.fromkeys(("learning_rate", "discount", "exploration", "exploration_step"), 1 / 3)
     trainer = online("rl_encoded", learner={**online("rl_encoded").learner, "rewards": rewards, **more}, games=2)
-    trained = trainer.train(setting(tmp_path / "a", "rl_encoded"))
+    trained = trainer.train(context(tmp_path / "a", "rl_encoded"))
     record = Archive.open(tmp_path / "a").run(trained.run_ids[0])
     assert record is not None
     assert len(record.labels[0]) == len("rl_encoded(training,0123456789ab)")
@@ -374,7 +374,7 @@ def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
 )
 def test_what_makes_no_sense_is_refused_in_one_line(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(RequestError) as refused:
-        online(**wrong).check(setting(tmp_path / "a"))
+        online(**wrong).check(context(tmp_path / "a"))
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "a").exists()
@@ -384,14 +384,14 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "a"
-    first = online(games=20).train(setting(root))
+    first = online(games=20).train(context(root))
     monkeypatch.setattr("runners.arena.experiment.code_of", lambda _: {"version": "9", "fingerprint": "f" * 16})
     with pytest.raises(RequestError, match=f"run {first.run_ids[0]} was begun by other code"):
-        online(games=40).check(setting(root))
-    anew = online(games=40).train(setting(root, other_code="new"))
+        online(games=40).check(context(root))
+    anew = online(games=40).train(context(root, other_code="new"))
     assert (anew.played, anew.run_ids == first.run_ids) == (40, False)
     assert caplog.messages == []
-    extended = online(games=40).train(setting(root, other_code="extend"))
+    extended = online(games=40).train(context(root, other_code="extend"))
     assert (extended.played, extended.run_ids) == (20, first.run_ids)
     (warning,) = caplog.messages
     assert warning.startswith(f"run {first.run_ids[0]} was begun by other code: what is learned from its games is what")

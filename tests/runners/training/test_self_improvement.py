@@ -21,9 +21,9 @@ from runners.policies.lineage import lineage
 from runners.policies.rebuild import rebuild
 from runners.training.derive import code_of
 from runners.training.self_improvement import SelfImprovement
-from runners.training.trainer import Setting, Trained
+from runners.training.trainer import Trained, TrainingContext
 from tests.runners.conftest import Qarena
-from tests.runners.training.trainings import setting, stopped_after, training
+from tests.runners.training.trainings import context, stopped_after, training
 
 SMALL = {
     "kind": "mc_afterstate(least=3)",
@@ -43,8 +43,8 @@ def trainer(**other: Any) -> SelfImprovement:
     return SelfImprovement(**settings | SMALL | other)
 
 
-def named(root: Path, **other: Any) -> Setting:
-    return setting(root, "self_improve", policy="mine", **other)
+def named(root: Path, **other: Any) -> TrainingContext:
+    return context(root, "self_improve", policy="mine", **other)
 
 
 def knowledge(trained: Trained) -> str:
@@ -182,4 +182,4 @@ def test_a_wrong_request_is_one_line_and_leaves_nothing(qarena: Qarena, override
 def test_the_same_training_by_another_name_is_another_training() -> None:
     one, other = (training(*TYPED, f"policy.name={name}") for name in ("one", "other"))
     assert one.training == other.training
-    assert (one.setting.policy, other.setting.policy) == ("one", "other")
+    assert (one.context.policy, other.context.policy) == ("one", "other")

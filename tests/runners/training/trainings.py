@@ -20,7 +20,7 @@ from runners.arena.spec import made
 from runners.arena.storage import Storage
 from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
-from runners.training.trainer import Setting
+from runners.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
 from tests.naive_players.learning import Lifted
@@ -28,10 +28,10 @@ from tests.naive_players.learning import Lifted
 LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
 
 
-def setting(root: Path, name: str = "q_placement", **other: Any) -> Setting:
-    """A setting in the archive at ``root``; ``other`` are fields of it or of its storage."""
+def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingContext:
+    """A context in the archive at ``root``; ``other`` are fields of it or of its storage."""
     storage = {key: other.pop(key) for key in ("shard_games", "shard_seconds", "other_code") if key in other}
-    usual = Setting(
+    usual = TrainingContext(
         name=name,
         rules=CLASSIC,
         seed=5,
@@ -75,9 +75,9 @@ class StopAfter:
             self._stop.set()
 
 
-def stopped_after(games: int, root: Path, **other: Any) -> Setting:
+def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
     stop = threading.Event()
-    return setting(root, stop=stop, progress=StopAfter(games, stop), **other)
+    return context(root, stop=stop, progress=StopAfter(games, stop), **other)
 
 
 def slowly(trainer: Online, seed: int, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.afterstates import Afterstates
-from agents.learning.gifts import FEATURES, Gifts
+from agents.gifts import Gifts
+from agents.learning.gift_features import FEATURES
 from agents.learning.policy import Policy
+from agents.policy import Policy as PolicyAgent
 from analytics import open_archive
 from analytics.policies.derived.afterstate_keys import forms_of, key_of, level_of
-from analytics.policies.derived.dataset import Derivation, Material, gathered
+from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
 from analytics.policies.derived.fitted_q import FittedQ
 from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.mc_afterstate import McAfterstate
@@ -39,9 +40,9 @@ from tests.positions import asked
 Logged = tuple[Archive, Rules]
 
 
-def material_of(archive: Archive, where: str | None = None) -> Material:
+def dataset_of_games(archive: Archive, where: str | None = None) -> Dataset:
     with open_archive(archive.root) as opened:
-        return gathered(select(opened, where))
+        return dataset_of(select(opened, where))
 
 
 def rows_of(policy: Policy, *names: str) -> dict[Any, Any]:
@@ -55,21 +56,21 @@ def rows_of(policy: Policy, *names: str) -> dict[Any, Any]:
 
 def test_games_come_by_run_and_id_whatever_the_order_of_shards(logged: Logged) -> None:
     archive, rules = logged
-    material = material_of(archive)
+    dataset = dataset_of_games(archive)
     found = []
-    for game in range(len(material.game_id)):
-        plies = int(material.games.plies[game])
+    for game in range(len(dataset.game_id)):
+        plies = int(dataset.games.plies[game])
         moves = zip(
-            material.games.pieces[:plies, game].tolist(), material.games.cells[:plies, game].tolist(), strict=True
+            dataset.games.pieces[:plies, game].tolist(), dataset.games.cells[:plies, game].tolist(), strict=True
         )
-        found.append((list(moves), int(material.games.winner[game]), int(material.opening[game])))
+        found.append((list(moves), int(dataset.games.winner[game]), int(dataset.opening[game])))
     assert found == [game[:3] for game in games_of(rules)]
 
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_mc_afterstate_is_the_mean_by_position(logged: Logged, least: int) -> None:
     archive, rules = logged
-    policy = McAfterstate(least).derive(material_of(archive), 2)
+    policy = McAfterstate(least).derive(dataset_of_games(archive), 2)
     expected = naive_afterstates.mc_afterstate(games_of(rules), rules, least)
     assert rows_of(policy, "count", "mean") == expected
     assert len(expected) > (200 if least == 1 else 5)
@@ -77,19 +78,19 @@ def test_mc_afterstate_is_the_mean_by_position(logged: Logged, least: int) -> No
 
 def test_q_table_is_learned_game_after_game(logged: Logged) -> None:
     archive, rules = logged
-    policy = QTable(0.3, 0.9).derive(material_of(archive), 1)
+    policy = QTable(0.3, 0.9).derive(dataset_of_games(archive), 1)
     assert rows_of(policy, "value") == naive_afterstates.q_table(games_of(rules), rules, 0.3, 0.9)
 
 
 def test_fitted_q_is_the_fixed_point_of_sweeps(logged: Logged) -> None:
     archive, rules = logged
-    policy = FittedQ(0.9, 1).derive(material_of(archive), 2)
+    policy = FittedQ(0.9, 1).derive(dataset_of_games(archive), 2)
     assert rows_of(policy, "count", "value") == naive_afterstates.fitted_q(games_of(rules), rules, 0.9)
 
 
 def test_gift_is_the_share_of_givers_who_lost(logged: Logged) -> None:
     archive, rules = logged
-    policy = Gift(0.5).derive(material_of(archive), 2)
+    policy = Gift(0.5).derive(dataset_of_games(archive), 2)
     columns = [policy.table[name].tolist() for name in (*FEATURES, "count", "losses", "risk")]
     found = {row[:4]: row[4:] for row in zip(*columns, strict=True)}
     assert found == naive_gifts.gift(games_of(rules), rules, 0.5)
@@ -99,7 +100,7 @@ def test_gift_is_the_share_of_givers_who_lost(logged: Logged) -> None:
 @pytest.mark.parametrize("agent", [None, "dumb(depth=2)"])
 def test_encoded_q_is_study_cs_update_by_seat(logged: Logged, agent: str | None) -> None:
     archive, rules = logged
-    policy = EncodedQ(values_seed=4, agent=agent).derive(material_of(archive), 1)
+    policy = EncodedQ(values_seed=4, agent=agent).derive(dataset_of_games(archive), 1)
     values = policy.table["value"]
     learned = encoded_q(games_of(rules), rules, EncodedLearner(values_seed=4), agent)
     untouched = EncodedQ(values_seed=4).learner.knowledge(rules).table
@@ -114,21 +115,21 @@ KINDS: Sequence[Derivation] = (McAfterstate(1), QTable(), FittedQ(), Gift(), Enc
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_a_policy_does_not_depend_on_threads_or_on_what_else_is_there(logged: Logged, kind: Derivation) -> None:
     archive, _ = logged
-    one, some = (material_of(archive, where) for where in (None, "pairing = 0"))
+    one, some = (dataset_of_games(archive, where) for where in (None, "pairing = 0"))
     assert knowledge_of(kind.derive(one, 1)) == knowledge_of(kind.derive(one, 3))
     assert knowledge_of(kind.derive(some, 2)) != knowledge_of(kind.derive(one, 2))
 
 
-def slow_checksum(material: Material, first: int, end: int) -> str:
+def slow_checksum(dataset: Dataset, first: int, end: int) -> str:
     """By the text of data/README.md."""
     total = 0
     for game in range(first, end):
-        plies, winner = int(material.games.plies[game]), int(material.games.winner[game])
+        plies, winner = int(dataset.games.plies[game]), int(dataset.games.winner[game])
         moves = zip(
-            material.games.pieces[:plies, game].tolist(), material.games.cells[:plies, game].tolist(), strict=True
+            dataset.games.pieces[:plies, game].tolist(), dataset.games.cells[:plies, game].tolist(), strict=True
         )
-        words = [winner + 1 | int(material.opening[game]) << 8 | plies << 16, *(p << 8 | cell for p, cell in moves)]
-        digest = naive.mix((int(material.game_id[game]) + naive.GAMMA) & naive.WORD)
+        words = [winner + 1 | int(dataset.opening[game]) << 8 | plies << 16, *(p << 8 | cell for p, cell in moves)]
+        digest = naive.mix((int(dataset.game_id[game]) + naive.GAMMA) & naive.WORD)
         for word in words:
             digest = naive.mix(digest ^ (word + naive.GAMMA) & naive.WORD)
         total += digest
@@ -137,16 +138,16 @@ def slow_checksum(material: Material, first: int, end: int) -> str:
 
 def test_checksums_tell_games_apart_and_not_their_shards(logged: Logged) -> None:
     archive, _ = logged
-    material = material_of(archive)
-    sums = material.checksums(2)
-    assert sums == {record.run_id: slow_checksum(material, first, end) for record, first, end in material.spans()}
-    assert sums == material.checksums(1)
+    dataset = dataset_of_games(archive)
+    sums = dataset.checksums(2)
+    assert sums == {record.run_id: slow_checksum(dataset, first, end) for record, first, end in dataset.spans()}
+    assert sums == dataset.checksums(1)
     assert len(set(sums.values())) == 2
-    longest = int(np.argmax(material.games.plies))
+    longest = int(np.argmax(dataset.games.plies))
     for field in ("pieces", "cells"):
-        games = material.games._replace(**{field: getattr(material.games, field).copy()})
+        games = dataset.games._replace(**{field: getattr(dataset.games, field).copy()})
         getattr(games, field)[3, longest] ^= 1
-        assert replace(material, games=games).checksums(2) != sums
+        assert replace(dataset, games=games).checksums(2) != sums
 
 
 @kernel()
@@ -174,17 +175,17 @@ def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
 @pytest.mark.parametrize(("fallback", "unknown"), [("semi_random", -1.0), ("random", 0.1)])
 def test_turns_by_afterstates_are_those_of_the_slow_twin(logged: Logged, fallback: str, unknown: float) -> None:
     archive, rules = logged
-    policy = McAfterstate(1).derive(material_of(archive), 1)
+    policy = McAfterstate(1).derive(dataset_of_games(archive), 1)
     known = naive_afterstates.mc_afterstate(games_of(rules), rules, 1)
     twin = naive_afterstates.Afterstates({key: mean for key, (_, mean) in known.items()}, fallback, unknown)
-    agent = Afterstates(policy, fallback, unknown)
+    agent = PolicyAgent(policy, fallback, unknown)
     assert assert_same_turns(agent, twin, rules, asked(rules, 3)) > 30
     assert_same_games(agent, twin, rules, 1)
 
 
 def test_turns_by_risk_are_those_of_the_slow_twin(logged: Logged) -> None:
     archive, rules = logged
-    policy = Gift().derive(material_of(archive), 1)
+    policy = Gift().derive(dataset_of_games(archive), 1)
     risks = {look: risk for look, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
     agent, twin = Gifts(policy), naive_gifts.Gifts(risks)
     assert assert_same_turns(agent, twin, rules, asked(rules, 5)) > 50
@@ -193,4 +194,4 @@ def test_turns_by_risk_are_those_of_the_slow_twin(logged: Logged) -> None:
 
 def test_an_agent_that_did_not_play_is_refused(logged: Logged) -> None:
     with pytest.raises(RequestError, match="agent=rule_base played none of the games; did you mean 'rule_based'"):
-        EncodedQ(agent="rule_base").derive(material_of(logged[0]), 1)
+        EncodedQ(agent="rule_base").derive(dataset_of_games(logged[0]), 1)

@@ -7,7 +7,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import gathered
+from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
 from analytics.policies.policy_store import Origin
@@ -33,15 +33,15 @@ def test_ranges_hold_the_chosen_games_and_no_others(
 ) -> None:
     archive, rules = logged
     with open_archive(archive.root) as opened:
-        material = gathered(select(opened, where))
+        dataset = dataset_of(select(opened, where))
         expected = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
-        ranges = ranges_of(material)
+        ranges = ranges_of(dataset)
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
         learned = LEARNED | {"run_ids": [], "where": where, "checksums": {}}
         origin = Origin("mine", rules, {}, learned, {"games": ranges})
-        card = policy_store.save(archive, Gift().derive(material, 1), origin)
-        again = gathered(sources_of(opened, card))
-    assert again.checksums(1) == material.checksums(1)
-    assert np.array_equal(again.game_id, material.game_id)
+        card = policy_store.save(archive, Gift().derive(dataset, 1), origin)
+        again = dataset_of(sources_of(opened, card))
+    assert again.checksums(1) == dataset.checksums(1)
+    assert np.array_equal(again.game_id, dataset.game_id)
     assert records_of(rules)[FIRST] in {record.run_id for record in again.runs}

@@ -1,0 +1,86 @@
+"""Gives the piece whose givers lost least often, by a policy derived from logged games."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
+from agents.learning.boards import check_ascending, check_within, refuse
+from agents.learning.gift_features import COMBINATIONS, FEATURES, GIFT, features_of
+from agents.learning.policy import Policy, checked_columns
+from agents.random import random_cell
+from quarto.bits import lowest_bit
+from quarto.jit import inlined, int64, uint64
+from quarto.lanes import spread
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw
+from quarto.rules import NONE, PIECES, Rules
+from quarto.threats import winning_cells
+
+UNSEEN = 0  # index of the parameter: the risk of features that the policy has no row for
+
+
+@inlined
+def least_risk(lanes: int, occupied: int, available: int, word: int, rules: Any, own: Any) -> int:
+    """The gift of the least risk, NONE if no piece is left. Ties: the first, counted from a random piece on."""
+    risks, least, choice = table(own), np.inf, int64(NONE)
+    start = int64(word & uint64(PIECES - 1))
+    for i in range(PIECES):
+        piece = (start + i) & (PIECES - 1)
+        if (available >> piece) & 1:
+            risk = risks[features_of(lanes, occupied, piece, available & ~(int64(1) << piece), rules)]
+            if np.isnan(risk):
+                risk = params(own)[UNSEEN]
+            if risk < least:
+                least, choice = risk, int64(piece)
+    return choice
+
+
+@turn
+def gifts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    word = draw(seed, 0)
+    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    if position.hand != NONE:
+        wins = winning_cells(lanes, occupied, position.hand, rules)
+        cell = int64(lowest_bit(wins)) if wins != 0 else random_cell(word, ~occupied & ALL_CELLS)
+        lanes |= spread(position.hand) << uint64(cell)
+        occupied |= int64(1) << cell
+    return encode_turn(cell, least_risk(lanes, occupied, position.available, word, rules, own))
+
+
+class Gifts(KernelAgent):
+    """Gives the piece of the least risk; places where it wins, the first such cell, else on a random cell.
+
+    Features that the policy has no row for have the mean risk of all rows; without a policy all risks are equal. Word 0
+    of a turn gives the random cell (upper half) and the piece that ties are counted from (lowest four bits).
+
+    ``policy`` is of kind 'gift', a row for each combination of features: ``pieces``, ``wins``, ``safe``, ``dangers``
+    int8, ascending, and ``risk`` float64, from 0 to 1. Raises ``ValueError`` for any other policy.
+    """
+
+    kernel = gifts_turn
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self._knowledge = Knowledge(params=np.array([0.5]), table=np.full(COMBINATIONS, np.nan))
+        if policy is not None:
+            combinations, risks = _checked(policy)
+            self._knowledge.table[combinations] = risks
+            self._knowledge.params[UNSEEN] = risks.mean() if len(risks) else 0.5
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        return self._knowledge
+
+
+def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Combination of features and risk of each row. Raises ``ValueError`` for values that no derivation makes."""
+    names: dict[str, type[Any]] = {**dict.fromkeys(FEATURES, np.int64), "risk": np.float64}
+    *features, risk = checked_columns(policy, GIFT, "gifts", names)
+    by_name = dict(zip(FEATURES, features, strict=True))
+    for name, values in FEATURES.items():
+        check_within(name, by_name[name], 0, values - 1)
+    check_ascending(by_name)
+    refuse("risk", risk, (risk < 0.0) | (risk > 1.0), "is not from 0 to 1")
+    return np.ravel_multi_index(tuple(features), tuple(FEATURES.values())), risk

@@ -1,0 +1,141 @@
+"""`qarena policy build` as Hydra runs it: derive a policy from logged games, store it, print how to play by it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from hydra.conf import HydraConf
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from analytics.policies import policy_store
+from analytics.query.selection import EVERYTHING
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard
+from quarto.errors import RequestError, nearest
+from runners.arena.checks import check_keys
+from runners.arena.config import threads_of
+from runners.arena.config_groups import names, plain, settings_of
+from runners.arena.schemas import SweepConfig
+from runners.arena.storage import ARCHIVE
+from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
+from runners.hydra_app.error_messages import own_settings
+from runners.terminal import console
+from runners.training.derive import GROUP, BuildRequest, PreparedBuild, build, derivation_of, prepare
+
+
+@dataclass
+class SourceConfig:
+    """The archive that has the games and gets the policy."""
+
+    root: str = str(ARCHIVE)
+
+
+@dataclass
+class PolicyBuildConfig:
+    """One build. ``conf/policy_build.yaml`` says what each key means."""
+
+    kind: Any = None
+    name: str | None = None
+    where: str = EVERYTHING
+    threads: int | None = None
+    archive: SourceConfig = field(default_factory=SourceConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+
+
+ConfigStore.instance().store(name="policy_build_schema", node=PolicyBuildConfig)
+
+
+class BuildChecks(EarlyChecks):
+    """The checks of builds."""
+
+    prepared: PreparedBuild | None = None  # the result of the check, so that games are chosen once
+
+    def check(self, config: DictConfig) -> None:
+        BuildChecks.prepared = prepare(_request(config, config.hydra))
+
+
+def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
+    """Check a composed configuration. ``choices`` are Hydra's: ``{'kind': 'gift', ...}``.
+
+    Raises ``RequestError`` for the first value that makes no sense.
+    """
+    check_keys(cfg, PolicyBuildConfig)
+    check_keys(cfg.archive, SourceConfig, "archive.")
+    if not OmegaConf.is_dict(cfg.kind):
+        kind = "kind=KIND is missing" if cfg.kind is None else f"kind={cfg.kind} is not a kind: choose one, kind=NAME"
+        raise RequestError(f"{kind}{nearest('', names(GROUP))}")
+    kind, settings = choices[GROUP], plain(cfg.kind)
+    for key in settings:
+        if key not in (own := settings_of(GROUP, kind)):
+            raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
+    name = kind if cfg.name is None else cfg.name
+    policy_store.check_name(name, "name")
+    return BuildRequest(
+        kind=kind,
+        settings=settings,
+        derivation=derivation_of(kind, settings),
+        name=name,
+        where=cfg.where,
+        threads=threads_of(cfg),
+        root=Path(cfg.archive.root),
+        command=command,
+    )
+
+
+def _build_task(cfg: DictConfig) -> float | None:
+    return finish_alone(lambda: _execute(cfg, BuildChecks.prepared))
+
+
+def _build_job(cfg: DictConfig) -> float | None:
+    return finish_job(cfg, 0, lambda: _execute(cfg))
+
+
+def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> BuildRequest:
+    return build_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
+
+
+def _execute(cfg: DictConfig, prepared: PreparedBuild | None = None) -> Finished:
+    started = time.perf_counter()
+    card = build(prepared or prepare(_request(cfg, HydraConfig.get())))
+    seconds, root = time.perf_counter() - started, Path(cfg.archive.root)
+    row = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_rows(card):,}"}
+    return Finished(None, False, False, None, lambda: _show(card, root, seconds), row)
+
+
+def _rows(card: PolicyCard) -> int:
+    return card.files[policy_store.TABLE].rows or 0
+
+
+def _show(card: PolicyCard, root: Path, seconds: float) -> None:
+    """Print what was derived, from what, and how to play by it."""
+    learned = card.learned
+    runs = f"{len(learned['run_ids'])} runs" if len(learned["run_ids"]) > 1 else f"run {learned['run_ids'][0]}"
+    where = "" if root == ARCHIVE else f" archive.root={shlex.quote(str(root))}"
+    what = f"{_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    for line in (
+        f"{learned['trainer']}: {what}; the policy is in {policy_store.folder_of(Archive(root), card.policy_id)}.",
+        "Play by it:",
+        f"  {console.program()} run agent@a=policy a.policy={card.name}{where}",
+    ):
+        console.print_line(line)
+
+
+def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
+    """The keys that could have been meant by an unknown one."""
+    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{GROUP}=")]
+    kind = chosen[-1] if chosen else ""
+    own = own_settings(GROUP, kind, arguments) or (list(settings_of(GROUP, kind)) if kind in names(GROUP) else [])
+    if unknown.startswith(f"{GROUP}."):
+        return [f"{GROUP}.{key}" for key in own if key != "_target_"]
+    keys = [each.name for each in fields(PolicyBuildConfig) if each.name not in ("archive", "sweep")]
+    return [*keys, "archive.root", *(f"{GROUP}.{key}" for key in own if key != "_target_")]
+
+
+BUILD = Application("policy_build", _build_task, _build_job, _keys, words=2)
