@@ -150,7 +150,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("runners.terminal.tables.agents_table", fail)
+    monkeypatch.setattr("runners.hydra_app.agents_table.agents_table", fail)
     assert qarena("agents") == (code, "", line)
 
 
@@ -346,11 +346,11 @@ def test_perft_counts_under_any_rules(qarena: Qarena) -> None:
 def test_help_waits_for_nothing_heavy(tmp_path: Path) -> None:
     script = """
 import sys
-from runners import cli
+from runners.cli.main import main
 for arguments in (["--help"], ["sql", "--help"], ["archive", "--help"], ["bench", "--help"], ["--version?"]):
     sys.argv = ["qarena", *arguments]
     try:
-        cli.main()
+        main()
     except SystemExit:
         pass
 heavy = {"numba", "numpy", "polars", "duckdb", "hydra", "omegaconf", "llvmlite"} & set(sys.modules)
