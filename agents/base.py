@@ -96,7 +96,7 @@ def table(own: Any) -> Any:
 
 @inlined
 def keys(own: Any) -> Any:
-    """The keys that its values belong to: [K] uint64."""
+    """The keys of its learned values: [K] uint64."""
     return numba.carray(array_pointer(own.keys_address), own.keys_size, np.uint64)
 
 
@@ -114,7 +114,7 @@ def memory(own: Any) -> Any:
 
 @functools.cache
 def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
-    """Where the symmetries of the rules are, for ``symmetry_tables``: [12] uint64, good while the process lives.
+    """Addresses of the symmetries of the rules, for ``symmetry_tables``: [12] uint64, valid as long as the process.
 
     Nine addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
     ``attaining`` there are.

@@ -1,4 +1,4 @@
-"""Lifting: every kind of agent becomes a player over batches, once for all."""
+"""Players: every kind of agent behind one interface, turns for a whole batch of positions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int,
 
 @kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
-    """``decide``, as Python calls it."""
+    """``decide`` for all positions of ``state``, called from Python."""
     decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
 
 
@@ -131,11 +131,11 @@ class KernelPlayer:
 class PythonPlayer:
     """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
 
-    Threads share the agent behind a lock, so it need not know of threads. But in which order games come to it depends
-    on them: an answer that depends on more than the position and ``rng`` makes a run that cannot be repeated.
+    Threads share the agent behind a lock, so it need not be safe for threads. The order in which it meets positions
+    depends on them, though: a run can be repeated only if answers depend on nothing but the position and ``rng``.
     """
 
-    game_words = 0  # it remembers what it likes by itself
+    game_words = 0  # an agent in Python keeps its own memory
 
     def __init__(self, agent: BatchAgent | GameAgent) -> None:
         self._agent = agent
@@ -145,7 +145,7 @@ class PythonPlayer:
         return self
 
     def start(self, slots: range) -> None:
-        """Begin games: an agent in Python is not told."""
+        """Begin games; an agent in Python is not notified."""
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         with self._lock:
@@ -169,7 +169,7 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
 
 
 class StagedPlayer:
-    """One player until so many pieces are on the board, then another."""
+    """One player until ``pieces`` pieces are on the board, then another one."""
 
     def __init__(self, early: Player, late: Player, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces

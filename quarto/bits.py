@@ -40,7 +40,7 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 def float_bits(typing_context: Any, number: Any) -> Any:
     """The 64 bits of a float64 as int64. Among numbers that are not negative, greater ones have greater bits.
 
-    LLVM compares integers many at a time; the largest of floats it looks for one by one, because of NaN.
+    LLVM finds the largest of many integers with vector instructions, but of floats one by one, because of NaN.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -90,7 +90,7 @@ BIT_POSITIONS = _bit_positions()
 def nth_bit_by_table(mask: int, n: int) -> int:
     """``nth_bit`` on any processor.
 
-    Which half holds it is decided without a branch: a random ``n`` would be mispredicted half of the time.
+    The half of the mask that holds it is found without a branch: with a random ``n`` half would be mispredicted.
     """
     low = popcount(uint64(mask) & uint64(0xFF))
     upper = uint64(uint64(n) >= low)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
-OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import the decorators below
+OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
 
 
 @functools.cache
@@ -34,7 +34,7 @@ def _sources(packages: tuple[str, ...]) -> list[Path]:
 
 
 def outside_fingerprint(source: Path) -> str:
-    """The same over whatever an agent from elsewhere may call: all of the package, or folder, that its file is in.
+    """Hex SHA-256 over all sources that a user's own agent may call: the package, or the folder, that its file is in.
 
     Empty for a file of the project's own packages.
     """

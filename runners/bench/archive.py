@@ -1,4 +1,4 @@
-"""`qarena bench --archive`: what questions cost over ten million random games, and how that grows."""
+"""`qarena bench --archive`: the time that questions take over ten million random games, and how it grows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Figures = dict[str, Any]
 GAMES = (100_000, 1_000_000, 10_000_000)
 ROUNDS = 3  # the best counts: noise only ever adds
 MEMORY = "1GiB"
-# Every first, second, third and fourth ply once: needs more than MEMORY from about three million games on.
+# Needs more than MEMORY from about three million games on.
 LARGE_QUESTION = "SELECT count(*) AS plies FROM (SELECT DISTINCT game_id, piece, cell FROM plies WHERE ply < 4)"
-# Empty, shallow and deep ones: with a hand and without.
+# Of 0 to 3 pieces, with a piece in hand and without.
 POSITIONS = (
     EMPTY_BOARD,
     "..../..../..../.... 5",
@@ -51,7 +51,7 @@ def bench_archive(quick: bool = False) -> Figures:
 
 
 def _measured(root: Path, games: int) -> Figures:
-    """The figures of one archive, made for them."""
+    """The figures of an archive of ``games`` random games, which is made for them at ``root``."""
     spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 1, 0)
     figures: Figures = {"games": games, "made": {"seconds": play(spec, root, games, available_cores())}}
     for measure in MEASURES:
@@ -60,7 +60,7 @@ def _measured(root: Path, games: int) -> Figures:
 
 
 def _index(root: Path) -> Figures:
-    """Indexing everything, and finding that nothing is left to index."""
+    """Seconds to index all shards, and to find that no shard is left to index."""
     archive, seconds = Archive.open(root), math.inf
     for _ in range(ROUNDS):
         for folder in ("indexes", "positions"):
@@ -69,7 +69,7 @@ def _index(root: Path) -> Figures:
         done = index_shards(archive, _left(archive), available_cores())
         seconds = min(seconds, time.perf_counter() - started)
     if _left(archive):
-        raise FailureError("what was indexed is not indexed")
+        raise FailureError("shards that were indexed are still listed as not indexed")
     index = {"seconds": seconds, "plies_per_second": done.plies / seconds, "target_plies_per_second": 3_000_000}
     size = {"bytes": done.bytes, "rows": done.rows}
     return {
@@ -83,7 +83,7 @@ def _left(archive: Archive) -> list[IndexJob]:
 
 
 def _questions(root: Path) -> Figures:
-    """Two named questions on an opened archive."""
+    """Seconds of two named queries on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
         seconds = {name: _best(partial(opened.sql, query(name))) for name in ("win_rates", "first_plies")}
@@ -91,7 +91,7 @@ def _questions(root: Path) -> Figures:
 
 
 def _explorer(root: Path) -> Figures:
-    """One position from the index, on average over some: without samples, with, and the first since it was opened."""
+    """Milliseconds to look up a position in the index: without sample games, with them, and the first one of all."""
     with open_archive(root) as opened:
         started = time.perf_counter()
         openings(opened, POSITIONS[0], samples=False)
@@ -108,14 +108,14 @@ def _explore(opened: OpenArchive, samples: bool) -> None:
 
 
 def _memory(root: Path) -> Figures:
-    """A question that needs more memory than it is given."""
+    """Seconds of a question that needs more memory than DuckDB is given, so that it spills to the disk."""
     with open_archive(root, MEMORY) as opened:
         started = time.perf_counter()
         rows = opened.sql(LARGE_QUESTION)["plies"].item()
         seconds = time.perf_counter() - started
         expected = opened.sql("SELECT count(*) AS plies FROM plies WHERE ply < 4")["plies"].item()
     if rows != expected:
-        raise FailureError(f"a question that spilled counted {rows} instead of {expected} plies")
+        raise FailureError(f"a question that spilled to the disk counted {rows} plies instead of {expected}")
     return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
 
 
@@ -130,7 +130,7 @@ def _best(measure: Callable[[], object]) -> float:
 
 
 def _growth(by_size: dict[int, Figures]) -> Figures:
-    """How time grows with the number of games: seconds by size, and the exponent that fits them (1: linearly)."""
+    """Seconds by number of games, and the exponent of the power of that number that fits them (1: linear growth)."""
     figures: Figures = {}
     for name in ("made", "index", "win_rates", "first_plies", *(f"policy_{kind}" for kind in KINDS)):
         seconds = [figure[name]["seconds"] for figure in by_size.values()]

@@ -1,4 +1,4 @@
-"""What perfect play costs in use: the oracle's turns, and the decisions judged a second."""
+"""The speed of perfect play in use: microseconds of the oracle's turns, and decisions annotated a second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runners.arena.spec import RunSpec
 from runners.bench.turn_times import turn_times
 from runners.bench.warm import play
 
-AGENTS = ("random", "rule_based", "ga2", "mcts")  # everybody against everybody
+AGENTS = ("random", "rule_based", "ga2", "mcts")  # each plays each other one
 MEETINGS = pairings(len(AGENTS), "round_robin")
 GAMES = 2000  # of each pairing
 TURNS = 200  # of the oracle, with each number of pieces on the board
@@ -27,7 +27,7 @@ TARGET_DECISIONS = {5: 5_000, 6: 15_000}  # a second on two threads, by pieces o
 
 
 def oracle_figures(quick: bool = False) -> dict[str, Any]:
-    """Microseconds a turn of the oracle, by pieces on the board, and the worst of all."""
+    """Microseconds of the oracle's turns by pieces on the board, and the greatest of all."""
     times = turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
     rows = times.rows()
     figures: dict[str, Any] = {
@@ -44,7 +44,7 @@ def oracle_figures(quick: bool = False) -> dict[str, Any]:
 
 
 def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str, Any]:
-    """Decisions judged a second over whole games of mixed agents, each time into an archive that knows none.
+    """Decisions annotated a second over whole games of four agents, each time in a new archive.
 
     ``values``: before and after each decision, looking up boards of up to five pieces and of all that the largest
     tablebase has. ``choices``: those that save the value counted too, with that tablebase.
@@ -64,7 +64,7 @@ def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str
 
 
 def _speed(root: Path, games: int, settings: AnnotationSettings) -> float:
-    """Decisions judged a second, the archive's files read and written included."""
+    """Decisions annotated a second, including reading and writing the archive's files."""
     agents = tuple(load_agent(name) for name in AGENTS)
     play(RunSpec(load_rules("classic"), agents, MEETINGS, 1, 0), root, games, settings.threads)
     archive = Archive.open(root)

@@ -1,4 +1,4 @@
-"""What `qarena bench --archive` measures of policies: how long deriving them takes, and how much memory."""
+"""Time and memory that deriving a policy takes, for `qarena bench --archive`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million ga
 def policy_figures(archive_root: Path) -> Figures:
     """Seconds and peak memory by kind, each derived from all games of an archive in a process of its own.
 
-    Its runs must have the same rules. What is derived goes to an archive of links to the files of this one, which is
-    left as it is. Raises ``FailureError`` if a kind cannot be derived.
+    Its runs must have the same rules. The policies go into a second archive, of links to the files of this one, so that
+    this one does not change. Raises ``FailureError`` if a kind cannot be derived.
     """
     with open_archive(archive_root) as opened:
         games = select(opened).games
@@ -43,7 +43,7 @@ def policy_figures(archive_root: Path) -> Figures:
 
 
 def linked(archive_root: Path, root: Path) -> None:
-    """Make an archive that has the games of another one, and its policies to itself."""
+    """Make an archive at ``root`` that has the games of another one and no policies."""
     root.mkdir()
     for name in (MARKER, "runs", "commits", *TABLES):
         (root / name).symlink_to((archive_root / name).absolute())

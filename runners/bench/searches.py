@@ -1,4 +1,4 @@
-"""What `qarena bench` says of players that think: turns a second on one thread, where there is most to think about."""
+"""Turns a second of players that search, on one thread and with the empty board, where a search is longest."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ YARDSTICK_GAMES = 1_000_000
 
 
 def searches(plain_c: Yardstick | None, rounds: int, quick: bool) -> dict[str, Any]:
-    """Turns a second of one thread, each with the empty board and a piece in hand; the best of some rounds.
+    """Turns a second of one thread with the empty board and a piece in hand; the best of ``rounds`` rounds.
 
-    An iteration of ``mcts`` plays one game to its end, so its rollouts are held against the games that plain C plays
+    An iteration of ``mcts`` plays one game to its end, so its rollouts are compared with the games that plain C plays
     on one thread in the same rounds.
     """
     best: dict[str, float] = {}
@@ -53,7 +53,7 @@ def searches(plain_c: Yardstick | None, rounds: int, quick: bool) -> dict[str, A
 
 
 def _turns_a_second(label: str, turns: int) -> float:
-    """A mean over as many turns, the hand each piece in turn."""
+    """The mean over ``turns`` turns; the piece in hand is each piece in turn."""
     hands = [number % PIECES for number in range(turns)]
     batch = Batch.of([Position(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])
     player = lift(agent_named(label).build(), CLASSIC, label)

@@ -1,4 +1,4 @@
-"""`qarena bench --solver`: beside a compiled yardstick, on two threads, over the whole game, and in use."""
+"""`qarena bench --solver`: the solver against a C++ program, on two threads, over the whole game, and in use."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ TARGET_PIECES = range(4, 9)
 def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
     """All figures, nested as they are printed; ``quick`` solves a tenth of the positions and not the whole game.
 
-    Every number of pieces begins with an empty table, which its positions then share. Raises ``FailureError`` should
-    the yardstick come to another value. Milliseconds are those of the processor: other work does not count.
+    The positions of one number of pieces share a table that is empty at first. Milliseconds are of processor time, so
+    that other work on the machine does not count. Raises ``FailureError`` if the C++ program finds another value.
     """
     figures: dict[str, Any] = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
@@ -51,7 +51,7 @@ def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
 
 
 def positions(pieces: int, count: int) -> list[Position]:
-    """Random live positions of so many pieces with a safe piece in hand, the same ones every time."""
+    """``count`` random live positions of so many pieces with a safe piece in hand, the same ones every time."""
     dice = random.Random(pieces)
     found: list[Position] = []
     solver = Solver(CLASSIC, 0.01)
@@ -80,7 +80,7 @@ def _wins_at_once(solver: Solver, position: Position) -> bool:
 def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float]:
     asked = positions(pieces, count)
     seconds = yardstick = float("inf")
-    for _ in range(ROUNDS):  # in turns, the best counts: noise only ever adds
+    for _ in range(ROUNDS):  # in turns, and the best counts, since noise only ever adds
         solver, started = Solver(CLASSIC, MEGABYTES), time.thread_time()
         values = [solver.value(position) for position in asked]
         seconds = min(seconds, time.thread_time() - started)
@@ -103,7 +103,7 @@ def _threads(asked: Sequence[Position]) -> dict[str, float]:
         for threads in (1, 2):
             forks = _forks(threads)
             started = time.perf_counter()
-            waiting = iter(asked)  # whoever is done takes the next: positions differ a hundredfold
+            waiting = iter(asked)  # shared, since some positions take a hundred times as long as others
             with ThreadPoolExecutor(threads) as pool:
                 for _done in pool.map(_solve_all, forks, [waiting] * threads):
                     pass
@@ -117,7 +117,7 @@ def _threads(asked: Sequence[Position]) -> dict[str, float]:
 
 
 def _forks(threads: int) -> list[Solver]:
-    """Solvers over one empty table whose memory is really there: the first to touch a page would pay for all."""
+    """Solvers over one empty table whose pages are in memory already, so that no solver waits for the system."""
     shared = Solver(CLASSIC, MEGABYTES)
     shared.touch()
     return [shared.fork() for _ in range(threads)]

@@ -1,11 +1,11 @@
-"""What one turn takes, by a clock read inside the kernel: no interpreter between two readings.
+"""Time one turn by a clock that is read inside the kernel, without the interpreter between two readings.
 
 A call from Python costs 10 to 20 microseconds, a thousand times what a cheap turn takes. The kernel here reads the
 system's monotonic clock itself, before and after each sample (21 ns a reading, measured). A turn that is short against
 that is repeated, with randomness of its own each time, until a sample is a hundred readings long; the mean of its turns
 is the sample. The first turn in a position is not counted unless it is so long that cold caches are lost in it.
-Repeating flatters cheap turns, since the processor learns the position by heart: what they cost in a game, games a
-second say.
+Repetition makes cheap turns look cheaper than in a game, since the processor's caches and predictions fit the position;
+games a second show what they cost in a game.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32,
 
 @inlined
 def read_clock(timespec: Any) -> int:
-    """Nanoseconds since some moment; ``timespec`` [2] int64 is written to."""
+    """Nanoseconds of the monotonic clock; ``timespec`` [2] int64 is overwritten."""
     clock_gettime(CLOCK, timespec.ctypes.data)
     return int64(timespec[0] * NANOSECONDS + timespec[1])
 
 
 @inlined
 def time_of(turn: TurnKernel, own: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any) -> int:
-    """Nanoseconds of so many turns; nothing is remembered of a game."""
+    """Nanoseconds of ``turns`` turns, with the game's memory empty at first."""
     memory(own)[:] = 0
     started = read_clock(timespec)
     for number in range(turns):
@@ -56,7 +56,7 @@ def time_of(turn: TurnKernel, own: Any, rules: Any, position: Position, seed: in
 def time_turns(
     turn: TurnKernel, own: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
 ) -> None:
-    """Into ``nanoseconds`` [B]: what a turn takes in each position; ``timespec`` is [2] int64 to work with."""
+    """Write the time of a turn in each position into ``nanoseconds`` [B]; ``timespec`` [2] int64 is scratch."""
     for i in range(nanoseconds.shape[0]):
         position = Position(
             batch.lanes[i],

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from runners.bench.turn_times import TurnTimes
 
 
-TARGET = "target_"  # how the name of a figure begins that says what another one ought to be
+TARGET = "target_"  # prefix of the name of a figure that is the target of another one
 
 
 def bench_table(figures: Mapping[str, Any]) -> Table:
-    """Figures as a flat table, each beside its target if the project states one."""
+    """Figures as a flat table, each beside its target if it has one."""
     flat = _flat(figures, "")
     shown = [name for name in flat if not name.rpartition(".")[2].startswith(TARGET)]
     targets = [re.sub(r"[^.]*$", TARGET + r"\g<0>", name, count=1) for name in shown]

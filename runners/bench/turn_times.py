@@ -1,4 +1,4 @@
-"""`qarena bench --turn`: what an agent's turn takes, by the number of pieces on the board, as study D measured it."""
+"""`qarena bench --turn`: the time of an agent's turn by the number of pieces on the board, as study D measured it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from runners.bench.stopwatch import turn_nanoseconds
 
 MOST_POSITIONS = 10_000
 MOST_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late
-# Rows are measured in turns, each up to these shares of its positions: what disturbs the machine hits all alike, and
-# whoever stops early has something of each.
+# Rows are measured in turns, each up to these shares of its positions: a disturbance of the machine affects all rows
+# alike, and a measurement that is stopped early has some times of each row.
 SHARES = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
-PATIENCE = 1e8  # nanoseconds between two looks at whether somebody asked to stop
+PATIENCE = 1e8  # nanoseconds between two looks at ``stop``
 QUARTILES = "linear interpolation between order statistics (Hyndman and Fan's type 7, the default of R and NumPy)"
 
 
@@ -47,13 +47,13 @@ class TurnTimes:
         return {pieces: _summary(times) for pieces, times in self.samples.items()}
 
     def published(self) -> dict[str, Any]:
-        """What a study published of this player under these rules; empty if there is nothing."""
+        """The figures that a study published of this player under these rules; empty if there are none."""
         with (files("runners.bench") / "published_turns.yaml").open(encoding="utf-8") as file:
             known: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[assignment]
         return known if (self.agent.label, self.rules.name) == (known["agent"], known["rules"]) else {}
 
     def figures(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """All figures as JSON values."""
         by_pieces = {
             f"{pieces}": {"positions": len(self.samples[pieces]), **row} for pieces, row in self.rows().items()
         }
@@ -77,10 +77,10 @@ def _summary(times: NDArray[np.float64]) -> dict[str, float]:
 def turn_times(
     agent: AgentSpec, rules: Rules, positions: int, seed: int, stop: threading.Event, progress: Progress | None = None
 ) -> TurnTimes:
-    """Time ``agent`` in so many positions of each number of pieces on the board, from 0 to 15; ``stop`` ends it early.
+    """Time ``agent`` in ``positions`` positions of each number of pieces on the board, 0 to 15; ``stop`` ends it early.
 
     The positions are those of random games that go on, with a piece in hand where the opponent chooses it. Raises
-    ``RequestError`` for an agent that does not play these rules, or a number that makes no sense.
+    ``RequestError`` for an agent that does not play these rules, or a number that is out of range.
     """
     for name, value, least, most in (("positions", positions, 1, MOST_POSITIONS), ("seed", seed, 0, MAX_SEED)):
         if not least <= value <= most:
@@ -105,7 +105,7 @@ def turn_times(
 
 
 def _shares(counts: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Which row is measured next, and up to how many of its positions."""
+    """The rows in the order of measuring, each with the number of positions up to which it is measured."""
     for share in SHARES:
         for pieces, count in counts.items():
             yield pieces, max(1, int(count * share))

@@ -1,4 +1,4 @@
-"""Compiling everything ahead of time."""
+"""Compile all kernels ahead of time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from runners.play.session import AgentOpponent, Session
 
 
 def warm() -> Iterator[tuple[str, float]]:
-    """Play every agent, from an opening, into an archive that is verified and thrown away; yields what each took."""
+    """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step."""
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         for number, name in enumerate(names("agent")):
             started = time.perf_counter()
@@ -58,7 +58,7 @@ def warm() -> Iterator[tuple[str, float]]:
 
 
 def exchange_once(root: Path) -> None:
-    """Let the games of an archive leave as decisions and as text, and read that."""
+    """Export the games of an archive as episodes and as text, and read the text."""
     text = io.BytesIO()
     with open_archive(root) as opened:
         next(episodes(opened, ExportRequest("d3rlpy", perspective="mover")))
@@ -67,7 +67,7 @@ def exchange_once(root: Path) -> None:
 
 
 def look_at_openings(root: Path) -> None:
-    """Index an archive and ask what was played first."""
+    """Index an archive and look up the empty board."""
     archive = Archive.open(root)
     index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 1)
     with open_archive(root) as opened:
@@ -75,7 +75,7 @@ def look_at_openings(root: Path) -> None:
 
 
 def ask_once() -> None:
-    """Let a person's game against an agent begin, with a hint for either part of a turn."""
+    """Begin a person's game against an agent, with a hint for either part of a turn."""
     rules, agent = load_rules("classic"), load_agent("random")
     session = Session(rules, 1, AgentOpponent(Contestant(agent.build(), agent.label, rules), seed=1, number=0))
     session.answer()
@@ -84,7 +84,7 @@ def ask_once() -> None:
 
 
 def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
-    """Play games into an archive without a bar or a table; seconds spent playing and writing."""
+    """Play games into an archive without a progress bar or a table; returns the seconds of playing and writing."""
     request = Request(spec, games, threads, Storage(root, other_code="extend"), progress=False)
     return execute(request, "qarena warm", threading.Event()).seconds
 

@@ -1,4 +1,4 @@
-"""The plain C program that figures are held against, compiled."""
+"""The plain C program that figures are compared with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Yardstick = Callable[[int, int], float]  # seconds by games and threads
 
 @contextmanager
 def yardstick(folder: Path) -> Iterator[Yardstick | None]:
-    """The plain C program beside this file, compiled: seconds by games and threads. None where there is no ``cc``."""
+    """Compile the C program beside this file into ``folder`` and yield a function that runs it; None without ``cc``."""
     compiler = shutil.which("cc")
     if compiler is None:
         yield None
