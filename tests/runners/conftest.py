@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
 
 from runners.arena import config
 from runners.cli import main
@@ -54,9 +57,27 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def composed_once() -> Iterator[None]:
-    """Each yaml is read once: composing it takes longer than the games of a small training."""
+    """Each yaml of the project is composed once: that takes longer than the games of a small run.
+
+    Where a user's own folder is searched too, nothing is remembered: tests write into it as they go.
+    """
+    of_project = {"pkg://hydra.conf", "pkg://conf", f"file://{config.CONF}", "structured://"}
+    options, compositions = cache(config.names), cache(compose)
+
+    def alone() -> bool:
+        sources = GlobalHydra.instance().config_loader().get_sources()
+        return of_project.issuperset(source.full_path() for source in sources)
+
+    def composed(name: str) -> DictConfig:
+        return compositions(name) if alone() else compose(name)
+
+    def named(group: str) -> list[str]:
+        with config._hydra():
+            return list(options(group) if alone() else options.__wrapped__(group))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config, "settings_of", cache(config.settings_of))
+        patch.setattr("runners.arena.config.compose", composed)
+        patch.setattr(config, "names", named)
         yield
