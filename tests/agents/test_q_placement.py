@@ -34,13 +34,14 @@ def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules
         assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
 
 
+@pytest.mark.parametrize("turns", [500, pytest.param(4000, marks=pytest.mark.slow)])  # the twin takes its time
 @BOTH
-def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool) -> None:
+def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: int) -> None:
     policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)
     agent, twin = QPlacement(policy, faithful=faithful), PLAYERS[faithful](entries_of(policy))
-    assert assert_same_turns(agent, twin, CLASSIC, met(played, 4000)) == 4000
-    assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=40))
-    assert_same_games(agent, twin, CLASSIC, pairs=40)
+    assert assert_same_turns(agent, twin, CLASSIC, met(played, turns)) == turns
+    assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=turns // 100))
+    assert_same_games(agent, twin, CLASSIC, pairs=turns // 100)
     with pytest.raises(AssertionError):
         assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
 
