@@ -13,7 +13,7 @@ from agents.q_placement import QPlacement, QPlacementLearner
 from quarto.rules import CLASSIC, Rules
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import q_placement as naive_q_placement
-from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
 from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
 from tests.naive_players.q_placement import entries_of, policy_of
 from tests.positions import asked
@@ -26,7 +26,7 @@ LEARNERS: dict[bool, Any] = {
 BOTH = pytest.mark.parametrize("faithful", [False, True])
 
 
-@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 @BOTH
 def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules) -> None:
     for alpha in (0.0, 0.1, 1.0):
