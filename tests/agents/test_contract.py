@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 from agents.lift import KernelPlayer, Player, lift
 from agents.random import Random
@@ -38,7 +37,7 @@ CASES = [(name, rules) for name, rules_of_one in PLAYED.items() for rules in rul
 QUICK = {(name, each[i].name) for n, (name, each) in enumerate(PLAYED.items()) for i in (0, -1 - n % len(each))}
 
 
-def marked(cases: Iterable[tuple[str, Rules]]) -> list[ParameterSet]:
+def marked(cases: Iterable[tuple[str, Rules]]) -> list[pytest.ParameterSet]:
     """These cases, those slow that ``make test`` leaves out."""
     slow = {True: (), False: (pytest.mark.slow,)}
     return [pytest.param(name, rules, marks=slow[(name, rules.name) in QUICK]) for name, rules in cases]
