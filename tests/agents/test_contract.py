@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
@@ -25,14 +27,26 @@ SPECS = YAMLS | REMEMBERING
 TACTICAL = {name for name in YAMLS if agent_settings(name).get("tactical", False)}
 GAMES = 12  # whose positions are asked about: about 250
 
-CASES = [
-    (name, rules)
+PLAYED = {
+    name: [
+        rules for rules in PRESETS.values() if rules.chooser in getattr(spec.build(), "choosers", ("opponent", "mover"))
+    ]
     for name, spec in SPECS.items()
-    for rules in PRESETS.values()
-    if rules.chooser in getattr(spec.build(), "choosers", ("opponent", "mover"))
-]
-TACTICAL_CASES = [(name, rules) for name, rules in CASES if name in TACTICAL]
-GIVING_CASES = [(name, rules) for name, rules in TACTICAL_CASES if not rules.mover_chooses]
+}
+CASES = [(name, rules) for name, rules_of_one in PLAYED.items() for rules in rules_of_one]
+# All agents and all rules are met in `make test` too, but not each agent under each: its first and one other, in turn.
+QUICK = {(name, each[i].name) for n, (name, each) in enumerate(PLAYED.items()) for i in (0, -1 - n % len(each))}
+
+
+def marked(cases: Iterable[tuple[str, Rules]]) -> list[pytest.ParameterSet]:
+    """These cases, those slow that ``make test`` leaves out."""
+    slow = {True: (), False: (pytest.mark.slow,)}
+    return [pytest.param(name, rules, marks=slow[(name, rules.name) in QUICK]) for name, rules in cases]
+
+
+TACTICAL_CASES = marked((name, rules) for name, rules in CASES if name in TACTICAL)
+GIVING_CASES = marked((name, rules) for name, rules in CASES if name in TACTICAL and not rules.mover_chooses)
+REMEMBERING_CASES = marked((name, rules) for name, rules in CASES if name in REMEMBERING)
 
 
 def label(value: str | Rules) -> str:
@@ -66,7 +80,7 @@ def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
         assert remembers == (name in REMEMBERING)
 
 
-@pytest.mark.parametrize(("name", "rules"), CASES, ids=label)
+@pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 @pytest.mark.parametrize("opening_plies", [0, 3])
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
     arena = Engine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, opening_plies)
@@ -75,7 +89,7 @@ def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: i
     assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
 
 
-@pytest.mark.parametrize(("name", "rules"), CASES, ids=label)
+@pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
     positions = asked(rules, GAMES)
     rng = streams(len(positions))
@@ -87,7 +101,7 @@ def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str,
     assert turns_of(player(name, rules), rules, positions, rng) == together
 
 
-@pytest.mark.parametrize(("name", "rules"), [case for case in CASES if case[0] in REMEMBERING], ids=label)
+@pytest.mark.parametrize(("name", "rules"), REMEMBERING_CASES, ids=label)
 def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rules: Rules) -> None:
     def played(orders: list[Order], threads: int) -> dict[tuple[int, int], list[list[int]]]:
         arena = Engine(

@@ -44,7 +44,11 @@ def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
     assert assert_same_turns(Mcts(**many), twin(**many), CLASSIC, late(CLASSIC, 40, most_empty=3)) > 10
 
 
-@pytest.mark.parametrize("settings", [{}, {"c": 0.1}, {"solver": True}, {"faithful": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"c": 0.1}, {"faithful": True}, *(pytest.param(each, marks=pytest.mark.slow) for each in ({}, {"solver": True}))],
+    ids=str,
+)
 def test_turns_of_wide_families_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
     these = settings | {"iterations": 400}
     assert assert_same_turns(Mcts(**these), twin(**these), CLASSIC, asked(CLASSIC, games=1)[1:4]) == 3
@@ -75,10 +79,10 @@ def test_whole_games_are_those_of_the_slow_twin(settings: dict[str, Any], rules:
 @pytest.mark.parametrize(
     ("settings", "opening_plies", "most_kept"),
     [
-        ({"iterations": 150}, 7, 150),
+        pytest.param({"iterations": 150}, 7, 150, marks=pytest.mark.slow),  # the twin takes its time
         ({"iterations": 100, "c": 0.2}, 8, 12),
-        ({"iterations": 200, "solver": True}, 9, 200),
-        ({"iterations": 200, "solver": True, "c": 0.1}, 9, 20),
+        pytest.param({"iterations": 200, "solver": True}, 9, 200, marks=pytest.mark.slow),
+        pytest.param({"iterations": 200, "solver": True, "c": 0.1}, 9, 20, marks=pytest.mark.slow),
         ({"iterations": 60, "solver": True, "c": 0.1, "safe_gifts": True, "final": "value"}, 8, 60),
     ],
     ids=str,

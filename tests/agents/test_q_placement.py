@@ -13,7 +13,7 @@ from agents.q_placement import QPlacement, QPlacementLearner
 from quarto.rules import CLASSIC, Rules
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import q_placement as naive_q_placement
-from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
 from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
 from tests.naive_players.q_placement import entries_of, policy_of
 from tests.positions import asked
@@ -26,7 +26,7 @@ LEARNERS: dict[bool, Any] = {
 BOTH = pytest.mark.parametrize("faithful", [False, True])
 
 
-@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 @BOTH
 def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules) -> None:
     for alpha in (0.0, 0.1, 1.0):
@@ -34,13 +34,14 @@ def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules
         assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
 
 
+@pytest.mark.parametrize("turns", [500, pytest.param(4000, marks=pytest.mark.slow)])  # the twin takes its time
 @BOTH
-def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool) -> None:
+def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: int) -> None:
     policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)
     agent, twin = QPlacement(policy, faithful=faithful), PLAYERS[faithful](entries_of(policy))
-    assert assert_same_turns(agent, twin, CLASSIC, met(played, 4000)) == 4000
-    assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=40))
-    assert_same_games(agent, twin, CLASSIC, pairs=40)
+    assert assert_same_turns(agent, twin, CLASSIC, met(played, turns)) == turns
+    assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=turns // 100))
+    assert_same_games(agent, twin, CLASSIC, pairs=turns // 100)
     with pytest.raises(AssertionError):
         assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
 

@@ -15,7 +15,7 @@ from quarto.rules import CLASSIC, Rules
 from tests import naive
 from tests.naive import PRESETS
 from tests.naive_players import rl_encoded as naive_rl_encoded
-from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
 from tests.naive_players.learning import relearn, same_bytes, train, train_twin
 from tests.positions import asked
 
@@ -34,7 +34,7 @@ def some_values() -> dict[int, float]:
     return {code: code // 8 % 3 - 1.0 for code in range(0, CODES, 8)}
 
 
-@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 @pytest.mark.parametrize("gift_rule", GIFT_RULES)
 def test_untrained_turns_are_those_of_the_slow_twin(gift_rule: str, rules: Rules) -> None:
     agent, twin = RlEncoded(gift_rule=gift_rule, values_seed=5), naive_rl_encoded.RlEncoded(None, gift_rule, 5)

@@ -17,13 +17,13 @@ from runners.arena.engine import Contestant
 from tests import naive
 from tests.naive import PRESETS
 from tests.naive_players import rl_tabular as naive_rl_tabular
-from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_turns
+from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
 from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
 from tests.naive_players.rl_tabular import counters_of, policy_of
 from tests.positions import asked
 
 
-@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 def test_untrained_and_by_the_code_it_plays_at_random(rules: Rules) -> None:
     policy, played = train(TabularLearner(), RuleBased(), rules, 50)
     for agent in (RlTabular(), RlTabular(faithful=True), RlTabular(policy, faithful=True)):
@@ -31,7 +31,7 @@ def test_untrained_and_by_the_code_it_plays_at_random(rules: Rules) -> None:
         assert_same_turns(agent, naive.Random(), rules, met(played, 200))
 
 
-@pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
+@pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 def test_turns_with_a_policy_are_those_of_the_slow_twin(rules: Rules) -> None:
     policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 300)
     agent, twin = RlTabular(policy), naive_rl_tabular.RlTabular(counters_of(policy))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 
 import numpy as np
+import pytest
 
 from agents.base import KernelAgent
 from agents.lift import lift
@@ -22,6 +23,11 @@ from tests.positions import asked, view_of
 
 RUN_SEED = 23
 OPPONENT_CHOOSES = [rules for rules in PRESETS.values() if not rules.mover_chooses]
+# Plain lines and all kinds of lines in `make test`; between them, nothing but tables differs.
+OPPONENT_CHOOSES_QUICK = [
+    pytest.param(rules, marks=() if rules.name in ("classic", "torus_square") else pytest.mark.slow)
+    for rules in OPPONENT_CHOOSES
+]
 LONG_GAMES = [rules for rules in OPPONENT_CHOOSES if rules.name != "torus_square"]  # its games end before they are late
 
 

@@ -90,12 +90,14 @@ def test_group_sizes_of_the_presets() -> None:
     assert known["cells"] * PIECE_SYMMETRIES == known["all"]
 
 
+@pytest.mark.slow  # counted by a search of seconds over what only the rules can change
 def test_classic_cells_have_no_symmetry_that_was_missed() -> None:
     family = {sum(1 << cell for cell in line) for line in lines(CLASSIC)}
     like_a1 = [cell for cell in range(16) if len(lines_through(cell, CLASSIC)) == len(lines_through(0, CLASSIC))]
     assert len(cell_symmetries(CLASSIC)) == automorphisms(family, LINE_BY_LINE) * len(like_a1)
 
 
+@pytest.mark.slow
 def test_pieces_have_no_symmetry_beyond_xor_and_exchange_of_attributes() -> None:
     family = {sum(1 << piece for piece in four) for four in sharing_sets()}
     changes = {tuple(change_piece(p, xor, order) for p in range(16)) for xor in range(16) for order in ATTRIBUTE_ORDERS}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from runners.arena import agent_labels, config_groups
 from runners.cli import main
 from runners.hydra_app import sweep_folders
 
@@ -53,13 +51,3 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return Result(int(left.value.code or 0), *capsys.readouterr())
 
     return run
-
-
-@pytest.fixture(scope="module")
-def composed_once() -> Iterator[None]:
-    """Each yaml is read once: composing it takes longer than the games of a small training."""
-    with pytest.MonkeyPatch.context() as patch:
-        settings_of = cache(config_groups.settings_of)
-        for module in (agent_labels, config_groups):
-            patch.setattr(module, "settings_of", settings_of)
-        yield

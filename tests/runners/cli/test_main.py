@@ -154,12 +154,12 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert qarena("agents") == (code, "", line)
 
 
-def test_debug_shows_where(tmp_path: Path) -> None:
+def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:
     for arguments in (["run", "games=0", "--debug"], ["--debug", "archive", "ls"]):
-        found = command(tmp_path, *arguments)
-        assert found.returncode == 2
-        assert "Traceback (most recent call last)" in found.stderr
-        assert "RequestError: " in found.stderr
+        found = qarena(*arguments)
+        assert found.code == 2
+        assert "Traceback (most recent call last)" in found.err
+        assert "RequestError: " in found.err
     assert list(tmp_path.iterdir()) == []
 
 

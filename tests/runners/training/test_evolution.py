@@ -33,8 +33,6 @@ from tests.paths import ROOT
 from tests.runners.experiments import play
 from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
 
-pytestmark = pytest.mark.usefixtures("composed_once")
-
 
 def assert_same(found: Trained, expected: Trained) -> None:
     assert found.policy == expected.policy

@@ -22,9 +22,6 @@ from tests.analytics.stored_policies import origin
 from tests.runners.conftest import Qarena
 from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
 
-pytestmark = pytest.mark.usefixtures("composed_once")
-
-
 # Wrong requests
 
 

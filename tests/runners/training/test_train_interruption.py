@@ -108,6 +108,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert knowledge(tmp_path) == expected
 
 
+@pytest.mark.slow  # two threads at once do the same in test_online.py
 def test_two_processes_train_the_same_without_playing_a_game_twice(tmp_path: Path, expected: str) -> None:
     with start(tmp_path) as one, start(tmp_path) as other:
         found = [process.communicate(timeout=DEADLINE) for process in (one, other)]
