@@ -26,7 +26,7 @@ class Prefixes(NamedTuple):
     lengths: NDArray[np.int64]  # [15]
 
     @staticmethod
-    def of(texts: list[bytes]) -> Prefixes:
+    def from_texts(texts: list[bytes]) -> Prefixes:
         """From 15 texts, by 5 * (winner + 1) + ending."""
         rows = np.zeros((len(texts), max(1, *map(len, texts))), np.uint8)
         for row, text in zip(rows, texts, strict=True):

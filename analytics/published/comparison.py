@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from analytics.published import Figure, Note, Study, notes_on, studies
+from analytics.published import Note, PublishedFigure, Study, notes_on, studies
 from analytics.published.agreement import agrees, measured_rate, published_rate
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import DRAW
@@ -36,7 +36,7 @@ class Played:
 class Comparison:
     """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
 
-    figure: Figure
+    figure: PublishedFigure
     text: Played | None
     code: Played | None
 
@@ -45,7 +45,7 @@ class Comparison:
         return notes_on(self.figure.figure)
 
 
-def played(figure: Figure, player: str, opponent: str, results: Counts) -> Played:
+def played(figure: PublishedFigure, player: str, opponent: str, results: Counts) -> Played:
     """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
     rate = measured_rate(results, figure.draws_for)
     games = sum(results)

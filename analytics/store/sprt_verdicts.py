@@ -72,7 +72,7 @@ class Verdict(JsonRecord, frozen=True):
             raise ValueError(f"{self.pairs} pairs of at most {self.most_pairs}")
 
     @staticmethod
-    def of(run_id: str, ended: Trial, command: str) -> Verdict:
+    def from_trial(run_id: str, ended: Trial, command: str) -> Verdict:
         """The verdict of a trial that has ended."""
         name = verdict_id_of(ended.hypotheses, ended.most)
         return Verdict(

@@ -1,7 +1,7 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
 Two jitted agents play a whole batch inside one kernel (``play_out``); as soon as one is written in Python the same
-steps (``deal``, ``advance``) are taken one by one from Python, with its turns in between.
+steps (``begin``, ``first_gift``, ``advance``) are taken one by one from Python, with its turns in between.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from quarto.rng import OPENING, below, below_again, draw, stream, turn_offset
 from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
 
 
-class Deal(NamedTuple):
-    """Which games of which pairs a batch plays."""
+class GameNumbers(NamedTuple):
+    """The games that a batch plays: one of each of consecutive pairs."""
 
     seed: int  # uint64: of the run
     pairing: int  # this and the others: int64
@@ -33,7 +33,7 @@ class Deal(NamedTuple):
 
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
-DEAL_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), Deal)
+NUMBERS_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), GameNumbers)
 OPENINGS_TYPE = types.int8[:, :, ::1]
 SPAN_TYPE = types.UniTuple(types.int64, 2)
 
@@ -75,12 +75,12 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
 WON, LEGAL = 1, 2
 
 
-@kernel(types.int64(DEAL_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
+@kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
+def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
     """Set up one game of each pair after its opening; returns their number."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
-        slot = deal.games_a_pair * i + deal.game
+        slot = numbers.games_a_pair * i + numbers.game
         lanes, occupied, available, last_cell = uint64(0), int64(0), int64(ALL_PIECES), int64(NONE)
         for ply in range(plies):
             piece, cell = int64(openings[0, ply, i]), int64(openings[1, ply, i])
@@ -92,7 +92,7 @@ def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
         batch.lanes[i], batch.occupied[i], batch.available[i] = lanes, occupied, available
         batch.hand[i], batch.last_cell[i] = NONE, last_cell
         state.slot[i] = slot
-        state.streams[i] = stream(deal.seed, (deal.pairing << 31) | (deal.first_pair + i), deal.game)
+        state.streams[i] = stream(numbers.seed, (numbers.pairing << 31) | (numbers.first_pair + i), numbers.game)
     return int64(pairs)
 
 

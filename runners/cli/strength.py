@@ -18,7 +18,7 @@ from runners.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from analytics.ratings.head_to_head import Choice
+    from analytics.ratings.head_to_head import GameFilter
 
 RulesName = Annotated[str | None, typer.Option("--rules", help="By these rules; needed if the games are by several.")]
 
@@ -88,10 +88,10 @@ def crosstable(
         write(met.frame(by_seat), destination)
 
 
-def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> Choice:
-    from analytics.ratings.head_to_head import Choice
+def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> GameFilter:
+    from analytics.ratings.head_to_head import GameFilter
 
-    return Choice(where, tuple(runs or ()), rules)
+    return GameFilter(where, tuple(runs or ()), rules)
 
 
 def sprt(

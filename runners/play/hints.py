@@ -5,14 +5,14 @@ from __future__ import annotations
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS
 from quarto.threats import safe_gifts, wins_and_safe_gifts
-from runners.play.game import Asked, Game, cells_text, pieces_text
+from runners.play.game import Game, NextDecision, cells_text, pieces_text
 
 MAX_TURNS = 6  # that a hint lists
 
 
 def hint(game: Game) -> list[str]:
     """The lines of a hint for the next decision."""
-    return {Asked.GIFT: _gift, Asked.PLACEMENT: _placement, Asked.PLY: _ply}[game.asked](game)
+    return {NextDecision.GIFT: _gift, NextDecision.PLACEMENT: _placement, NextDecision.PLY: _ply}[game.asked](game)
 
 
 def _gift(game: Game) -> list[str]:

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from runners.play import plain
-from runners.play.game import Asked, Game
-from runners.play.pictures import Room, pictured
+from runners.play.game import Game, NextDecision
+from runners.play.pictures import TerminalSize, pictured
 
 MAX_ECHO = 200  # characters of a piped line that are repeated in the output
 
@@ -94,10 +94,10 @@ class PictureScreen:
     def show(self, game: Game, news: Sequence[str]) -> None:
         self._console.clear()
         self._console.print(Text(self._heading, "bold"))
-        for row in pictured(game, Room(*self._console.size)):
+        for row in pictured(game, TerminalSize(*self._console.size)):
             self._console.print(row, no_wrap=True, crop=True)
         for text in news:
-            self._console.print(Text(text, "bold" if game.asked is Asked.NOTHING else ""))
+            self._console.print(Text(text, "bold" if game.asked is NextDecision.NOTHING else ""))
 
     def write(self, text: str, unwrapped: bool = False) -> None:
         self._console.print(Text(text), soft_wrap=unwrapped)

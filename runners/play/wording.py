@@ -7,7 +7,7 @@ from typing import NamedTuple
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE
 from quarto.notation import format_cell, format_piece
 from quarto.rules import ATTRIBUTES, NONE, Line
-from runners.play.game import Asked, Game, cells_text
+from runners.play.game import Game, NextDecision, cells_text
 
 # By attribute bit 3 to 0: the word for the bit set, and clear.
 ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
@@ -60,9 +60,9 @@ def _line(game: Game, line: Line) -> str:
 
 def request(game: Game) -> str:
     """The prompt for the next decision."""
-    if game.asked is Asked.PLACEMENT:
+    if game.asked is NextDecision.PLACEMENT:
         return f"place {format_piece(game.hand)}"
-    return "give a piece" if game.asked is Asked.GIFT else "place piece@cell"
+    return "give a piece" if game.asked is NextDecision.GIFT else "place piece@cell"
 
 
 def _sentence(text: str) -> str:

@@ -18,19 +18,19 @@ INDENT = "  "
 def lineage(root: Path, wanted: str) -> list[str]:
     """The lines of a tree: a policy, its runs, the policies that agents of these runs played by, and so on.
 
-    Each policy is told of once. Raises ``RequestError`` for a policy that is not there.
+    Each policy is shown of once. Raises ``RequestError`` for a policy that is not there.
     """
     archive = Archive.open(root)
     return list(_of_policy(archive, policy_store.find(archive, wanted), "", set()))
 
 
-def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) -> Iterator[str]:
+def _of_policy(archive: Archive, card: PolicyCard, indent: str, shown: set[str]) -> Iterator[str]:
     learned = card.learned
     yield f"{indent}policy {card.name} ({card.policy_id}), {card.kind}, {card.rules['name']} rules"
-    if card.policy_id in told:
+    if card.policy_id in shown:
         yield f"{indent}{INDENT}(see above)"
         return
-    told.add(card.policy_id)
+    shown.add(card.policy_id)
     how, maker = made_by(card)
     how = "trained by" if how == "trainer" else how
     yield f"{indent}{INDENT}{how} {maker}, from {learned['games']:,} games; {_code(card.code)}"
@@ -40,7 +40,7 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) 
     games = _games(archive, card) if card.is_derived else {}
     run_ids = learned["run_ids"]
     for run_id in run_ids[:MOST_RUNS]:
-        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, told)
+        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, shown)
     if len(run_ids) > MOST_RUNS:
         yield f"{indent}{INDENT}and {len(run_ids) - MOST_RUNS} more runs: 'qarena policy show {card.policy_id}'"
 
@@ -51,7 +51,7 @@ def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
     return dict(ranges.select("run_id", "games").rows())
 
 
-def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told: set[str]) -> Iterator[str]:
+def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown: set[str]) -> Iterator[str]:
     record = archive.run(run_id)
     if record is None:
         yield f"{indent}run {run_id}: not in this archive any more"
@@ -68,7 +68,7 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told:
             missing = policy_id not in policy_store.policy_ids(archive)
             yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
         else:
-            yield from _of_policy(archive, card, indent + 2 * INDENT, told)
+            yield from _of_policy(archive, card, indent + 2 * INDENT, shown)
 
 
 def share_of(games: int | None, held: int, players: str) -> str:

@@ -24,7 +24,7 @@ from runners.hydra_app.application import (
 )
 from runners.strength.sprt_config import SprtConfig, SprtRequest, sprt_request_of
 from runners.strength.sprt_play import SprtExperiment, SprtOutcome, carry_out, prepare_sprt
-from runners.strength.sprt_show import row, show, watching
+from runners.strength.sprt_show import row, show, showing
 from runners.terminal import console
 
 UNDECIDED = 3  # the exit code after as many games as were allowed
@@ -65,7 +65,7 @@ def _execute(cfg: DictConfig, prepared: SprtExperiment | None = None) -> SprtOut
     request = prepared.request.run
     for note in request.notes:
         console.print_note(note)
-    with interruptible() as stop, watching(request.progress, request.games) as watch:
+    with interruptible() as stop, showing(request.progress, request.games) as watch:
         return carry_out(prepared, typed_command(), stop, watch)
 
 

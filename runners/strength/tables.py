@@ -178,13 +178,13 @@ def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) ->
     return [
         f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
         f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
-        f"nElo   {around(found.normalised_elo)}",
-        f"Elo    {around(found.elo)}",
+        f"nElo   {with_half_width(found.normalised_elo)}",
+        f"Elo    {with_half_width(found.elo)}",
         f"LOS    {found.superiority:.5f}",
     ]
 
 
-def around(estimate: Estimate, digits: int = 4) -> str:
+def with_half_width(estimate: Estimate, digits: int = 4) -> str:
     """A value ± half the width of its interval."""
     mean = round(estimate.mean, digits) + 0.0  # no minus in front of nothing
     reach = (estimate.high - estimate.low) / 2

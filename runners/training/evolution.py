@@ -1,4 +1,4 @@
-"""Training by evolution. Each generation is a run whose results are the fitnesses of its individuals.
+"""EvolutionTraining by evolution. Each generation is a run whose results are the fitnesses of its individuals.
 
 An evolution is a pure function of its plan, its seed and the fitnesses, which follow from the tallies of the runs. So
 the archive is the checkpoint: a stopped evolution begins again, and finds the games of complete generations there.
@@ -62,23 +62,23 @@ class Tracker:
     """Tells of a whole training's games as one, those found in the archive included."""
 
     progress: Progress | None
-    told: int = 0  # games
+    counted: int = 0  # games
 
     def start(self, games: int) -> None:
         """A generation begins: nothing to tell."""
 
     def advance(self, games: int) -> None:
-        self.told += games
+        self.counted += games
         if self.progress:
             self.progress.advance(games)
 
     def reach(self, games: int) -> None:
         """So many are in the archive by now, whoever played them."""
-        if games > self.told:
-            self.advance(games - self.told)
+        if games > self.counted:
+            self.advance(games - self.counted)
 
 
-class Training:
+class EvolutionTraining:
     """One evolution in progress. ``start`` [n, G] are genes of the initial population.
 
     Raises ``RequestError`` for agents that do not exist, and for one that does not have the genes.

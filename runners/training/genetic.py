@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import rounding_notes
-from runners.training.evolution import Plan, Training
+from runners.training.evolution import EvolutionTraining, Plan
 from runners.training.trainer import Trained, TrainingContext
 
 MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
@@ -78,9 +78,9 @@ class GeneticTrainer(ABC):
         """Evolve, or continue an evolution. Raises ``RequestError`` before playing if the agents make no sense."""
         return self._training(context).run()
 
-    def _training(self, context: TrainingContext) -> Training:
+    def _training(self, context: TrainingContext) -> EvolutionTraining:
         start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
-        return Training(self.breeder(), self._plan(), context, start)
+        return EvolutionTraining(self.breeder(), self._plan(), context, start)
 
     def _check_sizes(self) -> None:
         for key, most in (

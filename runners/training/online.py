@@ -192,7 +192,7 @@ class _OnlineTraining:
     def _block(self, first_pair: int, pairs: int) -> Games:
         """Play consecutive pairs and learn from each game before the next."""
         buffers, training_games = (
-            GameBuffers.of(Games.zeros(pairs * self._spec.games_a_pair)),
+            GameBuffers.around(Games.zeros(pairs * self._spec.games_a_pair)),
             self._games_from(first_pair),
         )
         column, end = 0, pairs * self._spec.games_a_pair

@@ -32,7 +32,7 @@ from runners.arena.spec import code_of
 from runners.strength import sprt_play
 from runners.strength.sprt_config import SprtRequest, sprt_request_of
 from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
-from runners.strength.sprt_show import _Lines, standing
+from runners.strength.sprt_show import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows, stored_at
@@ -129,12 +129,12 @@ def test_the_size_of_blocks_changes_nothing(
 def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path, long_one: Path, every: int) -> None:
     root, sessions = tmp_path / "archive", 0
     while True:
-        stop, told = threading.Event(), 0
+        stop, reports = threading.Event(), 0
 
         def watch(trial: Trial) -> None:
-            nonlocal told
-            told += 1
-            if told == every:
+            nonlocal reports
+            reports += 1
+            if reports == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
         found = carry_out(prepare_sprt(request(root, *LONG, "threads=2")), "qarena sprt", stop, watch)
@@ -327,14 +327,14 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 ) -> None:
     moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    lines, trial = _Lines(), Trial(Hypotheses(), 1000)
+    lines, trial = _ProgressLines(), Trial(Hypotheses(), 1000)
     said = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)
-        lines.tell(trial)
+        lines.report(trial)
         said.append(capsys.readouterr().err.count("\n"))
     assert said == [1, 0, 1, 1, 0]
-    assert standing(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+    assert state_of(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
 
 
 # Signals.

@@ -16,12 +16,12 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.results import PairingResult
-from analytics.ratings.head_to_head import Choice, head_to_head
+from analytics.ratings.head_to_head import GameFilter, head_to_head
 from analytics.ratings.ratings import ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
-from runners.strength.tables import around, show_head_to_head, show_ratings
+from runners.strength.tables import show_head_to_head, show_ratings, with_half_width
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of
 from tests.runners.conftest import Qarena
@@ -82,7 +82,7 @@ def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> Non
     assert "Head to head (classic rules; the first agent's view, in %)" in found.out
     rows = [row for row in lines_of(found.out) if row[:2] == ["random", "semi_random"]]
     with open_archive(SAMPLE) as opened:
-        met = head_to_head(opened, Choice(rules="classic"))
+        met = head_to_head(opened, GameFilter(rules="classic"))
     (result,) = [each for each in met.results if each.second == "semi_random" and each.first == "random"]
     low, high = (f"{100 * end:.2f}" for end in result.score[1:])
     assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
@@ -214,4 +214,4 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     ],
 )
 def test_a_value_and_half_its_interval(estimate: Estimate, text: str) -> None:
-    assert around(estimate) == text
+    assert with_half_width(estimate) == text

@@ -141,7 +141,7 @@ def test_a_jitted_opponent_that_raises_forfeits_that_game_alone(
     trainer = online(games=60, **SWAPPED)
     with caplog.at_level(logging.CRITICAL):
         fast = learned(trainer, tmp_path / "fast")
-        monkeypatch.setattr(_OnlineTraining, "_together", lambda _self, _lessons, span, _desk: (span[0], True))
+        monkeypatch.setattr(_OnlineTraining, "_play_compiled", lambda _self, _games, span, _buffers: (span[0], True))
         slow = learned(trainer, tmp_path / "slow")
     assert same_bytes(fast, slow)
     assert_same_rows(rows(tmp_path / "fast"), rows(tmp_path / "slow"))

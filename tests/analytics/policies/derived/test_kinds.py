@@ -186,7 +186,7 @@ def test_turns_by_afterstates_are_those_of_the_slow_twin(logged: Logged, fallbac
 def test_turns_by_risk_are_those_of_the_slow_twin(logged: Logged) -> None:
     archive, rules = logged
     policy = Gift().derive(dataset_of_games(archive), 1)
-    risks = {look: risk for look, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
+    risks = {features: risk for features, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
     agent, twin = Gifts(policy), naive_gifts.Gifts(risks)
     assert assert_same_turns(agent, twin, rules, asked(rules, 5)) > 50
     assert_same_games(agent, twin, rules, 1)
