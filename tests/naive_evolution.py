@@ -41,7 +41,7 @@ class Individual:
 
 @dataclass
 class Study:
-    """What both studies do; ``judge`` is told a generation and who is to be judged, and says how each fared."""
+    """The common part of both studies; ``judge`` gets a generation and its individuals, and returns their fitnesses."""
 
     seed: int
     size: int

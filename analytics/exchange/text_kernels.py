@@ -74,9 +74,9 @@ def _is_blank(byte: int) -> bool:
 def read_plies(
     text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
 ) -> NDArray[np.bool_]:
-    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``. Returns [G]: which are no games.
+    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``.
 
-    ``quarto.notation.parse_game`` finds the error in those.
+    Returns [G], true for a text that is not a game: ``quarto.notation.parse_game`` finds the error in it.
     """
     bad = np.zeros(start.shape[0], np.bool_)
     for game in range(start.shape[0]):

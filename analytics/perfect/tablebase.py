@@ -67,7 +67,7 @@ class Card(JsonRecord, frozen=True):
             if len(counts) != self.pieces + 1:
                 raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
         if any(sum(parts) != whole for whole, *parts in zip(self.boards, *self._by_value, strict=True)):
-            raise ValueError("the boards of some layer are not as many as those won, drawn and lost")
+            raise ValueError("boards is not the sum of won, drawn and lost for each number of pieces")
 
     @property
     def _by_value(self) -> tuple[Sequence[int], ...]:

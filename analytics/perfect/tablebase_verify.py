@@ -46,7 +46,7 @@ def _boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
             yield f"{tablebase.path}: its boards of {pieces} pieces are not the {len(keys):,} that play reaches"
         counts = [int((table.values[part] == value).sum()) for value in VALUES]
         if counts != [card.won[pieces], card.drawn[pieces], card.lost[pieces]]:
-            yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost: not what its card says"
+            yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost, unlike on its card"
 
 
 def _values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:

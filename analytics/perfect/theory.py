@@ -201,7 +201,7 @@ def _turns(found: Finding) -> Iterator[str]:
         return
     what = "The first turn" if found.rules.mover_chooses else "The first turn, after the gift of piece 0"
     yield f"{what}, up to symmetry:\n"
-    yield "| leads to | turns | for who takes it |"
+    yield "| leads to | turns | for the mover |"
     yield "|---|---:|---|"
     for example, times, value in found.turns:
         yield f"| `{example}` | {times} | {WORDS[value]} |"

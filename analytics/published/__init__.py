@@ -59,7 +59,7 @@ class PublishedFigure:
     games: int
     win: Span  # percent
     draw: Span | None  # percent; None: not published
-    draws_for: str  # one of DRAWS_FOR: who is counted as the winner of drawn games
+    draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
     where: str  # in the study
     remark: str
 

@@ -6,7 +6,7 @@ from analytics.published import SEATS, PublishedFigure
 from analytics.statistics.intervals import CONFIDENCE, Estimate, wilson
 from analytics.statistics.tally import DRAW, WIN, Row, Tally
 
-NEAR = 0.03  # rates that differ by at most this agree, whatever their intervals
+NEAR = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
 
 
 def results_in(tally: Tally, seat: str) -> Row:

@@ -24,7 +24,7 @@ Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairi
 
 @dataclass(frozen=True)
 class GameFilter:
-    """The chosen games: all of an archive, restricted by these conditions. Rules are never mixed."""
+    """The chosen games: those of an archive that meet all of these conditions. Rules are never mixed."""
 
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; empty: all runs
@@ -208,7 +208,7 @@ def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list
             agents.setdefault(agent["label"], {}).setdefault(described, []).append(record.run_id)
     notes = [
         f"{label!r} is not the same agent in all of these games, as in runs {' and '.join(runs[0] for runs in kinds)}: "
-        "--run tells them apart"
+        "choose runs with --run"
         for label, kinds in ((label, list(kinds.values())) for label, kinds in sorted(agents.items()))
         if len(kinds) > 1 and label in met
     ]

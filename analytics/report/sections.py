@@ -70,7 +70,7 @@ def crosstable_section(chosen: ChosenGames) -> Section:
         "Points in percent, a draw counting half: over all games with others, and against each agent by its place. "
         f"Intervals are normal, over {'pairs, since games of a pair share an opening' if chosen.by_pairs else 'games'}."
     )
-    return Section("Crosstable", note, Table("Who scores how much against whom", headings, rows))
+    return Section("Crosstable", note, Table("Scores of all agents against each other", headings, rows))
 
 
 def _score(score: float | None) -> Cell:
@@ -182,7 +182,7 @@ def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -
     format_choice = format_cell if kind is openings.PLACEMENTS else format_piece
     rows = [
         [
-            f"{row['rules']}, {row['agent'] or 'everybody'}",
+            f"{row['rules']}, {row['agent'] or 'all agents'}",
             str(row["ply"]),
             format_choice(row[kind.column]),
             f"{row['games']:,}",
@@ -226,9 +226,9 @@ def mistakes_section(chosen: ChosenGames) -> Section:
         f"to 2; a blunder gives up something. The pictures show blunders by ply. {regret.HOW}"
     )
     figures = drawn(chosen, "mistakes", regret.mistakes_panels(by_ply, chosen))
-    total_table = Table("What is given up", ["agent", "decision", *_REGRET], _regret_rows(chosen, totals), (1,))
+    total_table = Table("Regret and blunders", ["agent", "decision", *_REGRET], _regret_rows(chosen, totals), (1,))
     headings = ["agent", "decision", "ply", *_REGRET]
-    numbers = Table("What is given up, by ply", headings, _regret_rows(chosen, by_ply), (1,))
+    numbers = Table("Regret and blunders by ply", headings, _regret_rows(chosen, by_ply), (1,))
     return Section("Mistakes", note, total_table, figures, numbers)
 
 
@@ -270,7 +270,7 @@ def runs_section(chosen: ChosenGames) -> Section:
     ]
     headings = ["run", "begun", "rules", "games", "seed", "imposed plies", "seats", "code", "agents"]
     note = f"The oldest {MOST_RUNS} of {len(records)} runs." if len(records) > MOST_RUNS else ""
-    return Section("Runs", note, Table("Where the games come from", headings, rows, (1, 2, 6, 8)))
+    return Section("Runs", note, Table("Runs of the chosen games", headings, rows, (1, 2, 6, 8)))
 
 
 def _agents_of(labels: Sequence[str]) -> str:

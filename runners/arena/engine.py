@@ -76,9 +76,9 @@ class Contestant:
         return self._player.game_words
 
     def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
-        """The turns of ``player``, one of this contestant's. Where it raises, the cell is ``ERROR``.
+        """The turns of ``player``, which plays for this contestant. Where it raises, the cell is ``ERROR``.
 
-        An exception does not tell which game of the batch caused it, so each game is then asked for alone.
+        An exception does not show which game of the batch caused it, so each game is then asked for alone.
         """
         together = self._attempt(player, batch, rng, slots)
         if together is not None:

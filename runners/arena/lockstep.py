@@ -60,7 +60,7 @@ def attempt_opening(opening: Any, pair: int, source: int, attempt: int, rules: A
 def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None:
     """Draw the imposed plies of consecutive pairs: ``openings`` [2, K, pairs] int8, pieces then cells.
 
-    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn anew. The
+    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn again. The
     stream is that of the pair's number alone, so every pairing of a run sees the same openings.
     """
     for pair in range(openings.shape[2]):
@@ -70,7 +70,7 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
             attempt += 1
 
 
-# What a game's last ply came to, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending,
+# The outcome of a game's last ply, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending,
 # the winner and the number of plies from it: one byte without a branch every ply, the real answers once a game.
 WON, LEGAL = 1, 2
 
@@ -100,7 +100,7 @@ def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) ->
 def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
     """Hand over the gifts just decided, before the first free ply; returns how many games go on.
 
-    A gift that is none is put down to the ply before, which its giver placed (or would have).
+    An illegal gift is attributed to the ply before, which its giver placed (or would have placed).
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):
@@ -122,8 +122,8 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
 def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
-    Without a branch on what a game does: whether one ends is unpredictable, so each is written to the next free place
-    and only the place's number moves on.
+    There is no branch on whether a game ends, which is unpredictable: every game is written to the next free place,
+    and the number of the place increases only if the game goes on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0
@@ -153,14 +153,14 @@ def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> i
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
 def settle(games: Games, game: int, games_a_pair: int) -> None:
-    """Once all are over: how long each ``game`` (0 or 1) of the pairs was, how it ended and who won it."""
+    """After all games are over, write the length, ending and winner of each ``game`` (0 or 1) of the pairs."""
     for slot in range(game, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
         plies, placer = ply + int64(legal), (ply + 1) & 1
         games.plies[slot] = plies
         if won | (legal & (plies == CELLS)):
-            win = int64(won)  # arithmetic, since which of the two is unpredictable
+            win = int64(won)  # arithmetic instead of a branch that would be mispredicted
             games.ending[slot] = LINE * win + FULL_BOARD * (1 - win)
             games.winner[slot] = placer * win + NONE * (1 - win)
         else:  # no legal placement, or one without a legal gift: either way it was the placer's turn

@@ -90,9 +90,7 @@ def verify(
     from quarto.errors import RequestError
 
     if sample < 0 or not megabytes > 0:
-        raise RequestError(
-            f"sample={sample}, megabytes={megabytes:g}: ask for a sample of 0 or more and for some memory"
-        )
+        raise RequestError(f"sample={sample}, megabytes={megabytes:g}: write a sample of 0 or more, and more than 0 MB")
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
     problems = 0

@@ -233,7 +233,7 @@ class Proof(NamedTuple):
     """The value of the whole game, and the effort of its proof."""
 
     rules: Rules
-    value: int  # 1, 0 or -1 for who gives the first piece or, where the mover chooses the piece, moves first
+    value: int  # 1, 0 or -1 for the player who gives first or, where the mover chooses the piece, moves first
     nodes: int
     seconds: float
 

@@ -66,7 +66,7 @@ def _ply(game: Game) -> list[str]:
     if wins:
         return [f"This finishes a line: {_some(wins)}."]
     if not safe:
-        return ["Nothing finishes a line now, and after whatever you play your opponent can finish one."]
+        return ["Nothing finishes a line now, and after each of your plies your opponent can finish one."]
     return ["Nothing finishes a line now.", f"After these your opponent cannot finish one either: {_some(safe)}."]
 
 

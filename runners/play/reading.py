@@ -1,4 +1,4 @@
-"""Parses what a person types: a command, or a decision that leads to the next game."""
+"""Parses the input of a person: a command, or a decision that leads to the next game."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = {command.value: command for command in Command} | {"?": Command.HELP,
 
 
 def command_of(line: str) -> Command | None:
-    """The command in a line, None if it is none."""
+    """The command in a line, None for any other input."""
     word = line.strip().lower()
     return COMMANDS.get(word)
 
@@ -45,7 +45,7 @@ def game_after(line: str, game: Game) -> Game:
 
 
 def expected(game: Game) -> str:
-    """What can be typed now, as a part of a sentence."""
+    """The input that is possible now, as a part of a sentence."""
     if game.asked is NextDecision.GIFT:
         return f"give one of the pieces {pieces_text(game.left)}"
     cell = format_cell(game.empty_cells[0])

@@ -37,8 +37,8 @@ class Screen(Protocol):
         """Read a line from the person. Raises ``EOFError`` at the end of the input."""
         ...
 
-    def waiting(self, who: str) -> AbstractContextManager[object]:
-        """A context during which ``who`` is thinking."""
+    def waiting(self, player: str) -> AbstractContextManager[object]:
+        """A context during which ``player`` is thinking."""
         ...
 
 
@@ -73,9 +73,9 @@ class PlainScreen:
             self.write(seen + ("…" if len(typed) > MAX_ECHO else ""))
         return typed
 
-    def waiting(self, who: str) -> AbstractContextManager[object]:
+    def waiting(self, player: str) -> AbstractContextManager[object]:
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
-            self.write(f"{who} is thinking.")
+            self.write(f"{player} is thinking.")
         return nullcontext()
 
 
@@ -106,8 +106,8 @@ class PictureScreen:
         return input(f"{request}> ")
 
     @contextmanager
-    def waiting(self, who: str) -> Iterator[None]:
-        with self._console.status(Text(f"{who} is thinking"), spinner="dots"):
+    def waiting(self, player: str) -> Iterator[None]:
+        with self._console.status(Text(f"{player} is thinking"), spinner="dots"):
             yield
 
 

@@ -29,13 +29,13 @@ def attributes(piece: int) -> list[str]:
 def turn_text(before: Game, after: Game, players: Players) -> str:
     """A sentence about what the seat to act in ``before`` did until ``after``; empty if it did nothing."""
     you = before.seat == players.seat
-    who, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
+    subject, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
     done = [
         f"{places} {format_piece(piece)} on {format_cell(cell)}" for piece, cell in after.plies[len(before.plies) :]
     ]
     if after.hand not in (NONE, before.hand):
         done.append(f"{gives} {format_piece(after.hand)}")
-    return _sentence(f"{who} {' and '.join(done)}") if done else ""
+    return _sentence(f"{subject} {' and '.join(done)}") if done else ""
 
 
 def result(game: Game, players: Players, reason: str = "") -> str:

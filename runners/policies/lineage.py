@@ -18,7 +18,7 @@ INDENT = "  "
 def lineage(root: Path, wanted: str) -> list[str]:
     """The lines of a tree: a policy, its runs, the policies that agents of these runs played by, and so on.
 
-    Each policy is shown of once. Raises ``RequestError`` for a policy that is not there.
+    Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
     """
     archive = Archive.open(root)
     return list(_of_policy(archive, policy_store.find(archive, wanted), "", set()))
@@ -46,7 +46,7 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, shown: set[str])
 
 
 def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
-    """How many games of each run it was derived from."""
+    """The number of games of each run that the policy was derived from."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
@@ -54,7 +54,7 @@ def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
 def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown: set[str]) -> Iterator[str]:
     record = archive.run(run_id)
     if record is None:
-        yield f"{indent}run {run_id}: not in this archive any more"
+        yield f"{indent}run {run_id}: no longer in this archive"
         return
     held = sum(commit.games.rows for commit in archive.commits(run_id))
     players = _few(list(dict.fromkeys(record.labels)))  # an agent may play itself
@@ -75,7 +75,7 @@ def share_of(games: int | None, held: int, players: str) -> str:
     """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
     if held == 0 or (games is not None and games > held):
         known = "games" if games is None else f"{games:,} games"
-        return f"{known} of {players}, not {'all ' if held else ''}in this archive any more"
+        return f"{known} of {players}, {'some of them ' if held else ''}no longer in this archive"
     return f"{held:,} games of {players}" if games in (None, held) else f"{games:,} of {held:,} games of {players}"
 
 

@@ -34,7 +34,7 @@ class PlaySettings:
 
 
 class PairingKey(NamedTuple):
-    """What identifies a pairing: its rules and two labels, in alphabetical order."""
+    """The identity of a pairing: its rules and two labels, in alphabetical order."""
 
     rules: str
     first: str

@@ -23,7 +23,7 @@ from runners.arena.experiment import Experiment, begin, contribute, prepare, ref
 from runners.arena.schedule import Pace, missing
 from runners.strength.sprt_config import SprtRequest
 
-OnPairs = Callable[[Trial], None]  # told whenever more pairs were looked at
+OnPairs = Callable[[Trial], None]  # called with the test whenever it has taken more pairs
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs
 
 
 @contextmanager
-def showing(wanted: bool, games: int) -> Iterator[OnPairs]:
-    """Somebody to be told how a test stands: a bar on a terminal, elsewhere a line now and then."""
-    if not wanted:
+def showing(progress: bool, games: int) -> Iterator[OnPairs]:
+    """A function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
+    if not progress:
         yield _show_nothing
         return
     with progress_bar("testing", "games") as bar:
@@ -35,11 +35,11 @@ def showing(wanted: bool, games: int) -> Iterator[OnPairs]:
 
 
 def _show_nothing(_trial: Trial) -> None:
-    """Nobody wants to know."""
+    """Do nothing: the user wants no progress."""
 
 
 class _ProgressLines:
-    """Says how a test stands whenever its pairs have doubled, or half a minute has passed."""
+    """Prints the state of a test whenever its pairs have doubled, or half a minute has passed."""
 
     def __init__(self) -> None:
         self._pairs, self._since = 0, time.monotonic()

@@ -32,7 +32,7 @@ PHASES = ("early", "stuck", "late")
 class GeneticTrainer(ABC):
     """The common part of both trainers; the yamls explain each key.
 
-    Raises ``RequestError`` for a value that makes no sense.
+    Raises ``RequestError`` for an invalid value.
     """
 
     agent: str
@@ -59,7 +59,7 @@ class GeneticTrainer(ABC):
 
     @abstractmethod
     def breeder(self) -> Breeder:
-        """The study's way to make individuals. Raises ``ValueError`` for a parameter that makes no sense."""
+        """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
 
     @abstractmethod
     def seats_of_the_study(self) -> str:
@@ -75,7 +75,7 @@ class GeneticTrainer(ABC):
         self._training(context).check()
 
     def train(self, context: TrainingContext) -> Trained:
-        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if the agents make no sense."""
+        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if an agent is invalid."""
         return self._training(context).run()
 
     def _training(self, context: TrainingContext) -> EvolutionTraining:

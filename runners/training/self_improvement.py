@@ -46,7 +46,7 @@ STRENGTH = {
 class SelfImprovement:
     """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
 
-    Raises ``RequestError`` for a value that makes no sense.
+    Raises ``RequestError`` for an invalid value.
     """
 
     extent: ClassVar[str] = "generations"  # more of them go on from where fewer ended
@@ -98,7 +98,7 @@ class SelfImprovement:
     def train(self, context: TrainingContext) -> Trained:
         """Go through all generations, or stop once ``context.stop`` is set.
 
-        Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
+        Raises ``RequestError`` before anything is played if an agent is invalid, ``FailureError`` when the disk
         refuses; games committed and policies derived before are kept.
         """
         return _SelfImprovementTraining(self, context).run()

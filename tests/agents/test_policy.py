@@ -41,7 +41,7 @@ def test_without_a_policy_the_fallback_plays_but_wins_are_taken(fallback: str) -
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("mine", "policy='mine' is no policy"),
+        ("mine", "policy='mine' is not a policy"),
         (Policy("gift"), "policy of kind 'gift' is for other players; policy reads 'mc_afterstate'"),
         (Policy(MC_AFTERSTATE), "has no column 'lanes'"),
         (means([1], [1], [1.5]), "mean 1.5 in row 0 of a policy is not from -1 to 1"),

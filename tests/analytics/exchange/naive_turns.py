@@ -36,7 +36,7 @@ class Episode(NamedTuple):
 
 
 def events(game: Game, opening: int, rules: Rules, imposed: bool) -> list[Event]:
-    """What players did, of imposed plies only if asked for."""
+    """The turns of players, imposed ones only if asked for."""
     plies = range(len(game["plies"]))
     if rules.mover_chooses:
         found = [Event((ply + 1) % 2, "both", ply) for ply in plies]

@@ -247,7 +247,7 @@ def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tmp_path: Pa
     swapped = structs.asdict(write(found.path, QUICK, layers, how).card)
     swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
     found.path.with_suffix(".json").write_text(json.dumps(swapped))
-    assert "not what its card says" in next(verify(open_tablebase(found.path), 0, 1.0))
+    assert "unlike on its card" in next(verify(open_tablebase(found.path), 0, 1.0))
 
 
 # Values.

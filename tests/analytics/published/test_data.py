@@ -51,7 +51,7 @@ def test_figures_are_named_after_their_study_and_numbered() -> None:
 
 
 @pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.figure)
-def test_a_figure_makes_sense(figure: PublishedFigure) -> None:
+def test_a_figure_is_consistent(figure: PublishedFigure) -> None:
     assert figure.games > 0
     assert figure.seat in SEATS
     assert figure.draws_for in DRAWS_FOR

@@ -1,4 +1,4 @@
-"""Who met whom: the tallies of commits, those of SQL, and a count game by game in plain Python."""
+"""Head-to-head results: from tallies of commits, from SQL, and counted game by game in plain Python."""
 
 from __future__ import annotations
 
@@ -184,13 +184,13 @@ def test_games_against_oneself_are_noted(several: Archive) -> None:
 @pytest.mark.parametrize(
     ("choice", "complaint"),
     [
-        (GameFilter("winner ="), "where='winner =' is no condition on games"),
+        (GameFilter("winner ="), "where='winner =' is not a condition on games"),
         (GameFilter("agent_0 = 'nobody'"), "has no game with where="),
         (GameFilter(runs=("abc",)), "run 'abc' is not in archive"),
         (GameFilter("seats = 2"), 'Referenced column "seats" not found'),
     ],
 )
-def test_choices_that_make_no_sense_are_refused(several: Archive, choice: GameFilter, complaint: str) -> None:
+def test_invalid_filters_are_refused(several: Archive, choice: GameFilter, complaint: str) -> None:
     with open_archive(several.root) as opened, pytest.raises(RequestError, match=complaint):
         head_to_head(opened, choice)
 
@@ -212,7 +212,7 @@ def test_games_without_a_record_are_a_failure_either_way(several: Archive, where
         head_to_head(opened, GameFilter(where))
 
 
-def test_a_run_without_games_and_an_archive_without_games_have_no_meetings(tmp_path: Path) -> None:
+def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "empty", create=True)
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match="has no games: 'qarena archive ls'"):
         head_to_head(opened)

@@ -148,7 +148,7 @@ def changed(path: Path, **values: Any) -> None:
         ({"accepted": "elo2"}, "'elo2'"),
         ({"most_pairs": 150}, "is not that of its hypotheses and most_pairs"),
         ({"counts": [1, 2, 3, 4]}, "counts: expected array of length 5, got 4"),
-        ({"counts": [1, 2, 3, 4, 5]}, "pairs are not counts"),
+        ({"counts": [1, 2, 3, 4, 5]}, "do not add up to"),
         ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be less than elo1"),
         ({"surprise": 1}, "surprise"),
     ],

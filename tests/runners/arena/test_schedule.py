@@ -1,4 +1,4 @@
-"""What is left to play is ordered exactly once, whatever the archive holds and however fast agents are."""
+"""Every missing pair is ordered exactly once, whatever the archive holds and however fast agents are."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
 @cache
 def composed(*overrides: str) -> SprtRequest:
-    """What ``qarena sprt`` with these overrides asks for."""
+    """The request of ``qarena sprt`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         found = compose("sprt", overrides=[*overrides], return_hydra_config=True)
         return sprt_request_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
@@ -282,7 +282,7 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
         (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
         (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),
         (("--counts", "0,0,0,0,0"), "strength cannot be estimated without pairs"),
-        (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot go with --counts"),
+        (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot be used with --counts"),
         (("--counts", "1,2,3,4,5", "elo1=much"), "elo1: 'much' is not a number"),
     ],
 )

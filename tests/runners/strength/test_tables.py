@@ -107,9 +107,9 @@ def test_seats_apart(qarena: Qarena) -> None:
     [
         ((), "under different rules, classic, square"),
         (("--rules", "clasic"), "did you mean 'classic'"),
-        (("--where", "winner ="), "where='winner =' is no condition on games"),
+        (("--where", "winner ="), "where='winner =' is not a condition on games"),
         (("--where", "agent_0 = 'nobody'"), "has no game with where="),
-        (("--where", "DELETE FROM games"), "is no condition on games"),
+        (("--where", "DELETE FROM games"), "is not a condition on games"),
         (("--run", "a6522eb18d9"), "did you mean 'a6522eb18d99'"),
         (("--run", "a6522eb18d99", "--where", "run_id <> 'a6522eb18d99'"), "no games of run a6522eb18d99"),
         (("--archive", "nowhere"), "there is no archive at nowhere"),
@@ -174,9 +174,9 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     met = HeadToHead("classic", found, ())
     show_ratings(met, rate(met.tallies, samples=20), None, 0)
     text = capsys.readouterr().out
-    assert "2 groups of agents never met, not even through others: compare ratings within a group only." in text
-    assert "star took every point from those it is above: no upper bound." in text
-    assert "dud took no point from those it is below: no lower bound." in text
+    assert "2 groups of agents have no games between them: compare ratings within a group only." in text
+    assert "star won every point against the agents below it: its rating has no upper bound." in text
+    assert "dud lost every point to the agents above it: its rating has no lower bound." in text
     rows = {row[1]: row for row in lines_of(text)}
     assert rows["star"][2:6] == ["∞", "no bound", "18", "1"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
@@ -199,8 +199,8 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     assert text.startswith("Ratings in Elo (classic rules, 18 games; ")
     assert [row[2:4] for row in lines_of(text)] == [["?", "no bound"]] * 2
     assert [row[-2:] for row in lines_of(text)] == [["·", "50.0"], ["50.0", "·"]]
-    assert "Seat 0 won every game between a, b: these games do not say who is stronger." in text
-    assert "cannot be placed" not in text
+    assert "Seat 0 won every game between a, b: these games do not show which of them is stronger." in text
+    assert "cannot be rated" not in text
 
 
 @pytest.mark.parametrize(
