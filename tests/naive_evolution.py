@@ -76,7 +76,7 @@ class Study:
         return history
 
     def judge_all(self, generation: int, judged: list[Individual], everybody: list[Individual]) -> None:
-        """Give everybody who is judged the fitness it has shown."""
+        """Set the fitness of every judged individual."""
         shown = dict(zip([each.number for each in judged], self.judge(generation, judged), strict=True))
         for individual in everybody:
             individual.fitness = shown.get(individual.number, individual.fitness)

@@ -1,4 +1,4 @@
-"""Every command of the README runs on the sample archive."""
+"""What the README shows is run as it stands, on the sample archive."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
             assert lines == ["Nothing finishes a line now.", expected]
         else:
             assert len(lines) == 1
-            assert lines[0].startswith("Nothing finishes a line now, and after whatever you play")
+            assert lines[0].startswith("Nothing finishes a line now, and after each of your plies")
         seen.add((bool(wins), bool(safe)))
     assert {(True, False), (False, True), (False, False)} <= seen
 

@@ -113,7 +113,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     for other in ("three", "four", "bred"):
         found = qarena("policy", "compare", "one", other)
         assert (found.code, found.err) == (0, "")
-        assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both know|only one of them has)", found.out)
+        assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both have|only one of them has)", found.out)
     fitted = qarena("policy", "compare", "one", "three").out
     assert "Different turns" in fitted
     assert "Largest differences" in fitted

@@ -241,7 +241,7 @@ def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path
     found = qarena("policy", "rebuild", "mine")
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(
-        rf"error: policy 'mine' was bred by the games of 2 runs, and run {run_id} is not in .*\n", found.err
+        rf"error: policy 'mine' was bred from the games of 2 runs, and run {run_id} is no longer in .*\n", found.err
     )
     assert snapshot(root) == before
 
@@ -255,7 +255,10 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     before = snapshot(root)
     for name, expected in (
         ("trained", rf"run {run_id} lacks games from number 0 on: .*"),
-        ("foreign", r"policy 'foreign' was made by trainer 'counting' \(None\), of which nothing says how to .*"),
+        (
+            "foreign",
+            r"policy 'foreign' was made by trainer 'counting' \(None\), which cannot learn again from logged games: .*",
+        ),
     ):
         found = qarena("policy", "rebuild", name, "--archive", str(root))
         assert (found.code, found.out) == (2, "")

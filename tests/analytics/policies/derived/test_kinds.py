@@ -12,7 +12,7 @@ import pytest
 from agents.gifts import Gifts
 from agents.learning.gift_features import FEATURES
 from agents.learning.policy import Policy
-from agents.policy import Policy as PolicyAgent
+from agents.policy import PolicyAgent
 from analytics import open_archive
 from analytics.policies.derived.afterstate_keys import forms_of, key_of, level_of
 from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
