@@ -123,7 +123,7 @@ def test_each_kind_is_played_by_its_default_player(policy: Policy, player: type[
     assert (spec.target, spec.params["policy"]) == (
         "agents.policy.PolicyAgent",
         "mine",
-    )  # whatever plays, so that ids stay
+    )  # as ids need it
     assert "player" not in spec.as_mapping()
 
 
