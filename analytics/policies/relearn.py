@@ -106,8 +106,8 @@ def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None =
         reached += len(played.plies) // training.games_a_pair
     if reached != pairs:
         raise RequestError(
-            f"run {run_id} lacks games from number {reached * training.games_a_pair} on: the command of the run, typed "
-            "again, plays them"
+            f"run {run_id} lacks games from number {reached * training.games_a_pair} on: repeat the command of the "
+            "run to play them"
         )
     return state.knowledge
 
