@@ -113,12 +113,12 @@ class Archive:
         cannot be written to.
         """
         root = Path(root)
-        if root.exists() and not root.is_dir():
-            raise RequestError(f"archive {root} is a file: name a folder")
+        _refuse_file(root)
         marker = root / MARKER
         if not marker.exists():
             if not create:
                 raise RequestError(f"{_no_archive(root)}: run an experiment first, or name another folder")
+            check_place(root)
             _make(root)
         _check_marker(marker)
         if create and not os.access(root, os.W_OK | os.X_OK):
@@ -322,11 +322,27 @@ def _remove(paths: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
+def _refuse_file(root: Path) -> None:
+    if root.exists() and not root.is_dir():
+        raise RequestError(f"archive {root} is a file: name a folder")
+
+
+def check_place(root: Path) -> None:
+    """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
+    _refuse_file(root)
+    if (root / MARKER).exists() or not root.exists():
+        return
+    try:
+        foreign = any(not path.name.startswith(TEMPORARY) for path in root.iterdir())
+    except PermissionError as error:
+        raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root") from error
+    if foreign:
+        raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
+
+
 def _make(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
-        if any(not path.name.startswith(TEMPORARY) for path in root.iterdir()):
-            raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
         replace(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))
     except PermissionError as error:
         raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root") from error

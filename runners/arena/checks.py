@@ -8,6 +8,9 @@ from typing import Any
 
 from quarto.errors import RequestError, nearest
 
+MAX_OPENING_PLIES = 15
+MAX_SEED = (1 << 63) - 1
+
 
 def check_keys(node: Iterable[Any], schema: type[Any], prefix: str = "") -> None:
     """Raises ``RequestError`` unless ``node`` has exactly the fields of the dataclass ``schema`` as keys.

@@ -14,12 +14,11 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
 from runners.arena.agent_labels import agent_from_settings, agent_of, agent_settings
 from runners.arena.agent_policies import untrained
-from runners.arena.checks import check_choice, check_keys, check_range, rounding_notes
+from runners.arena.checks import check_choice, check_range, rounding_notes
 from runners.arena.config_groups import named_rules, plain, rules_of
-from runners.arena.machine import available_cores
-from runners.arena.schedule import SCHEDULES, pairings
-from runners.arena.schemas import RunConfig
-from runners.arena.spec import MAX_OPENING_PLIES, MAX_SEED, AgentSpec, RunSpec
+from runners.arena.schedule import pairings
+from runners.arena.schemas import RunConfig, check_values, threads_of
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage, storage_of
 
 
@@ -40,12 +39,9 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_keys(cfg, RunConfig)
-    check_range("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
-    check_range("seed", cfg.seed, 0, MAX_SEED)
-    check_range("opening_plies", cfg.opening_plies, 0, MAX_OPENING_PLIES)
-    check_choice("schedule", cfg.schedule, SCHEDULES)
+    check_values(cfg, RunConfig)
     check_choice("seats", cfg.seats, SEATS)
+    check_range("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
     threads, storage = threads_of(cfg), storage_of(cfg.archive)
     tournament = cfg.agents is not None
     rules = named_rules(rules_of(plain(cfg.rules)), choices["rules"])
@@ -61,12 +57,6 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     games = cfg.games + cfg.games % spec.games_a_pair
     notes = (*rounding_notes("games", cfg.games, games), *untrained(agents))
     return Request(spec, games, threads, storage, cfg.progress, notes)
-
-
-def threads_of(cfg: DictConfig) -> int:
-    """The number of threads that a configuration asks for; null is one for each core."""
-    check_range("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
-    return cfg.threads or available_cores()
 
 
 def _match(cfg: DictConfig, choices: Mapping[str, str], storage: Storage) -> tuple[AgentSpec, ...]:

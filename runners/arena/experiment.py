@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import structs
 
 from analytics.query.results import PairingResult, results
-from analytics.store.archive import Archive, readable
+from analytics.store.archive import Archive, check_place, readable
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
 from runners.arena.config import Request
@@ -106,6 +106,7 @@ def prepare(request: Request) -> Experiment:
 
     Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
+    check_place(request.storage.root)  # before kernels are loaded
     engine = engine_of(request.spec)  # before the archive is touched
     code = code_of(request.spec)
     if request.storage.other_code == "new":

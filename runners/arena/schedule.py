@@ -10,8 +10,6 @@ from runners.arena.engine import MAX_PAIRS, Order
 
 Range = tuple[int, int]  # of numbers of pairs: first, end
 
-SCHEDULES = ("round_robin", "gauntlet")
-
 
 def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
     """The pairings of a tournament as indices: all against all, or in a gauntlet the first against each other agent."""

@@ -1,6 +1,6 @@
-"""The schema of an experiment's configuration: the keys of ``conf/run.yaml`` and their types, as Hydra checks them.
+"""The schema of an experiment's configuration: the keys of ``conf/run.yaml``, their types and their ranges.
 
-This module imports nothing that plays: ``--help`` needs no more than it.
+This module imports nothing that plays: ``--help`` and the refusal of a value out of range need no more than it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig
 
+from runners.arena.checks import MAX_OPENING_PLIES, MAX_SEED, check_choice, check_keys, check_range
+from runners.arena.machine import available_cores
 from runners.arena.storage import ArchiveConfig
+
+SCHEDULES = ("round_robin", "gauntlet")
 
 
 @dataclass
@@ -40,3 +45,24 @@ class RunConfig:
 
 
 ConfigStore.instance().store(name="run_schema", node=RunConfig)
+
+
+def check_values(cfg: DictConfig, schema: type[Any], least_games: int = 1) -> None:
+    """Check the keys of a composed configuration, and the values that experiments, trainings and tests share.
+
+    Raises ``RequestError`` for a key that ``schema`` does not have, and for a value out of range.
+    """
+    check_keys(cfg, schema)
+    ranges = {"games": (least_games, float("inf")), "seed": (0, MAX_SEED), "opening_plies": (0, MAX_OPENING_PLIES)}
+    for key, (least, most) in ranges.items():
+        if key in cfg:
+            check_range(key, cfg[key], least, most)
+    if "schedule" in cfg:
+        check_choice("schedule", cfg.schedule, SCHEDULES)
+    threads_of(cfg)
+
+
+def threads_of(cfg: DictConfig) -> int:
+    """The number of threads that a configuration asks for; null is one for each core. Raises ``RequestError``."""
+    check_range("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
+    return cfg.threads or available_cores()

@@ -29,8 +29,6 @@ PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 
-MAX_OPENING_PLIES = 15
-MAX_SEED = (1 << 63) - 1
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 

@@ -49,7 +49,7 @@ def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str
     ``values``: before and after each decision, looking up boards of up to five pieces and of all that the largest
     tablebase has. ``choices``: those that save the value counted too, with that tablebase.
     """
-    games = GAMES // (20 if quick else 1)
+    games = GAMES // (50 if quick else 1)
     known = largest_for(CLASSIC)
     most = known.card.pieces if known else 0
     figures: dict[str, Any] = {"games": games * len(MEETINGS), "tablebase_pieces": most}

@@ -19,12 +19,13 @@ import polars as pl
 from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
 from runners.arena.agent_labels import load_agent
+from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.machine import available_cores
 from runners.arena.schedule import Pace, orders
-from runners.arena.spec import MAX_SEED, RunSpec
+from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
 from runners.bench.processes import MEBIBYTE, process
 from runners.bench.searches import searches

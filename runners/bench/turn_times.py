@@ -19,9 +19,10 @@ from quarto.errors import RequestError
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, Rules
+from runners.arena.checks import MAX_SEED
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import Progress
-from runners.arena.spec import MAX_SEED, AgentSpec
+from runners.arena.spec import AgentSpec
 from runners.bench.stopwatch import turn_nanoseconds
 
 MOST_POSITIONS = 10_000

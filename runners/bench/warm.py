@@ -15,20 +15,27 @@ from analytics import open_archive
 from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.policies.derived.dataset import dataset_of
 from analytics.query.openings import EMPTY_BOARD, Filters, openings
+from analytics.query.selection import select
 from analytics.store.archive import Archive
 from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.verify.archive import verify
 from quarto.jit import load_all
 from runners.arena.agent_labels import load_agent
 from runners.arena.config import Request
-from runners.arena.config_groups import load_rules, names
+from runners.arena.config_groups import load_rules, names, settings_of
 from runners.arena.engine import Contestant
 from runners.arena.experiment import execute
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
+from runners.training.derive import derivation_of
+from runners.training.schemas import GROUP
+
+FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
 
 
 def warm() -> Iterator[tuple[str, float]]:
@@ -52,6 +59,12 @@ def warm() -> Iterator[tuple[str, float]]:
         started = time.perf_counter()
         look_at_openings(Path(folder))
         yield "openings", time.perf_counter() - started
+        started = time.perf_counter()
+        derive_once(Path(folder))
+        yield "policies", time.perf_counter() - started
+        started = time.perf_counter()
+        annotate_once(Path(folder))
+        yield "annotate", time.perf_counter() - started
     started = time.perf_counter()
     ask_once()
     yield "play", time.perf_counter() - started
@@ -72,6 +85,20 @@ def look_at_openings(root: Path) -> None:
     index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 1)
     with open_archive(root) as opened:
         openings(opened, EMPTY_BOARD, filters=Filters(imposed=True))
+
+
+def derive_once(root: Path) -> None:
+    """Derive a policy of each kind from the games of an archive by classic rules; none is stored."""
+    with open_archive(root) as opened:
+        dataset = dataset_of(select(opened, "agent_0 = 'random'"))
+    for kind in names(GROUP):
+        derivation_of(kind, settings_of(GROUP, kind)).derive(dataset, 1)
+
+
+def annotate_once(root: Path) -> None:
+    """Find the exact values of the last decisions in the games of an archive."""
+    archive = Archive.open(root)
+    annotate_runs(archive, archive.run_ids(), AnnotationSettings(from_pieces=FROM_PIECES, threads=1))
 
 
 def ask_once() -> None:

@@ -28,7 +28,7 @@ from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, settings_of
-from runners.arena.schemas import RunConfig
+from runners.arena.schemas import RunConfig, check_values
 from runners.arena.storage import ArchiveConfig
 from runners.hydra_app import sweep_folders
 from runners.hydra_app.error_messages import Keys, explained, own_settings
@@ -84,6 +84,7 @@ class Checks(EarlyChecks):
     prepared: Experiment | None = None  # kept from the check, so that the agents are made once
 
     def check(self, config: DictConfig) -> None:
+        check_values(config, RunConfig)
         from runners.arena.experiment import prepare
 
         Checks.prepared = prepare(_request(config, config.hydra))

@@ -1,4 +1,7 @@
-"""`qarena policy build` as Hydra runs it: derive a policy from logged games, store it, print how to play by it."""
+"""`qarena policy build` as Hydra runs it: derive a policy from logged games, store it, print how to play by it.
+
+What derives is imported when something is to be derived: Hydra refuses most wrong requests before that.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,26 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 
-from analytics.policies import policy_store
-from analytics.query.selection import EVERYTHING
-from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import check_keys
-from runners.arena.config import threads_of
 from runners.arena.config_groups import names, plain, settings_of
-from runners.arena.schemas import SweepConfig
+from runners.arena.schemas import SweepConfig, check_values, threads_of
 from runners.arena.storage import ARCHIVE
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
-from runners.training.derive import GROUP, BuildRequest, PreparedBuild, build, derivation_of, prepare
+from runners.training.schemas import GROUP
+
+if TYPE_CHECKING:
+    from analytics.store.records import PolicyCard
+    from runners.training.derive import BuildRequest, PreparedBuild
 
 
 @dataclass
@@ -43,7 +45,7 @@ class PolicyBuildConfig:
 
     kind: Any = None
     name: str | None = None
-    where: str = EVERYTHING
+    where: str = MISSING
     threads: int | None = None
     archive: SourceConfig = field(default_factory=SourceConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
@@ -58,7 +60,10 @@ class BuildChecks(EarlyChecks):
     prepared: PreparedBuild | None = None  # the result of the check, so that games are chosen once
 
     def check(self, config: DictConfig) -> None:
-        BuildChecks.prepared = prepare(_request(config, config.hydra))
+        request = _request(config, config.hydra)
+        from runners.training.derive import prepare
+
+        BuildChecks.prepared = prepare(request)
 
 
 def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
@@ -66,7 +71,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_keys(cfg, PolicyBuildConfig)
+    check_values(cfg, PolicyBuildConfig)
     check_keys(cfg.archive, SourceConfig, "archive.")
     if not OmegaConf.is_dict(cfg.kind):
         kind = "kind=KIND is missing" if cfg.kind is None else f"kind={cfg.kind} is not a kind: choose one, kind=NAME"
@@ -75,6 +80,9 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
     for key in settings:
         if key not in (own := settings_of(GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
+    from analytics.policies import policy_store
+    from runners.training.derive import BuildRequest, derivation_of
+
     name = kind if cfg.name is None else cfg.name
     policy_store.check_name(name, "name")
     return BuildRequest(
@@ -102,6 +110,8 @@ def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> BuildRequest
 
 
 def _execute(cfg: DictConfig, prepared: PreparedBuild | None = None) -> Finished:
+    from runners.training.derive import build, prepare
+
     started = time.perf_counter()
     card = build(prepared or prepare(_request(cfg, HydraConfig.get())))
     seconds, root = time.perf_counter() - started, Path(cfg.archive.root)
@@ -110,11 +120,16 @@ def _execute(cfg: DictConfig, prepared: PreparedBuild | None = None) -> Finished
 
 
 def _rows(card: PolicyCard) -> int:
+    from analytics.policies import policy_store
+
     return card.files[policy_store.TABLE].rows or 0
 
 
 def _show(card: PolicyCard, root: Path, seconds: float) -> None:
     """Print the size and the source of the policy, and a command that plays by it."""
+    from analytics.policies import policy_store
+    from analytics.store.archive import Archive
+
     learned = card.learned
     runs = f"{len(learned['run_ids'])} runs" if len(learned["run_ids"]) > 1 else f"run {learned['run_ids'][0]}"
     where = "" if root == ARCHIVE else f" archive.root={shlex.quote(str(root))}"

@@ -24,7 +24,8 @@ from runners.arena.config_groups import as_written, flat
 from runners.arena.machine import available_cores
 from runners.arena.spec import code_by, made
 from runners.arena.storage import Storage
-from runners.training.derive import GROUP, code_of, derivation_of
+from runners.training.derive import code_of, derivation_of
+from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
 

@@ -15,8 +15,8 @@ from analytics.store.records import PolicyCard
 from runners.arena.config_groups import CONF
 from runners.arena.experiment import Progress
 from runners.arena.storage import Storage
-from runners.training.application import keep
 from runners.training.config import TrainingRequest, check, training_request_of
+from runners.training.outcome import keep
 
 PREFIX = "published_"  # of the policies' names, which keeps them apart from the user's own
 

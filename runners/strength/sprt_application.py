@@ -1,17 +1,19 @@
-"""`qarena sprt` as a Hydra application: play until the test decides, and show its progress and its outcome."""
+"""`qarena sprt` as a Hydra application: play until the test decides, and show its progress and its outcome.
+
+What plays is imported when something is to be played.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from analytics.statistics.sprt import strength
-from runners.arena.experiment import interruptible
 from runners.arena.storage import ArchiveConfig
 from runners.hydra_app.application import (
     RUN,
@@ -22,10 +24,12 @@ from runners.hydra_app.application import (
     finish_job,
     typed_command,
 )
-from runners.strength.sprt_config import SprtConfig, SprtRequest, sprt_request_of
-from runners.strength.sprt_play import SprtExperiment, SprtOutcome, carry_out, prepare_sprt
-from runners.strength.sprt_show import row, show, showing
+from runners.strength.sprt_schema import SprtConfig, check_values
 from runners.terminal import console
+
+if TYPE_CHECKING:
+    from runners.strength.sprt_config import SprtRequest
+    from runners.strength.sprt_play import SprtExperiment, SprtOutcome
 
 UNDECIDED = 3  # the exit code after as many games as were allowed
 
@@ -36,6 +40,9 @@ class SprtChecks(EarlyChecks):
     prepared: SprtExperiment | None = None  # kept from the check, so that the agents are made once
 
     def check(self, config: DictConfig) -> None:
+        check_values(config)
+        from runners.strength.sprt_play import prepare_sprt
+
         SprtChecks.prepared = prepare_sprt(_request(config, config.hydra))
 
 
@@ -57,10 +64,16 @@ def _sprt_job(cfg: DictConfig) -> float | None:
 
 
 def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtRequest:
+    from runners.strength.sprt_config import sprt_request_of
+
     return sprt_request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
 def _execute(cfg: DictConfig, prepared: SprtExperiment | None = None) -> SprtOutcome:
+    from runners.arena.experiment import interruptible
+    from runners.strength.sprt_play import carry_out, prepare_sprt
+    from runners.strength.sprt_show import showing
+
     prepared = prepared or prepare_sprt(_request(cfg, HydraConfig.get()))
     request = prepared.request.run
     for note in request.notes:
@@ -70,6 +83,9 @@ def _execute(cfg: DictConfig, prepared: SprtExperiment | None = None) -> SprtOut
 
 
 def _finished(outcome: SprtOutcome) -> Finished:
+    from analytics.statistics.sprt import strength
+    from runners.strength.sprt_show import row, show
+
     trial = outcome.trial
     return Finished(
         run_id=outcome.run_id,

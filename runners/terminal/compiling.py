@@ -15,5 +15,5 @@ def announce_compiling() -> None:
 
 @functools.cache
 def _notice() -> None:
-    sys.stderr.write("compiling kernels (once; about 20 s for each command that needs others)…\n")
+    sys.stderr.write("compiling kernels that this command needs, which happens once and may take a minute\n")
     sys.stderr.flush()

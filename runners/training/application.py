@@ -1,39 +1,25 @@
-"""`qarena train` as a Hydra application: train, store the policy, and show what was learned and how to play by it."""
+"""`qarena train` as a Hydra application. What trains is imported when something is to be trained."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
-import polars as pl
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from agents.learning.policy import GENOME, Policy
-from analytics.policies import policy_store
-from analytics.policies.policy_store import Origin
-from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
-from runners.arena.agent_policies import readers_of
 from runners.arena.config_groups import flat, settings_of
-from runners.arena.experiment import interruptible
-from runners.arena.storage import ARCHIVE, ArchiveConfig
+from runners.arena.storage import ArchiveConfig
 from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
-from runners.training.config import (
-    CurveConfig,
-    PolicyConfig,
-    TrainConfig,
-    TrainingRequest,
-    check,
-    training_request_of,
-)
-from runners.training.derive import code_of
-from runners.training.trainer import Trained
+from runners.training.schemas import CurveConfig, PolicyConfig, TrainConfig, check_values
+
+if TYPE_CHECKING:
+    from runners.training.config import TrainingRequest
 
 DEFAULT = "rl_encoded"  # the trainer of conf/train.yaml
 
@@ -44,6 +30,9 @@ class TrainingChecks(EarlyChecks):
     prepared: TrainingRequest | None = None  # kept from the check
 
     def check(self, config: DictConfig) -> None:
+        check_values(config)
+        from runners.training.config import check
+
         request = _request(config, config.hydra)
         check(request)
         TrainingChecks.prepared = request
@@ -59,10 +48,16 @@ def _train_job(cfg: DictConfig) -> float | None:
 
 
 def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrainingRequest:
+    from runners.training.config import training_request_of
+
     return training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
 
 
 def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finished:
+    from runners.arena.experiment import interruptible
+    from runners.training import outcome
+    from runners.training.config import check
+
     request = prepared or _request(cfg, HydraConfig.get())
     if prepared is None:
         check(request)
@@ -73,145 +68,10 @@ def _execute(cfg: DictConfig, prepared: TrainingRequest | None = None) -> Finish
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
     if trained.policy is None:
-        return Finished(run_id, True, stopped, None, lambda: _show_interrupted(request, trained))
-    card = keep(request, trained, trained.policy)
-    return Finished(
-        run_id, False, stopped, _score(trained.curve), lambda: _show(request, trained, card), _row(card, trained)
-    )
-
-
-def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
-    """Store the policy with its learning curve, and a picture of the curve if the extra for plots is installed."""
-    context = request.context
-    learned = {
-        "training": request.training,
-        "trainer": context.name,
-        "parameters": dict(request.settings),
-        "seed": context.seed,
-        "games": trained.games,
-        "run_ids": list(trained.run_ids),
-        "command": context.command,
-        **trained.origin,
-    }
-    tables = {"curve": trained.curve, **trained.tables}
-    how = trained.origin.get("derivation")
-    code = code_of(how["parameters"]) if how else request.code  # the code that can make the policy again
-    origin = Origin(request.policy, context.rules, code, learned, tables, _pictures(request, trained.curve))
-    return policy_store.save(Archive.open(context.storage.root), policy, origin)
-
-
-def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
-    """The learning curve as a picture; none, and a remark for the user, without the extra for plots."""
-    from analytics.report import style
-
-    if not style.can_draw():
-        console.print_note(
-            f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'"
-        )
-        return {}
-    return {"curve": style.curve_svg(curve, f"How {request.context.name} learned", _subtitle(request))}
-
-
-def _subtitle(request: TrainingRequest) -> list[str]:
-    """Two lines: the opponents and the conditions of the training, and the parameters that were changed."""
-    settings, context = request.settings, request.context
-    opponents = settings.get("opponents", settings.get("opponent"))
-    against = (
-        ", ".join(map(str, opponents))
-        if isinstance(opponents, Sequence) and not isinstance(opponents, str)
-        else opponents
-    )
-    how = [f"{context.rules.name} rules", f"seed {context.seed}"]
-    seat = f"learner in seat {settings.get('learner_seat', 0)}"
-    how += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
-    changed = request.changed
-    return [
-        f"against {against}, {', '.join(how)}" if against else ", ".join(how),
-        *([", ".join(f"{key} {value}" for key, value in changed.items())] if changed else []),
-    ]
-
-
-def _full(curve: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a curve that have as many games as the first: the last may have too few to be informative."""
-    return curve.filter(pl.col("games") == pl.first("games"))
-
-
-def _score(curve: pl.DataFrame) -> float | None:
-    """The last value of a curve: the learner's win rate, the fitness of the best, or the measured strength."""
-    if curve.is_empty():
-        return None
-    if "win_rate" in curve.columns:
-        return float(_full(curve)["win_rate"][-1])
-    return next((float(curve[name][-1]) for name in ("best", "strength") if name in curve.columns), None)
-
-
-def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
-    """The row of a job in the table of its sweep."""
-    score = _score(trained.curve)
-    names = {"win_rate": "last win rate", "strength": "mean score"}
-    what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
-    return {
-        "policy": card.name,
-        "games": f"{trained.games:,}",
-        what: "·" if score is None else console.percent(score),
-    }
-
-
-def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
-    console.print_line(
-        f"Learned from {trained.games:,} games so far; {trained.played:,} games were played now. They are in "
-        f"{request.context.storage.root}; the policy is stored once all games are played."
-    )
-
-
-def _show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
-    """Print what was learned, from which games, where the policy is and how to play by it."""
-    folder = policy_store.folder_of(Archive(request.context.storage.root), card.policy_id)
-    for line in (
-        _what_was_learned(request, trained),
-        _what_it_took(request, trained),
-        f"Policy '{card.name}' ({card.policy_id}) is in {folder}: {', '.join(card.files)}.",
-        *(
-            [f"Genes: {', '.join(f'{gene} {value:g}' for gene, value in card.parameters.items())}."]
-            * (card.kind == GENOME)
-        ),
-        "Play by it:",
-        f"  {_play_command(request, card)}",
-    ):
-        console.print_line(line)
-
-
-def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
-    curve = trained.curve
-    learned = f"{request.context.name} learned from {trained.games:,} games"
-    first, last = _score(curve.head(1)), _score(curve)
-    if first is None or last is None:
-        return f"{learned}."
-    if "strength" in curve.columns:
-        return f"{learned}: its mean score against the same opponents went from {first:.3f} to {last:.3f}."
-    if "win_rate" not in curve.columns:
-        return f"{learned}: the best of the first generation had fitness {first:.3f}, the best of the last {last:.3f}."
-    begins, games = _full(curve).select("first_game", "games").row(-1)
-    later = f", {console.percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
-    return f"{learned}: it won {console.percent(first)} % of the first {games:,}{later}."
-
-
-def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
-    runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
-    if trained.played == 0:
-        return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
-    speed = trained.played / trained.seconds
-    took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
-    return f"{took}; learned from {runs} in {request.context.storage.root}."
-
-
-def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
-    """A command that plays by a policy."""
-    players = readers_of(card.kind)
-    player = request.context.name if request.context.name in players or not players else players[0]
-    root = request.context.storage.root
-    where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
-    return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"
+        return Finished(run_id, True, stopped, None, lambda: outcome.show_interrupted(request, trained))
+    card = outcome.keep(request, trained, trained.policy)
+    score, row = outcome.score(trained.curve), outcome.row(card, trained)
+    return Finished(run_id, False, stopped, score, lambda: outcome.show(request, trained, card), row)
 
 
 def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:

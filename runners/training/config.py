@@ -1,4 +1,4 @@
-"""The configuration of a training: its schema, and the request that a composed configuration becomes."""
+"""The request that the composed configuration of a training becomes."""
 
 from __future__ import annotations
 
@@ -6,59 +6,23 @@ import functools
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.policies import policy_store
-from analytics.policies.learning_curve import BLOCK
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
-from runners.arena.checks import check_keys, check_range
-from runners.arena.config import threads_of
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
-from runners.arena.schemas import SweepConfig
-from runners.arena.spec import MAX_SEED, code_by, made
-from runners.arena.storage import ArchiveConfig, storage_of
+from runners.arena.schemas import threads_of
+from runners.arena.spec import code_by, made
+from runners.arena.storage import storage_of
+from runners.training.schemas import check_values
 from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext
 
-MOST_GAMES_OF_A_ROW = 1 << 30
 _MISSING = object()
-
-
-@dataclass
-class PolicyConfig:
-    """The policy that is learned."""
-
-    name: str | None = None
-
-
-@dataclass
-class CurveConfig:
-    """The learning curve."""
-
-    block: int = BLOCK
-
-
-@dataclass
-class TrainConfig:
-    """One training. ``conf/train.yaml`` explains each key."""
-
-    rules: Any = None
-    trainer: Any = None
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
-    curve: CurveConfig = field(default_factory=CurveConfig)
-    seed: int = 1
-    threads: int | None = None
-    progress: bool = True
-    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
-    sweep: SweepConfig = field(default_factory=SweepConfig)
-
-
-ConfigStore.instance().store(name="train_schema", node=TrainConfig)
 
 
 @dataclass(frozen=True)
@@ -104,11 +68,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_keys(cfg, TrainConfig)
-    for key, schema in (("policy", PolicyConfig), ("curve", CurveConfig)):
-        check_keys(cfg[key], schema, f"{key}.")
-    check_range("seed", cfg.seed, 0, MAX_SEED)
-    check_range("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)
+    check_values(cfg)
     context = TrainingContext(
         name=choices["trainer"],
         rules=named_rules(rules_of(plain(cfg.rules)), choices["rules"]),

@@ -22,7 +22,6 @@ from quarto.sources import source_fingerprint
 from runners.arena.machine import MEBIBYTE, available_megabytes
 from runners.arena.spec import code_by, made
 
-GROUP = "kind"  # of conf/
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
 

@@ -23,13 +23,15 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.arena.agent_labels import agent_of, agent_settings, parse_label
+from runners.arena.checks import MAX_OPENING_PLIES
 from runners.arena.config import Request
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import Outcome, carry_out, prepare
-from runners.arena.spec import MAX_OPENING_PLIES, AgentSpec, RunSpec
-from runners.training.derive import GROUP, BuildRequest, build, code_of, derivation_of
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.training.derive import BuildRequest, build, code_of, derivation_of
 from runners.training.derive import prepare as prepare_build
 from runners.training.evolution import Tracker
+from runners.training.schemas import GROUP
 from runners.training.trainer import Trained, TrainingContext
 
 REMEMBER = ("all", "last")

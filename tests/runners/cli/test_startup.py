@@ -2,40 +2,103 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-
-import pytest
 
 from tests.paths import ROOT
 from tests.runners.experiments import command, environment_with
 
 NOTICE = "compiling kernels"
 
-
-@pytest.mark.parametrize(
-    ("typed", "code"),
-    [
-        ("run --help", 0),
-        ("sweep --help", 0),
-        ("train --help", 0),
-        ("sprt --help", 0),
-        ("agents", 0),
-        ("run agent@a=nobody", 2),
-        ("run a.nothing=1", 2),
-        ("run games=-1", 2),
-        ("solve nowhere", 2),
-        ("sql nothing", 2),
-        ("policy show nothing", 2),
-    ],
+# By command: its exit code. They describe a command, or refuse a request, before anything heavy is imported.
+LIGHT = {
+    "--help": 0,
+    "--version": 0,
+    "agents": 0,
+    "run --help": 0,
+    "run agent@a=nobody": 2,
+    "run a.nothing=1": 2,
+    "run game=2": 2,
+    "run games=-1": 2,
+    "run schedule=once": 2,
+    "sweep --help": 0,
+    "train --help": 0,
+    "train nothing=1": 2,
+    "train trainer=nothing": 2,
+    "train trainer.nothing=1": 2,
+    "train seed=-1": 2,
+    "train curve.block=0": 2,
+    "sprt --help": 0,
+    "sprt nothing=1": 2,
+    "sprt agent@a=nobody": 2,
+    "sprt games=1": 2,
+    "policy build --help": 0,
+    "policy build": 2,
+    "policy build kind=nothing": 2,
+    "policy build nothing=1": 2,
+    "policy build kind=gift threads=-1": 2,
+    "bench --rules classic": 2,
+}
+# Of these some import numba, but none needs a kernel.
+WRONG = (
+    *("run archive.root=.", "train trainer.games=-1", "sprt elo0=50", "policy build kind=gift archive.root=."),
+    *("policy ls", "policy show nothing", "policy rebuild nothing", "policy lineage nothing", "policy compare a b"),
+    *("sql nothing", "openings nowhere", "rate", "crosstable", "report", "annotate", "mistakes", "solve nowhere"),
+    *("play nobody", "perft 1 --rules nothing", "perft -- -1", "reproduce --study Z", "bench --turn nobody"),
+    *("archive ls", "archive verify", "archive gc", "archive index", "archive import nothing"),
+    *("archive export --format nothing --output -", "archive export --format csv --output -"),
+    *("tablebase build --pieces 9", "tablebase verify nothing", "tablebase show --rules nothing"),
 )
-def test_help_and_wrong_requests_compile_nothing(typed: str, code: int, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    done = command(tmp_path, *typed.split(), QARENA_CACHE=str(cache))
-    assert done.returncode == code, done.stderr
-    assert not cache.exists()
-    assert NOTICE not in done.stderr
+
+# Carries out commands one after another; prints for each its exit code, what it printed, and what is imported by then.
+IN_ONE_PROCESS = """
+import contextlib, io, json, sys
+from runners.cli.main import main
+
+found = []
+for typed in json.loads(sys.argv[1]):
+    sys.argv, printed = ["qarena", *typed.split()], io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            main()
+    except SystemExit as stopped:
+        found.append((stopped.code, printed.getvalue(), sorted({"numba", "polars", "duckdb"} & set(sys.modules))))
+print(json.dumps(found))
+"""
+
+
+def in_one_process(typed: Sequence[str], folder: Path) -> list[tuple[int, str, list[str]]]:
+    """The exit code of each command, what it printed, and the heavy modules that are imported after it."""
+    variables = environment_with(QARENA_CACHE=str(folder / "cache"))
+    (folder / "other.txt").touch()  # a folder with other files in it is no archive
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps(list(typed))],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[tuple[int, str, list[str]]] = [tuple(each) for each in json.loads(done.stdout)]
+    return found
+
+
+def test_help_and_what_a_schema_refuses_import_nothing_heavy(tmp_path: Path) -> None:
+    found = in_one_process(list(LIGHT), tmp_path)
+    for (typed, code), (ended, printed, imported) in zip(LIGHT.items(), found, strict=True):
+        assert (typed, ended, imported) == (typed, code, []), printed
+    assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
+
+
+def test_wrong_requests_compile_nothing(tmp_path: Path) -> None:
+    found = in_one_process(WRONG, tmp_path)
+    for typed, (ended, printed, _imported) in zip(WRONG, found, strict=True):
+        assert (typed, ended) == (typed, 2), printed
+        assert NOTICE not in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
 def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp_path: Path) -> None:
@@ -50,18 +113,3 @@ def test_importing_every_player_loads_no_kernel(tmp_path: Path) -> None:
     variables = environment_with(QARENA_CACHE=str(tmp_path / "cache"))
     subprocess.run([sys.executable, "-c", f"import {modules}"], env=variables, check=True)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("typed", ["run --help", "run agent@a=nobody", "run game=2", "agents"])
-def test_what_plays_nothing_imports_neither_numba_nor_polars(typed: str, tmp_path: Path) -> None:
-    script = f"""
-import sys
-from runners.cli.main import main
-sys.argv = ["qarena", *{typed.split()!r}]
-try:
-    main()
-finally:
-    sys.stderr.write(f"imported {{sorted({{'numba', 'polars', 'duckdb'}} & set(sys.modules))}}")
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stderr.endswith("imported []")
