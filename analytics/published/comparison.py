@@ -14,9 +14,10 @@ from analytics.statistics.tally import DRAW
 from analytics.statistics.tally import Row as Counts
 
 LEGEND = (
-    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says; “by the "
-    "code” as its program does, where that is known to differ (`faithful: true`). A rate agrees if it is within three "
-    "points of the published one, or if the two intervals overlap. No parameter was chosen to come nearer to a figure."
+    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says, “by the "
+    "code” as its program does where the two are known to differ (`faithful: true`). A rate agrees if it is within "
+    "three points of the published rate, or if the two intervals overlap. No parameter was tuned to come closer to a "
+    "published figure."
 )
 
 
