@@ -17,7 +17,6 @@ from importlib.resources import files
 TRAINING = "(training)"  # ends the label of a player whose published games are those that it learned from
 DRAWS_FOR = ("player", "opponent", "nobody")
 SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  # the first to place has seat 1
-CERTAINTIES = ("proven", "likely")
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Note:
     """An explanation of one or more figures that differ from ours."""
 
     figures: tuple[str, ...]
-    certainty: str  # one of CERTAINTIES: shown by an experiment, or inferred
+    certainty: str  # proven: shown by an experiment; likely: inferred
     note: str
 
 

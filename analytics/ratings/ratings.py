@@ -100,7 +100,6 @@ def rate(
     tallies: Tallies,
     anchor: str | None = None,
     anchor_elo: float = 0.0,
-    confidence: float = CONFIDENCE,
     samples: int = SAMPLES,
     seed: int = 1,
 ) -> Ratings:
@@ -129,13 +128,13 @@ def rate(
     order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), field.groups))
     found = []
     for i in order.tolist():
-        elo = _estimate(elos[i], [each[i] for each in drawn], confidence)
+        elo = _estimate(elos[i], [each[i] for each in drawn])
         moved = Estimate(*(value + anchor_elo for value in elo))
         found.append(Rating(agents[i], moved, int(field.played[i]), int(field.groups[i])))
     return Ratings(
         tuple(found),
-        _estimate(fitted.seat * ELO, [each.seat * ELO for each in again], confidence),
-        _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again], confidence),
+        _estimate(fitted.seat * ELO, [each.seat * ELO for each in again]),
+        _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again]),
         _superiority([field.elos(each, level=0.0) for each in again], field.groups)[np.ix_(order, order)],
         tuple(agents[i] for i in order if fitted.seat_decides and field.at_home(fitted)[i]),
     )
@@ -254,10 +253,10 @@ def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]
     return points / len(drawn) if drawn else np.full_like(points, np.nan)
 
 
-def _estimate(value: float, samples: Sequence[float], confidence: float) -> Estimate:
+def _estimate(value: float, samples: Sequence[float]) -> Estimate:
     """A value with the interval of its samples. NaN samples are left out; without samples the interval is NaN."""
     known = np.array([sample for sample in samples if not math.isnan(sample)])
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     # No interpolation between two samples: one may be infinite.
     low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (math.nan,) * 2
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))

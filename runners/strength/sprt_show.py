@@ -19,7 +19,7 @@ SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs
 def watching(wanted: bool, games: int) -> Iterator[Watcher]:
     """Somebody to be told how a test stands: a bar on a terminal, elsewhere a line now and then."""
     if not wanted:
-        yield _not_wanted
+        yield lambda _trial: None
         return
     with progress_bar("testing", "games") as bar:
         if not bar.is_shown:
@@ -32,10 +32,6 @@ def watching(wanted: bool, games: int) -> Iterator[Watcher]:
             bar.describe(standing(trial))
 
         yield tell
-
-
-def _not_wanted(_trial: Trial) -> None:
-    """Nobody wants to know."""
 
 
 class _Lines:
