@@ -66,6 +66,11 @@ def cache_directory(outside: str = "") -> Path:
     return chosen
 
 
+# ``forceinline`` is named although it is off: a kernel that an inlined function calls is compiled while that function
+# is, and numba lets it inherit what it does not name. The result was ten times the machine code and minutes of LLVM.
+KERNEL_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "forceinline": False}
+
+
 class Kernel(CPUDispatcher):  # type: ignore[misc]
     """A compiled function: its machine code is read from the cache, or made, when it is needed first.
 
@@ -74,7 +79,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None) -> None:
-        super().__init__(function, targetoptions={"nopython": True, "nogil": True, "error_model": "numpy"})
+        super().__init__(function, targetoptions=KERNEL_OPTIONS)
         self.declared = declared
 
     def load(self) -> None:
