@@ -138,12 +138,7 @@ class _Workers:
     """The threads that solve the chunks that are missing."""
 
     def __init__(
-        self,
-        job: Job,
-        keys: NDArray[np.uint64],
-        values: NDArray[np.int8],
-        missing: Sequence[int],
-        progress: Progress,
+        self, job: Job, keys: NDArray[np.uint64], values: NDArray[np.int8], missing: Sequence[int], progress: Progress
     ) -> None:
         self.folder, self.values, self.progress = job.chunks, values, progress
         self.boards = boards_of_keys(keys, job.rules)

@@ -97,11 +97,7 @@ def ratings(
 
 
 def rate(
-    tallies: Tallies,
-    anchor: str | None = None,
-    anchor_elo: float = 0.0,
-    samples: int = SAMPLES,
-    seed: int = 1,
+    tallies: Tallies, anchor: str | None = None, anchor_elo: float = 0.0, samples: int = SAMPLES, seed: int = 1
 ) -> Ratings:
     """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples of pairs.
 

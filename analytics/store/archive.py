@@ -22,16 +22,7 @@ from analytics.store.atomic import TEMPORARY, create, explained, make_folder, re
 from analytics.store.blocks import in_order, tables, write_table
 from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse, save
 from analytics.store.ranges import Range, merged, overlaps
-from analytics.store.records import (
-    COMMIT,
-    RUN_ID,
-    Commit,
-    RunRecord,
-    Slice,
-    StoredFile,
-    SweepJob,
-    joined,
-)
+from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest

@@ -98,8 +98,7 @@ def sprt(
     context: typer.Context,
     arguments: SprtOverrides = None,
     counts: Annotated[
-        str | None,
-        typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs."),
+        str | None, typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
 ) -> None:
     """Test which of two agents is the stronger one."""

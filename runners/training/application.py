@@ -24,14 +24,7 @@ from runners.hydra_app.application import Application, EarlyChecks, Finished, fi
 from runners.hydra_app.error_messages import own_settings
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
-from runners.training.config import (
-    CurveConfig,
-    PolicyConfig,
-    TrainConfig,
-    TrainingRequest,
-    check,
-    training_request_of,
-)
+from runners.training.config import CurveConfig, PolicyConfig, TrainConfig, TrainingRequest, check, training_request_of
 from runners.training.derive import code_of
 from runners.training.trainer import Trained
 
@@ -150,11 +143,7 @@ def _row(card: PolicyCard, trained: Trained) -> dict[str, str]:
     score = _score(trained.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
     what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
-    return {
-        "policy": card.name,
-        "games": f"{trained.games:,}",
-        what: "·" if score is None else console.percent(score),
-    }
+    return {"policy": card.name, "games": f"{trained.games:,}", what: "·" if score is None else console.percent(score)}
 
 
 def _show_interrupted(request: TrainingRequest, trained: Trained) -> None:
