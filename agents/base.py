@@ -114,9 +114,9 @@ def memory(own: Any) -> Any:
 
 @functools.cache
 def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
-    """Addresses of the symmetries of the rules, for ``symmetry_tables``: [12] uint64, valid as long as the process.
+    """Addresses of the symmetries of the rules, for ``symmetry_tables``: [11] uint64, valid as long as the process.
 
-    Nine addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
+    Eight addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
     ``attaining`` there are.
     """
     tables = symmetries(rules)  # never freed: they are cached there
@@ -127,18 +127,17 @@ def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
 @inlined
 def symmetry_tables(own: Any) -> Symmetries:
     """The symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
-    words = numba.carray(array_pointer(own.symmetries_address), 12, np.uint64)
-    permutations, masks = int64(words[9]), int64(words[10])
+    words = numba.carray(array_pointer(own.symmetries_address), 11, np.uint64)
+    permutations, masks = int64(words[8]), int64(words[9])
     return Symmetries(
         numba.carray(array_pointer(words[0]), (permutations, CELLS), np.int8),
-        numba.carray(array_pointer(words[1]), (permutations, CELLS), np.int8),
-        numba.carray(array_pointer(words[2]), (permutations, 2, 256), np.uint16),
-        numba.carray(array_pointer(words[3]), MASKS, np.uint16),
-        numba.carray(array_pointer(words[4]), MASKS + 1, np.int32),
-        numba.carray(array_pointer(words[5]), int64(words[11]), np.int16),
-        numba.carray(array_pointer(words[6]), MASKS, np.int16),
-        numba.carray(array_pointer(words[7]), masks, np.uint16),
-        numba.carray(array_pointer(words[8]), (256, 256), np.uint8),
+        numba.carray(array_pointer(words[1]), (permutations, 2, 256), np.uint16),
+        numba.carray(array_pointer(words[2]), MASKS, np.uint16),
+        numba.carray(array_pointer(words[3]), MASKS + 1, np.int32),
+        numba.carray(array_pointer(words[4]), int64(words[10]), np.int16),
+        numba.carray(array_pointer(words[5]), MASKS, np.int16),
+        numba.carray(array_pointer(words[6]), masks, np.uint16),
+        numba.carray(array_pointer(words[7]), (256, 256), np.uint8),
     )
 
 

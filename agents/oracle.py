@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, turn
-from agents.parameters import checked_whole
+from agents.parameters import checked_one_of, checked_whole
 from agents.random import random_cell, random_piece
 from agents.semi_random import SemiRandom
 from quarto.bits import array_pointer, lowest_bit, popcount
@@ -256,9 +256,7 @@ class Oracle(KernelAgent):
     choosers = ("opponent", "mover")
 
     def __init__(self, ties: str = "distance", horizon: int | None = None, below: Agent | None = None) -> None:
-        if ties not in TIES:
-            raise ValueError(f"ties={ties!r} is not one of {', '.join(TIES)}")
-        self.ties = ties
+        self.ties = checked_one_of("ties", ties, TIES)
         self.horizon = None if horizon is None else checked_whole("horizon", horizon, 0, CELLS)
         self.below: Agent = below or SemiRandom()
         self._base_of: Callable[[Rules], Base | None] | None = None

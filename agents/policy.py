@@ -9,14 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, turn
-from agents.learning.afterstates import (
-    FALLBACKS,
-    HAND,
-    MC_AFTERSTATE,
-    VALUE_COLUMNS,
-    explores,
-    turn_by_afterstates,
-)
+from agents.learning.afterstates import FALLBACKS, HAND, MC_AFTERSTATE, VALUE_COLUMNS, explores, turn_by_afterstates
 from agents.learning.boards import check_ascending, check_boards, refuse
 from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import empty_rows, rows_of

@@ -34,14 +34,11 @@ class Batch(NamedTuple):
     @staticmethod
     def of(positions: list[Position]) -> Batch:
         """The given positions, in their order."""
-        lanes, occupied, available, hand, last_cell = zip(*positions, strict=True) if positions else ([],) * 5
-        return Batch(
-            np.array(lanes, np.uint64),
-            np.array(occupied, np.uint16),
-            np.array(available, np.uint16),
-            np.array(hand, np.int8),
-            np.array(last_cell, np.int8),
-        )
+        batch = Batch.empty(len(positions))
+        for i, position in enumerate(positions):
+            for name, value in position._asdict().items():
+                getattr(batch, name)[i] = value
+        return batch
 
     def position(self, i: int) -> Position:
         """The ``i``-th position as Python integers."""
@@ -49,8 +46,7 @@ class Batch(NamedTuple):
 
     def part(self, start: int, end: int) -> Batch:
         """The positions from ``start`` to before ``end``, as views."""
-        of = slice(start, end)
-        return Batch(self.lanes[of], self.occupied[of], self.available[of], self.hand[of], self.last_cell[of])
+        return Batch(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def chosen(self, mask: NDArray[np.bool_]) -> Batch:
         """The positions for which ``mask`` [B] holds, in their order, in arrays of their own."""
@@ -84,12 +80,7 @@ class Lockstep(NamedTuple):
     @staticmethod
     def empty(size: int) -> Lockstep:
         """Room for ``size`` games."""
-        return Lockstep(
-            Batch.empty(size),
-            np.empty(size, np.uint32),
-            np.empty(size, np.uint64),
-            Turns.empty(size),
-        )
+        return Lockstep(Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), Turns.empty(size))
 
 
 # How a game ended; the archive stores the name.

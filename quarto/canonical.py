@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from quarto.bits import popcount
@@ -30,9 +29,6 @@ class Transform(NamedTuple):
     permutation: int  # index into ``Symmetries.cells``
     xor: int  # piece XORed into all pieces, before:
     order: int  # two bits for each attribute, lowest first: the attribute that moves to its place
-
-
-TRANSFORM_TYPE = types.NamedUniTuple(types.int64, 3, Transform)
 
 
 @inlined
@@ -125,27 +121,12 @@ def map_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
 
 
 @inlined
-def unmap_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
-    """The cell of the position that this cell of the canonical one is the image of."""
-    return int64(tables.cells_back[transform.permutation, cell])
-
-
-@inlined
 def map_piece(piece: int, transform: Transform) -> int:
     """The image of a piece of the position in the canonical one."""
     mapped = int64(0)
     for attribute in range(ATTRIBUTES):
         mapped |= (((piece ^ transform.xor) >> ((transform.order >> (2 * attribute)) & 3)) & 1) << attribute
     return mapped
-
-
-@inlined
-def unmap_piece(piece: int, transform: Transform) -> int:
-    """The piece of the position that this piece of the canonical one is the image of."""
-    mapped = int64(0)
-    for attribute in range(ATTRIBUTES):
-        mapped |= ((piece >> attribute) & 1) << ((transform.order >> (2 * attribute)) & 3)
-    return mapped ^ transform.xor
 
 
 @inlined
@@ -184,18 +165,6 @@ def canonical_forms(
     for i in range(lanes.shape[0]):
         least[i], minimal[i] = canonical(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
     return least, minimal
-
-
-@kernel()
-def transforms(
-    lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
-) -> NDArray[np.int16]:
-    """``canonical_transform`` of ``B`` positions or boards: ``[B, 3]`` int16, the fields of ``Transform``."""
-    found = np.empty((lanes.shape[0], 3), np.int16)
-    for i in range(lanes.shape[0]):
-        transform = canonical_transform(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
-        found[i, 0], found[i, 1], found[i, 2] = transform.permutation, transform.xor, transform.order
-    return found
 
 
 def canonical_position(position: Position, rules: Rules) -> Position:

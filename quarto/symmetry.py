@@ -32,7 +32,6 @@ class Symmetries(NamedTuple):
     """
 
     cells: NDArray[np.int8]  # [S, 16] image of each cell
-    cells_back: NDArray[np.int8]  # [S, 16] the cell whose image it is
     images: NDArray[np.uint16]  # [S, 2, 256] image of the low and of the high byte of a mask
     minimal: NDArray[np.uint16]  # [65536] the least image of each mask: the canonical mask
     first: NDArray[np.int32]  # [65537] where the list of a mask begins in ``attaining``
@@ -43,20 +42,12 @@ class Symmetries(NamedTuple):
 
 
 _TYPES_AND_DIMENSIONS = (
-    *((types.int8, 2), (types.int8, 2), (types.uint16, 3), (types.uint16, 1), (types.int32, 1)),
-    *((types.int16, 1), (types.int16, 1), (types.uint16, 1), (types.uint8, 2)),
+    *((types.int8, 2), (types.uint16, 3), (types.uint16, 1), (types.int32, 1), (types.int16, 1)),
+    *((types.int16, 1), (types.uint16, 1), (types.uint8, 2)),
 )
 SYMMETRIES_TYPE = types.NamedTuple(
     tuple(types.Array(dtype, dimensions, "C") for dtype, dimensions in _TYPES_AND_DIMENSIONS), Symmetries
 )
-
-
-def cell_symmetries(rules: Rules) -> NDArray[np.int8]:
-    """All permutations of the cells that map the set of lines onto itself: ``[S, 16]`` int8, the image of each cell.
-
-    If there are more than ``LARGEST_GROUP``, only those among the 128 symmetries of the 4 x 4 torus.
-    """
-    return symmetries(rules).cells
 
 
 def symmetries(rules: Rules) -> Symmetries:
@@ -122,8 +113,7 @@ def _tables(lines: tuple[Line, ...]) -> Symmetries:
     number[masks] = np.arange(len(masks))
     places = np.cumsum(bits, axis=1) - bits  # [256, 8] how many ones are below each bit
     squeezed = ((bits[None] * bits[:, None]) << places[:, None]).sum(axis=2).astype(np.uint8)
-    cells_back = np.argsort(cells, axis=1).astype(np.int8)
-    return Symmetries(cells, cells_back, images, minimal, first, attaining, number[minimal], masks, squeezed)
+    return Symmetries(cells, images, minimal, first, attaining, number[minimal], masks, squeezed)
 
 
 @kernel()

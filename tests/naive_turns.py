@@ -8,7 +8,7 @@ from functools import cache
 from itertools import permutations
 
 from quarto.rules import NONE, Rules
-from quarto.symmetry import cell_symmetries
+from quarto.symmetry import symmetries
 from tests.analytics.naive_games import Game
 
 Form = tuple[int, ...]
@@ -26,7 +26,7 @@ def piece_maps() -> list[list[int]]:
 
 @cache
 def cell_maps(rules: Rules) -> list[list[int]]:
-    found: list[list[int]] = cell_symmetries(rules).tolist()
+    found: list[list[int]] = symmetries(rules).cells.tolist()
     return found
 
 

@@ -123,7 +123,7 @@ HYDRA = [
 def test_keys_and_the_yamls_they_choose_exist(shown: Shown) -> None:
     names, command, arguments = resolved(shown)
     context = command.make_context(" ".join(names), list(arguments))
-    _, overrides = flags_first([*(context.params["arguments"] or []), *context.args])
+    *_, overrides = flags_first([*(context.params["arguments"] or []), *context.args])
     for chosen in choices(overrides):
         check_labels(composed(names, chosen))
 

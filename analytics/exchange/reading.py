@@ -102,10 +102,7 @@ def _parse_error(plies: bytes) -> str:
 
 
 def _set_outcomes(
-    games: Games,
-    tags: NDArray[np.int64],
-    parsed: list[tuple[Tags, Rules] | str],
-    unreadable: NDArray[np.bool_],
+    games: Games, tags: NDArray[np.int64], parsed: list[tuple[Tags, Rules] | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
     """Set winner and ending of each readable game by the rules. Returns the errors by game."""
     line_at = np.full(len(tags), NONE, np.int64)

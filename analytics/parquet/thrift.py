@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-TRUE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 3, 4, 5, 6, 8, 9, 12  # codes of the types in the encoded bytes
+TRUE, BYTE, I32, I64, BINARY, LIST, STRUCT = 1, 3, 5, 6, 8, 9, 12  # codes of the types in the encoded bytes
 
 Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 

@@ -27,11 +27,7 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
         .select(number=number, winner=pl.col("winner"), seat=seat)
         .filter(pl.col("number") < games)
         .group_by(first_game=pl.col("number") // block * block)
-        .agg(
-            games=pl.len(),
-            wins=(pl.col("winner") == pl.col("seat")).sum(),
-            draws=(pl.col("winner") == -1).sum(),
-        )
+        .agg(games=pl.len(), wins=(pl.col("winner") == pl.col("seat")).sum(), draws=(pl.col("winner") == -1).sum())
         .with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
         .with_columns(win_rate=pl.col("wins") / pl.col("games"))
         .select(pl.col(name).cast(kind) for name, kind in CURVE.items())

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 TRAINING = "(training)"  # ends the label of a player whose published games are those that it learned from
 DRAWS_FOR = ("player", "opponent", "nobody")
 SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  # the first to place has seat 1
-CERTAINTIES = ("proven", "likely")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Note:
     """An explanation of one or more figures that differ from ours."""
 
     figures: tuple[str, ...]
-    certainty: str  # one of CERTAINTIES: shown by an experiment, or inferred
+    certainty: str  # proven: shown by an experiment; likely: inferred
     note: str
 
 
@@ -122,20 +122,8 @@ def _figure(row: dict[str, str]) -> PublishedFigure:
     win = Span.read(row["win"])
     if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
         raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
-    return PublishedFigure(
-        figure=row["figure"],
-        study=row["study"],
-        player=row["player"],
-        opponent=row["opponent"],
-        rules=row["rules"],
-        seat=row["seat"],
-        games=int(row["games"]),
-        win=win,
-        draw=Span.read(row["draw"]),
-        draws_for=row["draws_for"],
-        where=row["where"],
-        remark=row["remark"],
-    )
+    read: dict[str, Any] = {"games": int(row["games"]), "win": win, "draw": Span.read(row["draw"])}
+    return PublishedFigure(**{each.name: read.get(each.name, row[each.name]) for each in fields(PublishedFigure)})
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:

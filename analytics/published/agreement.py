@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analytics.published import SEATS, PublishedFigure
-from analytics.statistics.intervals import CONFIDENCE, Estimate, wilson
+from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import DRAW, WIN, Row, Tally
 
 NEAR = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
@@ -15,28 +15,28 @@ def results_in(tally: Tally, seat: str) -> Row:
     return losses, draws, wins
 
 
-def measured_rate(results: Row, draws_for: str, confidence: float = CONFIDENCE) -> Estimate:
+def measured_rate(results: Row, draws_for: str) -> Estimate:
     """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
 
     ``draws_for='player'``: drawn games count as won, as in a study that counts them for the player.
     """
     games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
-    return Estimate(won / games if games else 0.0, *wilson(won, games, confidence))
+    return Estimate(won / games if games else 0.0, *wilson(won, games))
 
 
-def published_rate(figure: PublishedFigure, confidence: float = CONFIDENCE) -> Estimate:
+def published_rate(figure: PublishedFigure) -> Estimate:
     """The published share of games won with Wilson's interval for as many games.
 
     For a range: its middle, and an interval that covers those of both ends.
     """
     least, most = figure.win.least / 100, figure.win.most / 100
-    low, _ = wilson(least * figure.games, figure.games, confidence)
-    _, high = wilson(most * figure.games, figure.games, confidence)
+    low, _ = wilson(least * figure.games, figure.games)
+    _, high = wilson(most * figure.games, figure.games)
     return Estimate((least + most) / 2, low, high)
 
 
-def agrees(figure: PublishedFigure, ours: Estimate, confidence: float = CONFIDENCE) -> bool:
+def agrees(figure: PublishedFigure, ours: Estimate) -> bool:
     """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
-    theirs = published_rate(figure, confidence)
+    theirs = published_rate(figure)
     away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
     return away <= NEAR + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)

@@ -230,20 +230,12 @@ class OpenArchive:
     def _create(self, connection: duckdb.DuckDBPyConnection, view: str) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
         try:
-            if view in TABLES:
+            if view not in _ROWS:
+                if view == "positions":
+                    self._require_indexed()
                 _require_whole(self._files[view])
-                connection.execute(views.over_files(view, [str(file.path) for file in self._files[view]]))
-                return None
-            if view == "decisions":
-                _require_whole(self._files[view])
-                paths = [str(file.path) for file in self._files[view]]
-                connection.execute(views.over_decisions(paths, views.pairings(self.archive)))
-                return None
-            if view == "positions":
-                self._require_indexed()
-                _require_whole(self._files[view])
-                paths = [str(file.path) for file in self._files[view]]
-                connection.execute(views.over_positions(paths, views.pairings(self.archive)))
+                known = [] if view in TABLES else views.pairings(self.archive)
+                connection.execute(views.over_files(view, [str(file.path) for file in self._files[view]], known))
                 return None
             rows = _ROWS[view](self.archive)
         except FailureError as error:

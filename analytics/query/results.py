@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import polars as pl
 
-from analytics.statistics.intervals import CONFIDENCE, Estimate, mean_score, score, win_rate
+from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import Row, Tally
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -23,7 +23,6 @@ class PairingResult:
     second: str  # label
     tally: Tally
     by_pairs: bool  # the games of a pair share an opening, so variances are over pairs
-    confidence: float = CONFIDENCE
 
     @property
     def games(self) -> int:
@@ -48,12 +47,12 @@ class PairingResult:
     @property
     def win_rate(self) -> Estimate:
         """Share of games won by the first agent, with Wilson's interval."""
-        return win_rate(self.tally, self.by_pairs, self.confidence)
+        return win_rate(self.tally, self.by_pairs)
 
     @property
     def score(self) -> Estimate:
         """Mean score of the first agent (win 1, draw 1/2) with its normal interval."""
-        return score(self.tally, self.by_pairs, self.confidence)
+        return score(self.tally, self.by_pairs)
 
     @property
     def forfeits(self) -> tuple[int, int]:
@@ -67,7 +66,7 @@ class PairingResult:
         return self.tally.plies / self.games
 
 
-def results(archive: Archive, run_id: str, confidence: float = CONFIDENCE) -> list[PairingResult]:
+def results(archive: Archive, run_id: str) -> list[PairingResult]:
     """The pairings of a run that have games, in the run's order.
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
@@ -78,7 +77,7 @@ def results(archive: Archive, run_id: str, confidence: float = CONFIDENCE) -> li
     by_pairs = record.swapped and record.spec["opening_plies"] > 0
     labels = record.pairings
     return [
-        PairingResult(pairing, *labels[pairing], tally, by_pairs, confidence)
+        PairingResult(pairing, *labels[pairing], tally, by_pairs)
         for pairing, tally in archive.tallies(run_id).items()
         if pairing < len(labels)
     ]
@@ -142,13 +141,12 @@ def crosstable(pairing_results: Sequence[PairingResult]) -> Crosstable:
             if agent != opponent:
                 met[opponent] = met.get(opponent, Tally()) + tally
     by_pairs = any(result.by_pairs for result in pairing_results)
-    confidence = pairing_results[0].confidence if pairing_results else CONFIDENCE
-    standings = [_standing(agent, met, by_pairs, confidence) for agent, met in meetings.items()]
+    standings = [_standing(agent, met, by_pairs) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 
-def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, confidence: float) -> Standing:
-    total = _sum(met.values())
+def _standing(agent: str, met: dict[str, Tally], by_pairs: bool) -> Standing:
+    total = reduce(Tally.__add__, met.values(), Tally())
     return Standing(
         agent,
         total.games,
@@ -156,10 +154,6 @@ def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, confidence: flo
         total.draws,
         total.losses,
         total.illegal[0] + total.errors[0],
-        score(total, by_pairs, confidence),
+        score(total, by_pairs),
         {opponent: mean_score(tally.trinomial).mean for opponent, tally in met.items()},
     )
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    return reduce(Tally.__add__, tallies, Tally())

@@ -153,43 +153,22 @@ def _columns(values: Mapping[str, str]) -> str:
     return ", ".join(f"{value} AS {name}" for name, value in values.items())
 
 
-def over_files(view: str, files: Iterable[str]) -> str:
-    """The statement that creates view ``games`` or ``plies`` over Parquet files."""
+def over_files(view: str, files: Iterable[str], known: Iterable[Pairing] = ()) -> str:
+    """The statement that creates a view over Parquet files.
+
+    The agents of ``decisions`` and ``positions`` follow from the pairings ``known``, so that ``games`` is not read.
+    """
     columns = VIEWS[view]
     listed = ", ".join(map(quoted, files))  # a view takes no parameters
     if not listed:
         return _view(view, {name: f"NULL::{kind}" for name, kind in columns.items()}, "WHERE false")
-    values = {name: f"{name if name != 'run_id' else RUN_OF_FILE}::{kind}" for name, kind in columns.items()}
-    return _view(view, values, f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)")
-
-
-def over_decisions(files: Iterable[str], known: Iterable[Pairing]) -> str:
-    """The statement that creates view ``decisions`` over Parquet files.
-
-    The agent that decided follows from the pairing, so that ``games`` is not read.
-    """
-    return _over_pairings("decisions", files, known, _OF_DECISIONS, f"game_id >> {GAME_BITS}")
-
-
-def over_positions(files: Iterable[str], known: Iterable[Pairing]) -> str:
-    """The statement that creates view ``positions`` over Parquet files."""
-    return _over_pairings("positions", files, known, _OF_POSITIONS, "pairing")
-
-
-def _over_pairings(
-    view: str, files: Iterable[str], known: Iterable[Pairing], values: Mapping[str, str], number: str
-) -> str:
-    """The statement that creates a view; ``number`` is the SQL expression of the number of a row's pairing."""
-    listed = ", ".join(map(quoted, files))
-    if not listed:
-        return _view(view, {name: f"NULL::{kind}" for name, kind in VIEWS[view].items()}, "WHERE false")
-    rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
-    return _view(
-        view,
-        {name: f"{values.get(name, name)}::{kind}" for name, kind in VIEWS[view].items()},
-        f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false) "
-        f"JOIN (VALUES {rows}) AS pairings ({', '.join(Pairing._fields)}) ON run = {RUN_OF_FILE} AND number = {number}",
-    )
+    source = f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
+    values, number = _DERIVED.get(view, ({"run_id": RUN_OF_FILE}, ""))
+    if number:
+        rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
+        names = ", ".join(Pairing._fields)
+        source += f" JOIN (VALUES {rows}) AS pairings ({names}) ON run = {RUN_OF_FILE} AND number = {number}"
+    return _view(view, {name: f"{values.get(name, name)}::{kind}" for name, kind in columns.items()}, source)
 
 
 _OF_DECISIONS = {
@@ -229,6 +208,12 @@ _OF_POSITIONS = {
     "imposed": "CASE imposed WHEN 0 THEN 'nothing' WHEN 1 THEN 'placement' ELSE 'turn' END",
     "losses": "(games - wins - draws)",
     "sample_game": f"(pairing::BIGINT << {GAME_BITS} | sample)",
+}
+
+# For each view of a derived table: the columns that are not its own, and the number of a row's pairing.
+_DERIVED: dict[str, tuple[Mapping[str, str], str]] = {
+    "decisions": (_OF_DECISIONS, f"game_id >> {GAME_BITS}"),
+    "positions": (_OF_POSITIONS, "pairing"),
 }
 
 

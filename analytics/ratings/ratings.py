@@ -97,12 +97,7 @@ def ratings(
 
 
 def rate(
-    tallies: Tallies,
-    anchor: str | None = None,
-    anchor_elo: float = 0.0,
-    confidence: float = CONFIDENCE,
-    samples: int = SAMPLES,
-    seed: int = 1,
+    tallies: Tallies, anchor: str | None = None, anchor_elo: float = 0.0, samples: int = SAMPLES, seed: int = 1
 ) -> Ratings:
     """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples of pairs.
 
@@ -131,13 +126,13 @@ def rate(
     order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
     found = []
     for i in order.tolist():
-        elo = _estimate(elos[i], [each[i] for each in drawn], confidence)
+        elo = _estimate(elos[i], [each[i] for each in drawn])
         moved = Estimate(*(value + anchor_elo for value in elo))
         found.append(Rating(agents[i], moved, int(rated.played[i]), int(rated.groups[i])))
     return Ratings(
         tuple(found),
-        _estimate(fitted.seat * ELO, [each.seat * ELO for each in again], confidence),
-        _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again], confidence),
+        _estimate(fitted.seat * ELO, [each.seat * ELO for each in again]),
+        _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again]),
         _superiority([rated.elos(each, level=0.0) for each in again], rated.groups)[np.ix_(order, order)],
         tuple(agents[i] for i in order if fitted.seat_decides and rated.in_reference(fitted)[i]),
     )
@@ -256,10 +251,10 @@ def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]
     return points / len(drawn) if drawn else np.full_like(points, np.nan)
 
 
-def _estimate(value: float, samples: Sequence[float], confidence: float) -> Estimate:
+def _estimate(value: float, samples: Sequence[float]) -> Estimate:
     """A value with the interval of its samples. NaN samples are left out; without samples the interval is NaN."""
     known = np.array([sample for sample in samples if not math.isnan(sample)])
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     # No interpolation between two samples: one may be infinite.
     low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (math.nan,) * 2
     return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))

@@ -22,11 +22,7 @@ COLUMNS = 2  # of panels in one picture
 FEW, MOST = 40, 200  # points of a line: up to FEW each is marked; more than MOST are joined
 INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#0072b2"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
-WORST, MIDDLE, BEST = (
-    "#f2a365",
-    "#f4f4f4",
-    "#7db8e8",
-)  # distinct for colour-blind readers, light enough for dark text
+WORST, MIDDLE, BEST = ("#f2a365", "#f4f4f4", "#7db8e8")  # distinct for colour-blind readers, light enough for dark text
 
 # Colours of agents on light and on dark paper. All readers can distinguish them: M. Okabe and K. Ito, "Color universal
 # design" (2008), without its yellow; then P. Tol, "Colour schemes" (2021), muted.
@@ -121,13 +117,7 @@ def _config(size: int) -> dict[str, Any]:
             "titlePadding": size - 2,
         },
         "title": {"color": INK},
-        "legend": {
-            "labelColor": INK,
-            "labelFontSize": size,
-            "title": None,
-            "orient": "top",
-            "symbolType": "stroke",
-        },
+        "legend": {"labelColor": INK, "labelFontSize": size, "title": None, "orient": "top", "symbolType": "stroke"},
     }
 
 

@@ -25,7 +25,7 @@ def quantile(confidence: float = CONFIDENCE) -> float:
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
-def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def wilson(successes: float, n: float) -> tuple[float, float]:
     """Wilson's score interval (low, high) for a proportion; ``n`` may be an effective number and need not be whole.
 
     (0, 1) when ``n`` is 0. E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA
@@ -34,7 +34,7 @@ def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[
     """
     if n <= 0:
         return 0.0, 1.0
-    z = quantile(confidence)
+    z = quantile()
     share = successes / n
     centre = share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -75,14 +75,14 @@ def effective_games(tally: Tally) -> float:
     return tally.games / design_effect(tally)
 
 
-def win_rate(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estimate:
+def win_rate(tally: Tally, by_pairs: bool) -> Estimate:
     """The first agent's share of games won with Wilson's interval; by pairs, over the effective number of games."""
     games = effective_games(tally) if by_pairs else float(tally.games)
     rate = tally.wins / tally.games if tally.games else 0.0
-    return Estimate(rate, *wilson(rate * games, games, confidence))
+    return Estimate(rate, *wilson(rate * games, games))
 
 
-def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimate:
+def mean_score(counts: Sequence[int]) -> Estimate:
     """The mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) when there are no counts.
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``: losses, draws and wins of games, or the five counts of pairs
@@ -96,29 +96,29 @@ def mean_score(counts: Sequence[int], confidence: float = CONFIDENCE) -> Estimat
     top = len(counts) - 1
     mean = sum(count * i / top for i, count in enumerate(counts)) / n
     variance = sum(count * (i / top - mean) ** 2 for i, count in enumerate(counts)) / n
-    return _estimate(mean, variance / n, n, confidence)
+    return _estimate(mean, variance / n, n)
 
 
-def score(tally: Tally, by_pairs: bool, confidence: float = CONFIDENCE) -> Estimate:
+def score(tally: Tally, by_pairs: bool) -> Estimate:
     """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
 
     By pairs, a game that comes alone is a unit too: the mean is then a ratio over units of one or two games, and its
     variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3).
     """
     if not by_pairs:
-        return mean_score(tally.trinomial, confidence)
+        return mean_score(tally.trinomial)
     if not any(map(sum, tally.singles)):
-        return mean_score(tally.pentanomial, confidence)
+        return mean_score(tally.pentanomial)
     alone = [a + b for a, b in zip(*tally.singles, strict=True)]
     mean = mean_score(tally.trinomial).mean
     spread = sum(count * (i / 2 - 2 * mean) ** 2 for i, count in enumerate(tally.pentanomial))
     spread += sum(count * (i / 2 - mean) ** 2 for i, count in enumerate(alone))
-    return _estimate(mean, spread / tally.games**2, tally.pair_count, confidence)
+    return _estimate(mean, spread / tally.games**2, tally.pair_count)
 
 
-def _estimate(mean: float, variance: float, units: int, confidence: float) -> Estimate:
+def _estimate(mean: float, variance: float, units: int) -> Estimate:
     """The estimate for a mean with a variance over independent units; see ``mean_score`` for means of 0 and 1."""
     if mean in (0, 1):
-        return Estimate(mean, *wilson(mean * units, units, confidence))
-    reach = quantile(confidence) * math.sqrt(variance)
+        return Estimate(mean, *wilson(mean * units, units))
+    reach = quantile() * math.sqrt(variance)
     return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach))

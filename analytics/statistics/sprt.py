@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.intervals import CONFIDENCE, Estimate, quantile
+from analytics.statistics.intervals import Estimate, quantile
 from quarto.errors import RequestError
 
 PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: LL, LD, DD or WL, WD, WW
@@ -168,7 +168,7 @@ class Trial:
             self.horizon = next(self._looks)
 
 
-def strength(counts: Counts, confidence: float = CONFIDENCE) -> Strength:
+def strength(counts: Counts) -> Strength:
     """Estimates with their intervals, as if the number of pairs had been fixed beforehand.
 
     Raises ``RequestError`` without pairs.
@@ -179,7 +179,7 @@ def strength(counts: Counts, confidence: float = CONFIDENCE) -> Strength:
     mean, variance = _moments(shares)
     error = math.sqrt(variance / pairs)
     deviation = math.sqrt(variance * GAMES_A_PAIR)  # of a game's score, if the games of a pair were independent
-    reach = quantile(confidence) * error
+    reach = quantile() * error
     scores = (mean, mean - reach, mean + reach)
     return Strength(
         int(sum(counts)),

@@ -20,18 +20,9 @@ import polars as pl
 from analytics.statistics.tally import Tally, tally_of
 from analytics.store.atomic import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
 from analytics.store.blocks import in_order, tables, write_table
-from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse
+from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse, save
 from analytics.store.ranges import Range, merged, overlaps
-from analytics.store.records import (
-    COMMIT,
-    RUN_ID,
-    Commit,
-    RunRecord,
-    Slice,
-    StoredFile,
-    SweepJob,
-    joined,
-)
+from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest
@@ -160,11 +151,7 @@ class Archive:
 
     def save_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
-        path = self.root / "runs" / f"{record.run_id}.json"
-        content = dump(record)
-        with explained("write", path):
-            make_folder(path.parent)
-            replace(path, content)
+        save(self.root / "runs" / f"{record.run_id}.json", record)
 
     # Commits.
 
@@ -241,11 +228,7 @@ class Archive:
 
     def save_sweep_job(self, job: SweepJob) -> None:
         """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
-        path = self.root / "sweeps" / job.sweep_id / f"{job.job}.json"
-        content = dump(job)
-        with explained("write", path):
-            make_folder(path.parent)
-            replace(path, content)
+        save(self.root / "sweeps" / job.sweep_id / f"{job.job}.json", job)
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
@@ -276,10 +259,6 @@ def sweep_job(path: Path) -> SweepJob:
     return job
 
 
-def _commit_name(number: int) -> str:
-    return f"{number:06d}.json"
-
-
 def store(path: Path, frame: pl.DataFrame) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
     make_folder(path.parent)
@@ -298,7 +277,7 @@ def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plie
     """Create the next free commit, unless one that others created meanwhile holds some of our pairs."""
     while True:
         number = ledger.next_number
-        path = ledger.folder / _commit_name(number)
+        path = ledger.folder / f"{number:06d}.json"
         commit = Commit(number, games, plies, slices, now())
         if create(path, dump(commit)):
             ledger.learn(commit, number)

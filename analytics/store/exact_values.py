@@ -147,11 +147,8 @@ def saving_gifts(board: Position, value: int, rules: Any, search: Any) -> int:
 @inlined
 def saving_cells(board: Position, piece: int, value: int, rules: Any, search: Any) -> int:
     """The number of cells for ``piece`` that keep the mover's ``value``."""
-    wins, count, empty = (
-        winning_cells(board.lanes, board.occupied, piece, rules),
-        int64(0),
-        ~board.occupied & ALL_CELLS,
-    )
+    wins = winning_cells(board.lanes, board.occupied, piece, rules)
+    count, empty = int64(0), ~board.occupied & ALL_CELLS
     rest = board.available & ~(int64(1) << piece)
     while empty:
         cell = lowest_bit(empty)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from analytics.store.atomic import explained
+from analytics.store.atomic import explained, make_folder, replace
 from quarto.errors import FailureError, RequestError
 
 T = TypeVar("T")
@@ -105,3 +105,11 @@ def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     if isinstance(record, JsonRecord):
         parse(content, type(record))
     return content
+
+
+def save(path: Path, record: JsonRecord) -> None:
+    """Store or replace a record in one step. Raises ``FailureError`` when it cannot be written."""
+    content = dump(record)
+    with explained("write", path):
+        make_folder(path.parent)
+        replace(path, content)

@@ -123,10 +123,7 @@ def _index_shard(archive: Archive, job: IndexJob) -> tuple[IndexJob, StoredFile 
 
 
 def index_shards(
-    archive: Archive,
-    jobs: Sequence[IndexJob],
-    threads: int,
-    progress: Callable[[int], None] = lambda _plies: None,
+    archive: Archive, jobs: Sequence[IndexJob], threads: int, progress: Callable[[int], None] = lambda _plies: None
 ) -> IndexSummary:
     """Index shards on several threads; ``progress`` is called with the number of plies of each shard that is done.
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
 from analytics.store.archive import Archive, now
-from analytics.store.atomic import explained, make_folder, replace
-from analytics.store.json_records import Count, JsonRecord, Positive, dump, load, matching, one_of
+from analytics.store.json_records import Count, JsonRecord, Positive, load, matching, one_of
+from analytics.store.json_records import save as write
 from analytics.store.problems import Problem
 from analytics.store.records import RunId, RunRecord
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
@@ -100,9 +100,7 @@ def save(archive: Archive, verdict: Verdict) -> None:
     with suppress(FailureError):  # a file that is damaged or absent is written again: it follows from the games
         if _outcome(read(path)) == _outcome(verdict):
             return
-    with explained("write", path):
-        make_folder(path.parent)
-        replace(path, dump(verdict))
+    write(path, verdict)
 
 
 def _outcome(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:

@@ -236,9 +236,7 @@ class Solver:
         """The position's value and, if asked for, its distance and turns."""
         value = self.value(position)
         return Solution(
-            value,
-            self.distance(position, value) if distance else None,
-            self.turns(position, distance) if turns else (),
+            value, self.distance(position, value) if distance else None, self.turns(position, distance) if turns else ()
         )
 
     @staticmethod

@@ -67,7 +67,6 @@ def _symmetries(search: Any) -> Symmetries:
     masks = 1 << CELLS
     return Symmetries(
         numba.carray(array_pointer(search.images), (0, 0), np.int8),
-        numba.carray(array_pointer(search.images), (0, 0), np.int8),
         numba.carray(array_pointer(search.images), (search.permutations, 2, 256), np.uint16),
         numba.carray(array_pointer(search.minimal), masks, np.uint16),
         numba.carray(array_pointer(search.first), masks + 1, np.int32),

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from quarto.errors import RequestError, nearest
 from runners.arena.agent_policies import with_policy
 from runners.arena.config_groups import NOT_PARAMETERS, parameters_of, settings_of
-from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of
+from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of, target_of
 from runners.arena.storage import ARCHIVE
 
 
@@ -65,9 +65,7 @@ def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str
 
     Its policy, if it has one, is read from the archive at ``root``.
     """
-    target = settings.get("_target_")
-    if not isinstance(target, str):
-        raise RequestError(f"agent '{name}': its yaml names no class under _target_")
+    target = target_of(f"agent '{name}'", settings)
     params, own_params = parameters_of(settings), parameters_of(own)
     # The class is compared too, so that a label shows if another one plays.
     shown, usual = params | {"_target_": target}, own_params | {"_target_": own.get("_target_")}

@@ -36,7 +36,7 @@ def check_range(key: str, value: float, least: float, most: float) -> None:
 def check_choice(key: str, value: str, valid: Sequence[str]) -> None:
     """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
     if value not in valid:
-        raise RequestError(f"{key}={value} does not exist{nearest(value, valid)}")
+        raise RequestError(f"{key}={value} does not exist{nearest(str(value), valid)}")
 
 
 def rounding_notes(key: str, asked: int, games: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ class Engine:
         with ThreadPoolExecutor(threads, thread_name_prefix="play") as pool:
             try:
                 while True:
-                    for order in _take(source, threads + 1 - len(pending)):
+                    for order in islice(source, threads + 1 - len(pending)):
                         pending.add(pool.submit(self.play_block, order))
                     if not pending:
                         return
@@ -264,12 +264,3 @@ class Engine:
         if state is None or len(state.slot) != size:
             state = self._local.state = Lockstep.empty(size)
         return state
-
-
-def _take(source: Iterator[Order], count: int) -> Iterator[Order]:
-    """At most ``count`` more orders of an iterator, each taken when it is asked for."""
-    for _ in range(count):
-        order = next(source, None)
-        if order is None:
-            return
-        yield order

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -17,11 +17,11 @@ from typing import Protocol
 from msgspec import structs
 
 from analytics.query.results import PairingResult, results
-from analytics.store.archive import Archive, check_place, readable
+from analytics.store.archive import Archive, check_place, now, readable
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
 from runners.arena.config import Request
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import Engine
 from runners.arena.schedule import Pace, missing, orders
 from runners.arena.shard_writer import ShardWriter
 from runners.arena.spec import RunSpec, code_of
@@ -210,8 +210,7 @@ def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, com
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
     known = archive.run(spec.run_id)
     if known is None:
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, created, command=command))
+        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command))
     elif games > known.games:
         archive.save_run(structs.replace(known, games=games, command=command, status="running"))
     elif games_left(archive, spec, games):
@@ -237,9 +236,9 @@ def _play(experiment: Experiment, stop: threading.Event, progress: Progress | No
     committed, pace = 0, Pace()
     # Repeated only if another process committed some games first: the archive drops our shards that hold any of those.
     while games and not stop.is_set():
-        source = orders(experiment.left(request.games), pace)
+        source = takewhile(lambda _: not stop.is_set(), orders(experiment.left(request.games), pace))
         with experiment.shard_writer() as writer:
-            for block, seconds in experiment.engine.play(_until(stop, source), request.threads):
+            for block, seconds in experiment.engine.play(source, request.threads):
                 pace.update(block.pairing, block.pairs, seconds)
                 writer.add(block)
                 if progress:
@@ -247,11 +246,3 @@ def _play(experiment: Experiment, stop: threading.Event, progress: Progress | No
         committed += writer.committed
         games = experiment.games_left(request.games)
     return committed
-
-
-def _until(stop: threading.Event, source: Iterator[Order]) -> Iterator[Order]:
-    """The orders of ``source`` until ``stop`` is set."""
-    for order in source:
-        if stop.is_set():
-            return
-        yield order

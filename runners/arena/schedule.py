@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from analytics.store.ranges import Range
 from runners.arena.engine import MAX_PAIRS, Order
-
-Range = tuple[int, int]  # of numbers of pairs: first, end
 
 
 def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:

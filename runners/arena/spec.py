@@ -118,6 +118,20 @@ class RunSpec:
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
+def made_of(what: str, settings: Mapping[str, Any], expected: type[Any]) -> Any:
+    """``made`` of the keys of a yaml: the class under ``_target_`` and its parameters."""
+    parameters = {key: value for key, value in settings.items() if key != "_target_"}
+    return made(what, target_of(what, settings), parameters, expected)
+
+
+def target_of(what: str, settings: Mapping[str, Any]) -> str:
+    """The dotted path of the class that a yaml names. Raises ``RequestError`` if it names none."""
+    target = settings.get("_target_")
+    if not isinstance(target, str):
+        raise RequestError(f"{what}: its yaml names no class under _target_")
+    return target
+
+
 def made(
     what: str,
     target: str,

@@ -10,6 +10,15 @@ import typer
 from runners.cli import exchange
 from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption
 
+RUNS = """
+SELECT run_id, status, rules,
+       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
+          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
+       seed, opening_plies, games, games_asked, shards,
+       strftime(created, '%Y-%m-%d %H:%M') AS created, round(seconds, 1) AS seconds
+FROM runs ORDER BY created
+"""
+
 app = typer.Typer(
     help="List, index, check and clean an archive; export and import games.",
     no_args_is_help=True,
@@ -22,7 +31,6 @@ exchange.register(app)
 def ls(archive: ArchiveOption = ARCHIVE) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.archive.runs import RUNS
     from runners.terminal.tables import write
 
     with open_archive(archive) as opened:

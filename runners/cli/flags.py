@@ -19,12 +19,13 @@ FLAGS_WITH_VALUES = (
     "--package",
     "-p",
 )
+MULTIRUN = ("--multirun", "-m")
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 
 
-def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split a command line into flags with their values and all else.
+def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
+    """Split a command line: whether it asks for a multirun, the other flags with their values, and all else.
 
     Hydra does not accept flags after overrides. Raises ``RequestError`` for a flag without its value.
     """
@@ -40,7 +41,9 @@ def flags_first(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             rest.append(argument)
     if waiting:
         raise RequestError(f"{flags[-1]} needs a value: {flags[-1]} VALUE")
-    return [*flags, *(["all"] if flags and flags[-1] in INFO else [])], rest
+    flags += ["all"] if flags and flags[-1] in INFO else []
+    alone = [flag for flag in flags if flag not in MULTIRUN]
+    return alone != flags, alone, rest
 
 
 def quoted(text: str) -> str:

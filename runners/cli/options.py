@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,63 +61,40 @@ def rules_options(incomplete: str) -> list[str]:
     return options_of("rules", incomplete)
 
 
-RUN_KEYS = (
-    *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents", "schedule"),
-    "archive.root",
+def hydra_arguments(groups: Sequence[str], keys: Sequence[str]) -> Any:
+    """The argument for Hydra's overrides, completed: a key or, after ``group=``, an option of the group."""
+
+    def completed(incomplete: str) -> list[str]:
+        key, equals, value = incomplete.partition("=")
+        group = key.lstrip("+").split("@")[0]
+        if equals and group in groups:
+            return [f"{key}={option}" for option in options_of(group, value)]
+        return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
+
+    return typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=completed)
+
+
+RUN_ARGUMENTS = hydra_arguments(
+    ("agent", "rules", "experiment"),
+    (
+        *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents"),
+        *("schedule", "archive.root"),
+    ),
 )
-TRAIN_KEYS = ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root")
-SPRT_KEYS = (
-    *("agent@a", "agent@b", "rules", "elo0", "elo1", "alpha", "beta", "games", "seed", "opening_plies", "threads"),
-    "archive.root",
+TRAIN_ARGUMENTS = hydra_arguments(
+    ("trainer", "rules"),
+    ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root"),
 )
+SPRT_ARGUMENTS = hydra_arguments(
+    ("agent", "rules"),
+    (
+        *("agent@a", "agent@b", "rules", "elo0", "elo1", "alpha", "beta", "games", "seed", "opening_plies", "threads"),
+        "archive.root",
+    ),
+)
+POLICY_BUILD_ARGUMENTS = hydra_arguments(("kind",), ("kind", "name", "where", "threads", "archive.root"))
 
-POLICY_BUILD_KEYS = ("kind", "name", "where", "threads", "archive.root")
-
-
-def overrides(incomplete: str) -> list[str]:
-    """Completions of an override of ``run``: its key or, after ``group=``, an option of the group."""
-    return _completed(incomplete, ("agent", "rules", "experiment"), RUN_KEYS)
-
-
-def training_overrides(incomplete: str) -> list[str]:
-    """Completions of an override of ``train``."""
-    return _completed(incomplete, ("trainer", "rules"), TRAIN_KEYS)
-
-
-def sprt_overrides(incomplete: str) -> list[str]:
-    """Completions of an override of ``sprt``."""
-    return _completed(incomplete, ("agent", "rules"), SPRT_KEYS)
-
-
-def policy_build_overrides(incomplete: str) -> list[str]:
-    """The same for a policy to be derived."""
-    return _completed(incomplete, ("kind",), POLICY_BUILD_KEYS)
-
-
-def _completed(incomplete: str, groups: Sequence[str], keys: Sequence[str]) -> list[str]:
-    key, equals, value = incomplete.partition("=")
-    group = key.lstrip("+").split("@")[0]
-    if equals and group in groups:
-        return [f"{key}={option}" for option in options_of(group, value)]
-    return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
-
-
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=overrides),
-]
-
-TrainingOverrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=training_overrides),
-]
-
-SprtOverrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=sprt_overrides),
-]
-
-PolicyBuildOverrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=policy_build_overrides),
-]
+Overrides = Annotated[list[str] | None, RUN_ARGUMENTS]
+TrainingOverrides = Annotated[list[str] | None, TRAIN_ARGUMENTS]
+SprtOverrides = Annotated[list[str] | None, SPRT_ARGUMENTS]
+PolicyBuildOverrides = Annotated[list[str] | None, POLICY_BUILD_ARGUMENTS]

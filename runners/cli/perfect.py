@@ -47,7 +47,7 @@ def solve(
     if proven is not None:
         solve.solve_game(proven, megabytes, json)
     elif file is not None:
-        solve.check_all_answered(solve.solve_file(file, options, megabytes))
+        solve.solve_file(file, options, megabytes)
     else:
         solve.solve_position(str(position), options, megabytes, json)
 

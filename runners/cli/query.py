@@ -45,8 +45,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = "..../..../..../.... -",
     archive: ArchiveOption = ARCHIVE,
     by: Annotated[
-        str | None,
-        typer.Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns."),
+        str | None, typer.Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns.")
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Only decisions of the agent with this label.")] = None,
     run: RunsOption = None,

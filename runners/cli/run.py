@@ -52,11 +52,9 @@ def is_training(arguments: Sequence[str]) -> bool:
 def _hydra(command: str, arguments: Sequence[str]) -> None:
     from runners.hydra_app.application import launch
 
-    flags, rest = flags_first(arguments)
-    multirun = command == "sweep" or "--multirun" in flags or "-m" in flags
-    flags = [flag for flag in flags if flag not in ("--multirun", "-m")]
+    multirun, flags, rest = flags_first(arguments)
     application = _application(command == "train" or is_training(rest))
-    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun))
+    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun or command == "sweep"))
 
 
 def _application(training: bool) -> Application:

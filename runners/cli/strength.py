@@ -18,7 +18,9 @@ from runners.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from analytics.ratings.head_to_head import GameFilter
+    from pathlib import Path
+
+    from analytics.ratings.head_to_head import HeadToHead
 
 RulesName = Annotated[
     str | None, typer.Option("--rules", help="Only games under these rules; needed if there are several.")
@@ -50,16 +52,12 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: OutputOption = None,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
-    from analytics import open_archive
-    from analytics.ratings.head_to_head import head_to_head
     from analytics.ratings.ratings import rate as fit
-    from runners.strength.tables import show_notes, show_ratings
+    from runners.strength.tables import show_ratings
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output)  # before anything is counted
-    with open_archive(archive) as opened:
-        met = head_to_head(opened, _choice(where, run, rules))
-    show_notes(met.notes)
+    met = _met(archive, where, run, rules)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples)
     if destination.is_printed:
         show_ratings(met, found, anchor, anchor_elo)
@@ -79,33 +77,34 @@ def crosstable(
     output: OutputOption = None,
 ) -> None:
     """All agents against each other: score, wins, draws and losses with their intervals."""
-    from analytics import open_archive
-    from analytics.ratings.head_to_head import head_to_head
-    from runners.strength.tables import show_head_to_head, show_notes
+    from runners.strength.tables import show_head_to_head
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output)  # before anything is counted
-    with open_archive(archive) as opened:
-        met = head_to_head(opened, _choice(where, run, rules))
-    show_notes(met.notes)
+    met = _met(archive, where, run, rules)
     if destination.is_printed:
         show_head_to_head(met, by_seat)
     else:
         write(met.frame(by_seat), destination)
 
 
-def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> GameFilter:
-    from analytics.ratings.head_to_head import GameFilter
+def _met(archive: Path, where: str | None, runs: list[str] | None, rules: str | None) -> HeadToHead:
+    from analytics import open_archive
+    from analytics.ratings.head_to_head import GameFilter, head_to_head
+    from runners.terminal.console import print_note
 
-    return GameFilter(where, tuple(runs or ()), rules)
+    with open_archive(archive) as opened:
+        met = head_to_head(opened, GameFilter(where, tuple(runs or ()), rules))
+    for note in met.notes:
+        print_note(note)
+    return met
 
 
 def sprt(
     context: typer.Context,
     arguments: SprtOverrides = None,
     counts: Annotated[
-        str | None,
-        typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs."),
+        str | None, typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
 ) -> None:
     """Test which of two agents is the stronger one."""
@@ -119,6 +118,5 @@ def sprt(
     from runners.hydra_app.application import launch
     from runners.strength.sprt_application import SPRT
 
-    flags, rest = flags_first(given)
-    alone = [flag for flag in flags if flag not in ("--multirun", "-m")]
-    raise typer.Exit(launch(SPRT, [*alone, *rest], ["sprt", *given], multirun=alone != flags))
+    multirun, flags, rest = flags_first(given)
+    raise typer.Exit(launch(SPRT, [*flags, *rest], ["sprt", *given], multirun))

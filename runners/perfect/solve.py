@@ -56,10 +56,10 @@ def solve_position(text: str, options: SolveOptions, megabytes: float, json: boo
     console.print_note(f"{solvers.nodes:,} positions searched in {time.perf_counter() - started:.2f} s")
 
 
-def solve_file(path: Path, options: SolveOptions, megabytes: float) -> int:
-    """Print an answer for each line of a file, in order. Returns how many lines could not be answered.
+def solve_file(path: Path, options: SolveOptions, megabytes: float) -> None:
+    """Print an answer for each line of a file, in order. Blank lines are skipped.
 
-    Blank lines are skipped. Raises ``RequestError`` if the file cannot be read.
+    Raises ``RequestError`` if the file cannot be read; ``FailureError`` at the end if lines could not be answered.
     """
     text = read_file(str(path)).decode(errors="replace")
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
@@ -73,7 +73,8 @@ def solve_file(path: Path, options: SolveOptions, megabytes: float) -> int:
                 bad += 1
                 console.print_note(f"line {answer.line}: {answer.error}")
             bar.advance()
-    return bad
+    if bad:
+        raise FailureError(f"{bad} line(s) could not be answered; all others were")
 
 
 def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
@@ -193,9 +194,3 @@ def check_request(position: str | None, file: Path | None, game: bool, rules: st
     if rules is not None and not game:
         raise RequestError(f"--rules {rules} goes with --game: a position names its rules itself, as its last field")
     return (rules or "classic") if game else None
-
-
-def check_all_answered(bad: int) -> None:
-    """Raise ``FailureError`` if ``bad`` lines, more than none, could not be answered."""
-    if bad:
-        raise FailureError(f"{bad} line(s) could not be answered; all others were")

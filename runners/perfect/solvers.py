@@ -53,9 +53,7 @@ class Question(NamedTuple):
         return format_position(self.position, self.rules.name)
 
 
-@functools.cache
-def _rules(name: str) -> Rules:
-    return load_rules(name)
+_rules = functools.cache(load_rules)
 
 
 def parse_question(text: str) -> Question:
@@ -232,7 +230,6 @@ def as_json_line(content: dict[str, Any]) -> str:
 class Proof(NamedTuple):
     """The value of the whole game, and the effort of its proof."""
 
-    rules: Rules
     value: int  # 1, 0 or -1 for the player who gives first or, where the mover chooses the piece, moves first
     nodes: int
     seconds: float
@@ -242,4 +239,4 @@ def prove(rules: Rules, solvers: Solvers, on_wait: Callable[[], None] = lambda: 
     """Prove the value of the whole game."""
     started = time.perf_counter()
     value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
-    return Proof(rules, value, solvers.nodes, time.perf_counter() - started)
+    return Proof(value, solvers.nodes, time.perf_counter() - started)

@@ -22,7 +22,7 @@ from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config_groups import as_written, flat
 from runners.arena.machine import available_cores
-from runners.arena.spec import code_by, made
+from runners.arena.spec import code_by, made_of
 from runners.arena.storage import Storage
 from runners.training.derive import code_of, derivation_of
 from runners.training.schemas import GROUP
@@ -113,8 +113,7 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
     if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
         raise _unknown(card)
     _check_named(card, "trainer", learner.get("_target_"))
-    parameters = {key: value for key, value in learner.items() if key != "_target_"}
-    found: Learner = made(f"the learner of policy '{card.name}'", learner["_target_"], parameters, Learner)
+    found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner)
     (run_id,) = card.learned["run_ids"]
     return found.policy(relearn(archive, run_id, found, card.learned["games"]))
 
@@ -124,10 +123,9 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     from runners.training.genetic import GeneticTrainer
     from runners.training.trainer import Trained, TrainingContext
 
-    parameters = dict(card.learned["parameters"])
-    target = parameters.pop("_target_", None)
-    _check_named(card, "trainer", target)
-    trainer: GeneticTrainer = made(f"the trainer of policy '{card.name}'", target, parameters, GeneticTrainer)
+    settings = card.learned["parameters"]
+    _check_named(card, "trainer", settings.get("_target_"))
+    trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer)
     run_ids = card.learned["run_ids"]
     lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
     if lost:

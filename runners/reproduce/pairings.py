@@ -18,6 +18,7 @@ from runners.arena.experiment import Experiment, Progress, carry_out, prepare
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
 from runners.reproduce.trainings import TrainingResult
+from runners.training.evolution import Tracker
 
 TEXT, CODE = "text", "code"  # variants: our agents follow the study's text, or its program
 
@@ -98,7 +99,7 @@ class Pairings:
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
         """Play the games that the archive lacks, until done or ``stop`` is set; returns the number of games played."""
-        count, total = 0, _TotalProgress(progress)
+        count, total = 0, Tracker(progress)
         if progress and self.games_left:
             progress.start(self.games_left)
         for key, experiment in self.experiments.items():
@@ -150,20 +151,6 @@ class Pairings:
     def _request(self, figure: PublishedFigure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
         spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.settings.seed, opening_plies=0)
         return Request(spec, self.settings.games, self.settings.threads, self.settings.storage, progress=True)
-
-
-class _TotalProgress:
-    """Shows the progress of many runs as that of one."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-
-    def start(self, games: int) -> None:
-        """Do nothing: the total was started before the first run."""
-
-    def advance(self, games: int) -> None:
-        if self._progress:
-            self._progress.advance(games)
 
 
 def with_policy(label: str, policy: str | None) -> str:

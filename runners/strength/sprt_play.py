@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,7 @@ def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: 
     outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
     covered = experiment.archive.covered(experiment.run_id).get(0, [])
     gaps, pace, held = missing(most, covered), Pace(), dict[int, Block]()
-    source = _until(stop, trial, _orders(gaps, most, pace))
+    source = takewhile(lambda _: not (stop.is_set() or trial.ended), _orders(gaps, most, pace))
     with experiment.shard_writer() as writer:
         for block, seconds in experiment.engine.play(source, experiment.request.threads):
             pace.update(block.pairing, block.pairs, seconds)
@@ -108,14 +109,6 @@ def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: 
             if trial.ended:
                 break
     return writer.committed
-
-
-def _until(stop: threading.Event, trial: Trial, source: Iterator[Order]) -> Iterator[Order]:
-    """The orders of ``source`` until the test ends or ``stop`` is set."""
-    for order in source:
-        if stop.is_set() or trial.ended:
-            return
-        yield order
 
 
 def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Order]:

@@ -19,7 +19,7 @@ SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs
 def showing(progress: bool, games: int) -> Iterator[OnPairs]:
     """A function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
     if not progress:
-        yield _show_nothing
+        yield lambda _trial: None
         return
     with progress_bar("testing", "games") as bar:
         if not bar.is_shown:
@@ -32,10 +32,6 @@ def showing(progress: bool, games: int) -> Iterator[OnPairs]:
             bar.describe(state_of(trial))
 
         yield report
-
-
-def _show_nothing(_trial: Trial) -> None:
-    """Do nothing: the user wants no progress."""
 
 
 class _ProgressLines:

@@ -14,13 +14,6 @@ from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import Column, interval, percent
 
-
-def show_notes(notes: Iterable[str]) -> None:
-    """Print the notes that a reader should see before the results."""
-    for note in notes:
-        console.print_note(note)
-
-
 # Ratings.
 
 

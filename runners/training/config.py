@@ -17,7 +17,7 @@ from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
 from runners.arena.schemas import threads_of
-from runners.arena.spec import code_by, made
+from runners.arena.spec import code_by, made_of
 from runners.arena.storage import storage_of
 from runners.training.schemas import check_values
 from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext
@@ -116,11 +116,7 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
     if not OmegaConf.is_dict(node):
         raise RequestError(f"trainer={node} is not a trainer: choose one with trainer=NAME")
     settings = plain(node)
-    target = settings.get("_target_")
-    if not isinstance(target, str):
-        raise RequestError(f"trainer '{name}': its yaml names no class under _target_")
-    parameters = {key: value for key, value in settings.items() if key != "_target_"}
-    return settings, made(f"trainer '{name}'", target, parameters, Trainer)
+    return settings, made_of(f"trainer '{name}'", settings, Trainer)
 
 
 def _derived_name(request: TrainingRequest) -> str:

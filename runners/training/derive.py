@@ -20,7 +20,7 @@ from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.machine import MEBIBYTE, available_megabytes
-from runners.arena.spec import code_by, made
+from runners.arena.spec import code_by, made_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -47,11 +47,7 @@ class BuildRequest:
 
 def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation:
     """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
-    target = settings.get("_target_")
-    if not isinstance(target, str):
-        raise RequestError(f"kind '{kind}': its yaml names no class under _target_")
-    parameters = {key: value for key, value in settings.items() if key != "_target_"}
-    derivation: Derivation = made(f"kind '{kind}'", target, parameters, Derivation)
+    derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation)
     return derivation
 
 

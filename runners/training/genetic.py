@@ -18,8 +18,8 @@ from agents.parameters import checked_flag, checked_number, checked_probability,
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SEATS
-from quarto.errors import RequestError, nearest
-from runners.arena.checks import rounding_notes
+from quarto.errors import RequestError
+from runners.arena.checks import check_choice, rounding_notes
 from runners.training.evolution import EvolutionTraining, Plan
 from runners.training.trainer import Trained, TrainingContext
 
@@ -102,7 +102,10 @@ class GeneticTrainer(ABC):
             raise ValueError(f"start={start!r} is not a policy's name or id; put it in quotes: start='\"…\"'")
         if isinstance(opponents, str) or not isinstance(opponents, Sequence) or not opponents:
             raise ValueError(f"opponents={opponents!r} is not a list of agents, [random, …]")
-        seats = checked_choice("seats", self.seats or self.seats_of_the_study(), SEATS)
+        seats = self.seats or self.seats_of_the_study()
+        check_choice("trainer.seats", seats, SEATS)
+        check_choice("trainer.evaluate", self.evaluate, EVALUATIONS)
+        check_choice("trainer.answer", self.answer, ANSWERS)
         return Plan(
             agent=agent,
             size=self.population,
@@ -112,8 +115,8 @@ class GeneticTrainer(ABC):
             opponents=tuple(opponents),
             seats=seats,
             draw_reward=checked_probability("draw_reward", self.draw_reward),
-            again=checked_choice("evaluate", self.evaluate, EVALUATIONS) == "all",
-            answer=checked_choice("answer", self.answer, ANSWERS),
+            again=self.evaluate == "all",
+            answer=self.answer,
             faithful=checked_flag("faithful", self.faithful),
         )
 
@@ -175,13 +178,6 @@ def checked_spread(key: str, value: float) -> float:
     if checked_number(key, value) < 0:
         raise ValueError(f"{key}={value} is below 0")
     return float(value)
-
-
-def checked_choice(key: str, value: str, valid: Sequence[str]) -> str:
-    """``value``. Raises ``ValueError`` unless it is one of ``valid``."""
-    if value not in valid:
-        raise ValueError(f"{key}={value} does not exist{nearest(str(value), valid)}")
-    return value
 
 
 def checked_operators(key: str, values: Any) -> tuple[float, float, float]:

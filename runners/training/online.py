@@ -20,10 +20,10 @@ from analytics.policies.relearn import LearnerState, logged
 from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
-from quarto.errors import RequestError, nearest
+from quarto.errors import RequestError
 from quarto.jit import uint64
 from runners.arena.agent_labels import agent_of
-from runners.arena.checks import check_range, rounding_notes
+from runners.arena.checks import check_choice, check_range, rounding_notes
 from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, contribute, prepare
@@ -61,8 +61,7 @@ class Online:
             raise RequestError(
                 f"trainer.learner={learner!r} is not a mapping with the class of a learner under _target_"
             )
-        if seats not in SEATS:
-            raise RequestError(f"trainer.seats={seats} does not exist{nearest(str(seats), SEATS)}")
+        check_choice("trainer.seats", seats, SEATS)
         games_a_pair = 1 + (seats == "swapped")
         for key, value, least, most in (
             ("games", games, 1, MAX_PAIRS * games_a_pair),
@@ -195,11 +194,8 @@ class _OnlineTraining:
 
     def _block(self, first_pair: int, pairs: int) -> Games:
         """Play consecutive pairs and learn from each game before the next."""
-        buffers, training_games = (
-            GameBuffers.around(Games.zeros(pairs * self._spec.games_a_pair)),
-            self._games_from(first_pair),
-        )
         column, end = 0, pairs * self._spec.games_a_pair
+        buffers, training_games = GameBuffers.around(Games.zeros(end)), self._games_from(first_pair)
         while column < end:
             column, room = self._play_compiled(training_games, (column, end), buffers)
             if not room:

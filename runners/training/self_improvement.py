@@ -18,7 +18,6 @@ from agents.learning.policy import Policy
 from agents.parameters import checked_one_of, checked_whole
 from analytics.policies import policy_store
 from analytics.policies.derived.provenance import TABLE
-from analytics.query.results import PairingResult
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
@@ -179,7 +178,7 @@ class _SelfImprovementTraining:
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
         for opponent, result in zip(self._opponents, outcome.results, strict=True):
             counts = result.wins, result.draws, result.losses
-            row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *_score(result))
+            row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *result.score)
             self._strength.append(row)
         return True
 
@@ -242,12 +241,6 @@ class _SelfImprovementTraining:
         self._counted += request.games * len(request.spec.pairings)
         self._tracker.reach(self._counted)
         return None if outcome.interrupted else outcome
-
-
-def _score(result: PairingResult) -> tuple[float, float, float]:
-    """Points a game, a draw counting half, with a 95 % interval over pairs."""
-    mean, low, high = result.score
-    return mean, low, high
 
 
 def curve_of(strength: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ import pytest
 
 from quarto.canonical import orbit_size
 from quarto.errors import RequestError
-from quarto.perft import MAX_PLIES, CanonicalBoards, Layer, layers, next_layer, perft
+from quarto.perft import MAX_PLIES, CanonicalBoards, Layer, next_layer, perft
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.symmetry import symmetries
 from tests.naive import PRESETS
@@ -61,7 +61,7 @@ def test_layers_do_not_depend_on_how_many_are_asked_for() -> None:
 )
 def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting(plies: int, message: str) -> None:
     with pytest.raises(RequestError) as refused:
-        layers(CLASSIC, plies)
+        perft(CLASSIC, plies)
     assert message in str(refused.value)
 
 

@@ -49,10 +49,8 @@ class FittedQ:
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
         games, size = dataset.games, len(dataset.game_id)
-        boards, worth = (
-            GameBoards.empty(size),
-            np.zeros(size),
-        )  # of each game's turn at the level above, for the player who made it
+        boards = GameBoards.empty(size)
+        worth = np.zeros(size)  # of each game's turn at the level above, for the player who made it
 
         def move(step: Callable[..., None], ply: int) -> None:
             over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, size, threads)

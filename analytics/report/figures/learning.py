@@ -63,11 +63,7 @@ def learning_frame(found: list[Curve]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-CURVES = {
-    **dict.fromkeys(("policy", "policy_id", "series"), pl.String()),
-    "step": pl.Int64(),
-    "value": pl.Float64(),
-}
+CURVES = {**dict.fromkeys(("policy", "policy_id", "series"), pl.String()), "step": pl.Int64(), "value": pl.Float64()}
 
 
 def learning_panels(found: list[Curve]) -> list[Panel]:

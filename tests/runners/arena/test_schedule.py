@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analytics.store.ranges import Range
 from runners.arena.engine import MAX_PAIRS
-from runners.arena.schedule import Pace, Range, missing, orders, pairings
+from runners.arena.schedule import Pace, missing, orders, pairings
 
 
 def ranges_of(numbers: set[int]) -> list[Range]:

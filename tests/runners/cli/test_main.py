@@ -86,7 +86,7 @@ def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
     ],
 )
 def test_flags_are_separated_from_overrides(typed: str, flags: str) -> None:
-    assert flags_first(typed.split()) == (flags.split(), ["a=1", "b=2"])
+    assert flags_first(typed.split()) == (False, flags.split(), ["a=1", "b=2"])
 
 
 @pytest.mark.parametrize("verb", ["run", "sweep"])
@@ -112,7 +112,7 @@ def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_pat
     ],
 )
 def test_overrides_are_completed(typed: str, expected: Sequence[str]) -> None:
-    assert options.overrides(typed) == expected
+    assert options.RUN_ARGUMENTS.autocompletion(typed) == expected
 
 
 def test_agents_and_rules_are_completed() -> None:

@@ -282,7 +282,7 @@ def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(
     ],
 )
 def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
-    assert options.training_overrides(typed) == expected
+    assert options.TRAIN_ARGUMENTS.autocompletion(typed) == expected
 
 
 def test_the_default_trainer_is_the_one_that_errors_think_of() -> None:
