@@ -1,4 +1,4 @@
-"""What the README shows is run as it stands, on the sample archive."""
+"""The examples of the README run as they stand, on the sample archive."""
 
 from __future__ import annotations
 

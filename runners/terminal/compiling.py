@@ -15,5 +15,5 @@ def announce_compiling() -> None:
 
 @functools.cache
 def _notice() -> None:
-    sys.stderr.write("compiling kernels that this command needs, which happens once and may take a minute\n")
+    sys.stderr.write("Compiling the kernels that this command needs. This happens once and may take a minute.\n")
     sys.stderr.flush()
