@@ -1,4 +1,4 @@
-"""What the pages show exists: commands, options, keys, yamls, modules and files. Nothing is played."""
+"""Checks of the pages: commands, options, keys, yamls, modules and files exist. Nothing is played."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def choices(overrides: list[str]) -> list[list[str]]:
 
 
 def composed(names: list[str], overrides: list[str]) -> DictConfig:
-    """What Hydra makes of overrides. It refuses keys and options of groups that do not exist."""
+    """The configuration that Hydra composes from overrides. It refuses keys and options of groups that do not exist."""
     for module in SCHEMAS:
         importlib.import_module(module)
     config = "_".join(names)
