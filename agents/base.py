@@ -161,7 +161,7 @@ class KernelAgent:
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """What the kernel's ``own`` will hold under these rules."""
+        """The value of the kernel's ``own`` under these rules."""
         return Knowledge()
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:

@@ -180,7 +180,7 @@ class StagedPlayer:
 
     @property
     def game_words(self) -> int:
-        """How many words of uint64 both remember of each game."""
+        """The number of uint64 words that both remember of each game."""
         return self._early.game_words + self._late.game_words
 
     def start(self, slots: range) -> None:
@@ -202,7 +202,7 @@ Player = KernelPlayer | PythonPlayer | StagedPlayer
 
 
 def choosers_of(agent: Agent) -> tuple[str, ...]:
-    """Who may choose the pieces in the rules that an agent plays; both, if it does not say."""
+    """The values of ``Rules.chooser`` that an agent plays; both, if it does not name any."""
     choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
     return choosers
 
@@ -223,7 +223,7 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
         return player if early is None else StagedPlayer(lift(early[1], rules, label), player, early[0])
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
-            f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is no KernelAgent, "
+            f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is not a KernelAgent, "
             "and has neither play(batch, rng) nor choose(position, rng): give it one of them (see agents/base.py)"
         )
     prepare = getattr(agent, "prepare", None)

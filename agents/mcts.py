@@ -239,7 +239,7 @@ class Mcts(KernelAgent):
         if final not in (None, *FINALS):
             raise ValueError(f"final={final!r} is neither null nor one of {', '.join(FINALS)}")
         if solver and faithful:
-            raise ValueError("solver=true needs faithful=false: nothing is proven of an opponent who helps")
+            raise ValueError("solver=true needs faithful=false: nothing can be proven about an opponent that helps")
         if reuse and faithful:
             raise ValueError("reuse=true needs faithful=false: the study's code throws its tree away")
         self.final = final or ("value" if faithful else "visits")

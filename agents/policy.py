@@ -18,8 +18,7 @@ from agents.learning.afterstates import (
     turn_by_afterstates,
 )
 from agents.learning.boards import check_ascending, check_boards, refuse
-from agents.learning.policy import Policy as Learned
-from agents.learning.policy import checked_columns
+from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import empty_rows, rows_of
 from agents.parameters import checked_number, checked_one_of, checked_probability
 from quarto.canonical import canonical_forms
@@ -33,7 +32,7 @@ def policy_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     return turn_by_afterstates(position, seed, explores(seed, own), rules, own)
 
 
-class Policy(KernelAgent):
+class PolicyAgent(KernelAgent):
     """Plays by the values of afterstates in a policy.
 
     It finishes a line if it can. Else it makes the turn of the greatest value among those that are known and do not let
@@ -52,7 +51,7 @@ class Policy(KernelAgent):
 
     def __init__(
         self,
-        policy: Learned | None = None,
+        policy: Policy | None = None,
         fallback: str = "semi_random",
         unknown: float = -1.0,
         exploration: float = 0.0,
@@ -79,9 +78,9 @@ class Policy(KernelAgent):
         return replace(knowledge, symmetric=True)
 
 
-def _checked(policy: Learned) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Lanes, occupied and value of each row. Raises ``ValueError`` for values that no learner makes."""
-    kind = policy.kind if isinstance(policy, Learned) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
+    kind = policy.kind if isinstance(policy, Policy) and policy.kind in VALUE_COLUMNS else MC_AFTERSTATE
     names = {"lanes": np.int64, "occupied": np.int64, VALUE_COLUMNS[kind]: np.float64}
     lanes, occupied, value = checked_columns(policy, kind, "policy", names)
     pieces = check_boards(lanes, occupied)

@@ -1,4 +1,4 @@
-"""The archive of games and what is asked of it: SQL, results, statistics."""
+"""The archive of games and the questions to it: SQL, results, statistics."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         return super().get_compile_result(sig)
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """What numba calls in place of the kernel if it has no machine code yet that fits."""
+        """Called by numba in place of the kernel if it has no fitting machine code yet."""
         if self.declared is None:
             return super()._compile_for_args(*args, **kws)
         self.load()

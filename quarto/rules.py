@@ -65,7 +65,7 @@ class Rules:
             if value not in allowed:
                 raise ValueError(f"rules {self.name!r}: {field}={value!r} is not one of {', '.join(allowed)}")
         if not self.lines:
-            raise ValueError(f"rules {self.name!r}: no family of lines is switched on, so nobody could ever win")
+            raise ValueError(f"rules {self.name!r}: no family of lines is switched on, so no game could be won")
 
     @property
     def mover_chooses(self) -> bool:

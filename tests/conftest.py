@@ -1,4 +1,4 @@
-"""What every test shares: quiet, repeatable property tests."""
+"""Settings of all tests: quiet, repeatable property tests."""
 
 from hypothesis import settings
 

@@ -133,7 +133,7 @@ def safe_pieces(board: Board, available: list[int], rules: Rules) -> list[int]:
 
 
 class View(NamedTuple):
-    """What a player is asked about. Without a hand: for a gift or, where the mover chooses, for cell and piece."""
+    """The position before a decision: without a hand, of a gift or, where the mover chooses, of cell and piece."""
 
     board: Board
     available: list[int]  # neither on the board nor in hand
@@ -280,7 +280,7 @@ class NaiveGame:
         self.plies: list[tuple[int, int]] = []  # (piece, cell)
 
     def ask(self, seat: int, turn: int) -> tuple[int, int]:
-        """What a seat answers as the game's ``turn``-th turn. Raises ``ForfeitError`` if it raises.
+        """The answer of a seat as the game's ``turn``-th turn. Raises ``ForfeitError`` if it raises.
 
         Turn 0 is the first gift, turn k + 1 places ply k; after an opening of k plies the first gift is turn k. So each
         turn belongs to one seat, and no seat's draws touch the other's.

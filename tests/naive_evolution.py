@@ -41,7 +41,7 @@ class Individual:
 
 @dataclass
 class Study:
-    """What both studies do; ``judge`` is told a generation and who is to be judged, and says how each fared."""
+    """The common part of both studies; ``judge`` gets a generation and its individuals, and returns their fitnesses."""
 
     seed: int
     size: int
@@ -58,7 +58,7 @@ class Study:
         population = [Individual(number, self.first_genes(number)) for number in range(self.size)]
         for individual, genes in zip(population, self.start, strict=False):
             individual.genes = list(genes)
-        self.tell(0, population, population)
+        self.judge_all(0, population, population)
         population = in_order(population)
         history = [copied(population)]
         self.occurrences: list[tuple[tuple[float, ...], Fitness]] = []
@@ -68,15 +68,15 @@ class Study:
             for i in range(self.offspring):
                 made.append(self.child(self.size + (generation - 1) * self.offspring + i, generation, population))
                 judged += copied(made[-1:])  # before a later one changes it
-            self.tell(generation, [*copied(population), *judged] if self.again else judged, [*population, *made])
+            self.judge_all(generation, [*copied(population), *judged] if self.again else judged, [*population, *made])
             everybody = in_order([*population, *made])
             population = everybody[: self.size]
             history.append(copied(everybody))
             self.occurrences += [(tuple(individual.genes), individual.fitness) for individual in population]
         return history
 
-    def tell(self, generation: int, judged: list[Individual], everybody: list[Individual]) -> None:
-        """Give everybody who is judged the fitness it has shown."""
+    def judge_all(self, generation: int, judged: list[Individual], everybody: list[Individual]) -> None:
+        """Set the fitness of every judged individual."""
         shown = dict(zip([each.number for each in judged], self.judge(generation, judged), strict=True))
         for individual in everybody:
             individual.fitness = shown.get(individual.number, individual.fitness)

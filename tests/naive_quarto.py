@@ -45,7 +45,7 @@ preset_rules = strategies.sampled_from(list(PRESETS.values()))
 
 
 def automorphisms(family: set[int], order: Sequence[int]) -> int:
-    """How many permutations of 16 points that keep the first of ``order`` map a family of 4-sets onto itself.
+    """The number of permutations of 16 points that keep the first of ``order`` and map a family of 4-sets onto itself.
 
     The sets are 16-bit masks; the order of the points sets the speed only.
     """

@@ -42,7 +42,7 @@ def turns(cells: tuple[int, ...], hand: int, rules: Rules) -> dict[Turn, Solved]
 
 
 def opposite(solved: Solved, placements: int) -> Solved:
-    """What a position is worth to the player who left it to the opponent, so many placements earlier."""
+    """The value of a position for the player who left it to the opponent, this many placements earlier."""
     return Solved(-solved.value, solved.distance + placements)
 
 

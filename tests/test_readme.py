@@ -83,10 +83,3 @@ def test_the_sample_archive_is_whole_and_small() -> None:
     assert not found.problems
     assert found.games >= 10_000
     assert sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file()) < 2_000_000
-
-
-def test_every_command_of_the_readme_exists() -> None:
-    listed = run(["--help"], ROOT)
-    named = {words[1] for words in commands() if words[0] == "qarena"} | set(re.findall(r"`qarena (\w+)", README))
-    assert named
-    assert all(re.search(rf"^  {name}\b", listed, re.MULTILINE) for name in named), named

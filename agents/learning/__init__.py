@@ -1,1 +1,1 @@
-"""What players that learn from games share."""
+"""Shared parts of players that learn from games."""

@@ -58,5 +58,5 @@ class Learner(KernelAgent):
         raise NotImplementedError
 
     def policy(self, knowledge: Knowledge) -> Policy:
-        """What has been learned, for a player to read."""
+        """The learned policy, for a player to read."""
         raise NotImplementedError

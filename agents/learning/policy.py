@@ -14,7 +14,7 @@ GENOME = "genome"  # the kind without a table: its parameters are those of a pla
 
 @dataclass(frozen=True)
 class Policy:
-    """What was learned, ready to be stored: the same knowledge is the same bytes, however it was learned.
+    """A learned policy, ready to be stored: the same knowledge is the same bytes, however it was learned.
 
     ``table`` has columns of one length, of signed integers or float64. The order of its rows depends on their contents
     alone. Values are in its only column of float64 or, if there is none, in the column ``count``.
@@ -32,7 +32,7 @@ def checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, 
     should be, or not finite.
     """
     if not isinstance(policy, Policy):
-        raise ValueError(f"policy={policy!r} is no policy; {player} reads one of kind '{kind}'")
+        raise ValueError(f"policy={policy!r} is not a policy; {player} reads one of kind '{kind}'")
     if policy.kind != kind:
         raise ValueError(f"policy of kind '{policy.kind}' is for other players; {player} reads '{kind}'")
     return [_checked_column(policy, name, type_, next(iter(names))) for name, type_ in names.items()]

@@ -83,13 +83,13 @@ def has_room(words: Any, values: Any) -> bool:
 
 @inlined
 def rank_of(item: int, items: int) -> int:
-    """How many set bits of a mask are below ``item``: the index of its value in a row over the set bits."""
+    """The number of set bits of a mask below ``item``: the index of its value in a row over the set bits."""
     return int64(popcount(items & ((int64(1) << item) - 1)))
 
 
 @inlined
 def width_of(occupied: int) -> int:
-    """How many cells of a board are empty, which is also how many pieces are not on it."""
+    """The number of empty cells of a board, which is also the number of pieces that are not on it."""
     return int64(popcount(~occupied & ALL_CELLS))
 
 

@@ -24,7 +24,7 @@ from quarto.rules import Rules
 SHARD_GAMES = 1 << 18
 
 
-class Elsewhere:
+class ImportedPlayer:
     """The target of players of imported games in an archive. It cannot be instantiated: how it plays is not known."""
 
     def __init__(self) -> NoReturn:
@@ -32,7 +32,7 @@ class Elsewhere:
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
-TARGET = f"{Elsewhere.__module__}.{Elsewhere.__qualname__}"
+TARGET = f"{ImportedPlayer.__module__}.{ImportedPlayer.__qualname__}"
 
 
 class ImportedRun(NamedTuple):

@@ -19,7 +19,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UT
 
 
 class BadLine(NamedTuple):
-    """A line that is no game, and the error."""
+    """A line that is not a game, and the error."""
 
     line: int  # counted from 1
     reason: str

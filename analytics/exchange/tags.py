@@ -50,7 +50,9 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
     while text[at:].strip():
         match = _TAG.match(text, at)
         if not match:
-            raise RequestError(f"{_shown(text[at:].strip())} is no tag: write [name=value], and \\] for a ] in a value")
+            raise RequestError(
+                f"{_shown(text[at:].strip())} is not a tag: write [name=value], and \\] for a ] in a value"
+            )
         name, value = match[1], re.sub(r"\\(.)", r"\1", match[2])
         if name not in NAMES:
             raise RequestError(f"tag {name!r} is not known{nearest(name, NAMES)}")
@@ -142,7 +144,7 @@ def _forfeited(tags: Tags, plies: int) -> tuple[int, int]:
     if tags.winner is None:
         raise RequestError(
             f"the game is not over after {plies} plies and has no tag 'result': add [result=1-0] or [result=0-1] if "
-            "somebody gave up"
+            "a player gave up"
         )
     if tags.winner == NONE:
         raise RequestError(f"tag 'result': 1/2-1/2 after {plies} plies: a game is drawn on a full board only")

@@ -26,7 +26,7 @@ class Prefixes(NamedTuple):
     lengths: NDArray[np.int64]  # [15]
 
     @staticmethod
-    def of(texts: list[bytes]) -> Prefixes:
+    def from_texts(texts: list[bytes]) -> Prefixes:
         """From 15 texts, by 5 * (winner + 1) + ending."""
         rows = np.zeros((len(texts), max(1, *map(len, texts))), np.uint8)
         for row, text in zip(rows, texts, strict=True):
@@ -74,9 +74,9 @@ def _is_blank(byte: int) -> bool:
 def read_plies(
     text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
 ) -> NDArray[np.bool_]:
-    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``. Returns [G]: which are no games.
+    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``.
 
-    ``quarto.notation.parse_game`` finds the error in those.
+    Returns [G], true for a text that is not a game: ``quarto.notation.parse_game`` finds the error in it.
     """
     bad = np.zeros(start.shape[0], np.bool_)
     for game in range(start.shape[0]):

@@ -15,7 +15,7 @@ from analytics.exchange.turns import PERSPECTIVES
 from quarto.batch import ENDINGS, Games
 from quarto.rules import NONE, PIECES
 
-NO_PREFIX = Prefixes.of([b""] * (3 * len(ENDINGS)))
+NO_PREFIX = Prefixes.from_texts([b""] * (3 * len(ENDINGS)))
 
 
 def write_games(chunks: Iterable[GameChunk], out: BinaryIO) -> None:

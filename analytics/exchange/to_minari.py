@@ -30,7 +30,7 @@ NO_INFOS = ("infos",)
 HDF5 = "v110"  # readable from this library version on; half the size of files that all versions read
 
 
-class Counts(NamedTuple):
+class DatasetSize(NamedTuple):
     """The size of a dataset."""
 
     episodes: int
@@ -63,7 +63,7 @@ def write_minari(
     masks: bool,
     folder: Path,
     about: dict[str, str],
-) -> Counts:
+) -> DatasetSize:
     """Write episodes, each part with the ids of their games and their run, to a new dataset in ``folder``.
 
     ``about`` has Minari's ``dataset_id`` and ``description``. Raises ``OSError``.
@@ -71,25 +71,25 @@ def write_minari(
     h5py = library()
     (folder / DATA).mkdir(parents=True)
     main = folder / DATA / MAIN
-    counts = Counts(0, 0)
+    written = DatasetSize(0, 0)
     with h5py.File(main, "x", libver=(HDF5, HDF5)) as file:
         writer = _Writer(h5py, file, imposed, masks)
         for episodes, game_id, run_id in parts:
-            writer.add(episodes, game_id, run_id, counts.episodes)
-            counts = Counts(counts.episodes + len(episodes.steps), counts.steps + len(episodes.actions))
+            writer.add(episodes, game_id, run_id, written.episodes)
+            written = DatasetSize(written.episodes + len(episodes.steps), written.steps + len(episodes.actions))
     size = round(main.stat().st_size / 1e6, 1)
-    metadata = _metadata(counts) | about | {"dataset_size": size}
+    metadata = _metadata(written) | about | {"dataset_size": size}
     (folder / DATA / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
-    return counts
+    return written
 
 
-def _metadata(counts: Counts) -> dict[str, Any]:
+def _metadata(size: DatasetSize) -> dict[str, Any]:
     """The metadata that Minari's reader needs. Spaces are serialised as Minari serialises those of Gymnasium."""
     low, high = [NONE] * OBSERVED, [PIECES - 1] * OBSERVED
     box = {"type": "Box", "dtype": "int8", "shape": [OBSERVED], "low": low, "high": high}
     return {
-        "total_episodes": counts.episodes,
-        "total_steps": counts.steps,
+        "total_episodes": size.episodes,
+        "total_steps": size.steps,
         "data_format": "hdf5",
         "observation_space": json.dumps(box),
         "action_space": json.dumps({"type": "Discrete", "dtype": "int64", "start": 0, "n": ACTIONS}),

@@ -63,8 +63,8 @@ def _steps(episodes: Episodes, options: StepOptions, imposed: bool) -> pl.DataFr
 def write_rlds(frames: Iterable[pl.DataFrame], path: Path, aside: Path) -> None:
     """Write frames of episodes to one Parquet file; ``aside`` is an empty folder for parts of it. Raises ``OSError``.
 
-    Row groups have a fixed size whatever the frames are, so that the same games are the same bytes. Without frames no
-    file is written.
+    Row groups have a fixed size that does not depend on the frames, so that the same games are the same bytes. Without
+    frames no file is written.
     """
     parts = []
     for number, frame in enumerate(frames):

@@ -21,4 +21,4 @@ def text_of(heading: Heading, games: Games) -> bytes:
     """The lines of games of one heading."""
     common = heading_tags(heading._asdict())
     texts = [f"{common} {ending_tags(winner, ending)}" for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
-    return lines_of(games, Prefixes.of([text.encode() for text in texts]))
+    return lines_of(games, Prefixes.from_texts([text.encode() for text in texts]))

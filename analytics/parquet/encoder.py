@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 def encode(frame: pl.DataFrame, row_group_rows: int) -> bytes:
-    """A Parquet file of a frame whose columns are Int8, Int32 or Int64 without nulls, in groups of so many rows.
+    """A Parquet file of a frame whose columns are Int8, Int32 or Int64 without nulls, in row groups of this size.
 
     Int64 columns should ascend for the most part: they are stored as differences. Raises ``KeyError`` for other types.
     """

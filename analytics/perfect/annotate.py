@@ -32,7 +32,7 @@ class AnnotationSettings:
     from_pieces: int | None = None  # leave out boards with fewer pieces; None: 0, or 5 where the mover chooses
     threads: int = 1
     megabytes: float = 128.0  # of the table of solved boards
-    base_pieces: int | None = None  # look up boards of at most so many pieces; None: all that the tablebase has
+    base_pieces: int | None = None  # look up boards of at most this many pieces; None: all boards of the tablebase
 
 
 class Evaluator:
@@ -88,7 +88,10 @@ def annotate_runs(
         shard = ANNOTATIONS.renewed(archive, job.shard)
         if not ANNOTATIONS.lacks(archive, shard, job.extent.is_in):
             continue  # another writer has annotated it meanwhile
-        rules, extent = shard.record.rules, job.extent.joined(shard.manifest)  # nothing that is stored is given up
+        rules, extent = (
+            shard.record.rules,
+            job.extent.joined(shard.manifest),
+        )  # the new annotation includes the stored one
         if rules not in evaluators:
             evaluators[rules] = Evaluator(rules, settings)
         stored_games = read_shard(archive, shard.record.run_id, shard.commit)

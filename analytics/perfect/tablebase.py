@@ -67,7 +67,7 @@ class Card(JsonRecord, frozen=True):
             if len(counts) != self.pieces + 1:
                 raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
         if any(sum(parts) != whole for whole, *parts in zip(self.boards, *self._by_value, strict=True)):
-            raise ValueError("the boards of some layer are not as many as those won, drawn and lost")
+            raise ValueError("boards is not the sum of won, drawn and lost for each number of pieces")
 
     @property
     def _by_value(self) -> tuple[Sequence[int], ...]:
@@ -89,7 +89,7 @@ class Tablebase(NamedTuple):
         return self.path.parent == SHIPPED
 
 
-class Table(NamedTuple):
+class BoardTable(NamedTuple):
     """The table of a tablebase: ``N`` boards by pieces, then key."""
 
     keys: NDArray[np.uint64]  # [N]
@@ -152,7 +152,7 @@ def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
     return base_of(table.keys[:count], table.values[:count], most)
 
 
-def read(tablebase: Tablebase) -> Table:
+def read(tablebase: Tablebase) -> BoardTable:
     """The table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
     path, card = tablebase
     with explained("read", path):
@@ -165,7 +165,7 @@ def read(tablebase: Tablebase) -> Table:
     frame = pl.read_parquet(io.BytesIO(content))
     if frame.schema != SCHEMA or len(frame) != sum(card.boards):
         raise FailureError(f"{path} does not hold the boards that its card lists: remove both and build it again")
-    return Table(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
+    return BoardTable(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
 
 
 def write(

@@ -37,7 +37,7 @@ MOST_PIECES = 7  # 51 million boards under classic rules
 MOST_BOARDS = (1, 3, 84, 1586, 39_055, 850_000, 15_300_000, 205_000_000)
 
 
-class Job(NamedTuple):
+class BuildJob(NamedTuple):
     """A tablebase to build."""
 
     rules: Rules
@@ -51,20 +51,20 @@ class Job(NamedTuple):
         return self.folder / f"{name_of(self.rules, self.pieces)}.building"
 
 
-class Progress(NamedTuple):
+class BuildProgress(NamedTuple):
     """Callbacks that show progress; a job calls them from its threads."""
 
     start: Callable[[int, int], None]  # number of boards to solve, and of those that are solved already
     advance: Callable[[int], None]  # number of boards solved since the last call
 
 
-def needed_megabytes(job: Job) -> float:
+def needed_megabytes(job: BuildJob) -> float:
     """The most memory that a job may need: its table, keys and boards of the largest layer, and the base."""
     boards = MOST_BOARDS[job.pieces]
     return job.megabytes * 1.25 + (boards * 60 + base_bytes(boards)) / (1 << 20)
 
 
-def check(job: Job, available_megabytes: float) -> None:
+def check(job: BuildJob, available_megabytes: float) -> None:
     """Check a job. Raises ``RequestError`` for a value out of range or a job that does not fit into memory."""
     if not 1 <= job.pieces <= MOST_PIECES:
         raise RequestError(f"pieces={job.pieces} is not among 1 to {MOST_PIECES}: larger boards are too many to store")
@@ -83,7 +83,7 @@ def check(job: Job, available_megabytes: float) -> None:
     )
 
 
-def build(job: Job, code: Mapping[str, str], stop: Event, progress: Progress) -> Tablebase | None:
+def build(job: BuildJob, code: Mapping[str, str], stop: Event, progress: BuildProgress) -> Tablebase | None:
     """Build a tablebase, or resume building it; None once ``stop`` is set: what is solved by then is kept.
 
     Raises ``RequestError`` when another process builds it, ``FailureError`` when a file cannot be written.
@@ -114,7 +114,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def solve(job: Job, keys: NDArray[np.uint64], stop: Event, progress: Progress) -> NDArray[np.int8] | None:
+def solve(job: BuildJob, keys: NDArray[np.uint64], stop: Event, progress: BuildProgress) -> NDArray[np.int8] | None:
     """[N] the values of the boards with these keys, found by searching; None once ``stop`` is set."""
     values = np.zeros(len(keys), np.int8)
     firsts = list(range(0, len(keys), CHUNK_BOARDS))
@@ -139,11 +139,11 @@ class _Workers:
 
     def __init__(
         self,
-        job: Job,
+        job: BuildJob,
         keys: NDArray[np.uint64],
         values: NDArray[np.int8],
         missing: Sequence[int],
-        progress: Progress,
+        progress: BuildProgress,
     ) -> None:
         self.folder, self.values, self.progress = job.chunks, values, progress
         self.boards = boards_of_keys(keys, job.rules)

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from analytics.perfect.tablebase import VALUES, Table, Tablebase, read
+from analytics.perfect.tablebase import VALUES, BoardTable, Tablebase, read
 from analytics.perfect.tablebase_build import smaller
 from quarto.errors import FailureError
 from quarto.solver.boards import boards_of_keys, layers_of_keys
@@ -38,7 +38,7 @@ def _slices(tablebase: Tablebase) -> list[slice]:
     return [slice(end - count, end) for end, count in zip(ends, tablebase.card.boards, strict=True)]
 
 
-def _boards(tablebase: Tablebase, table: Table) -> Iterator[str]:
+def _boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     card = tablebase.card
     expected = layers_of_keys(tablebase.rules, card.pieces)
     for pieces, (part, keys) in enumerate(zip(_slices(tablebase), expected, strict=True)):
@@ -46,10 +46,10 @@ def _boards(tablebase: Tablebase, table: Table) -> Iterator[str]:
             yield f"{tablebase.path}: its boards of {pieces} pieces are not the {len(keys):,} that play reaches"
         counts = [int((table.values[part] == value).sum()) for value in VALUES]
         if counts != [card.won[pieces], card.drawn[pieces], card.lost[pieces]]:
-            yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost: not what its card says"
+            yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost, unlike on its card"
 
 
-def _values(tablebase: Tablebase, table: Table) -> Iterator[str]:
+def _values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     parts = _slices(tablebase)
     layers = smaller(tablebase.rules, [table.keys[part] for part in parts], table.values[parts[-1]])
     for pieces, ((_, values), part) in enumerate(zip(layers, parts, strict=True)):
@@ -58,7 +58,7 @@ def _values(tablebase: Tablebase, table: Table) -> Iterator[str]:
             yield f"{tablebase.path}: {wrong:,} boards of {pieces} pieces do not have the value that their turns give"
 
 
-def _solved(tablebase: Tablebase, table: Table, sample: int, megabytes: float) -> Iterator[str]:
+def _solved(tablebase: Tablebase, table: BoardTable, sample: int, megabytes: float) -> Iterator[str]:
     part = _slices(tablebase)[-1]
     keys, values = table.keys[part], table.values[part]
     chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample, len(keys)), replace=False))

@@ -1,1 +1,1 @@
-"""What was learned: the store of policies, learning again from games, learning curves."""
+"""Learned policies: their store, learning again from games, learning curves."""

@@ -56,7 +56,7 @@ class LearnerState:
         self.player = KernelPlayer(type(self.learner).kernel, knowledge, self.rules)
 
 
-class Training(NamedTuple):
+class LoggedTraining(NamedTuple):
     """A run in which an agent learned."""
 
     record: RunRecord
@@ -77,7 +77,7 @@ class Training(NamedTuple):
         return TrainingGames(uint64(self.record.spec["seed"]), first_pair, self.games_a_pair, self.seat)
 
 
-def training_of(archive: Archive, run_id: str) -> Training:
+def training_of(archive: Archive, run_id: str) -> LoggedTraining:
     """The training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
     record = archive.run(run_id)
     if record is None:
@@ -85,7 +85,7 @@ def training_of(archive: Archive, run_id: str) -> Training:
     learner = readable(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
         raise RequestError(f"no agent learned in run {run_id}: policies come from the runs of 'qarena train'")
-    return Training(record, int(learner), list(record.spec["pairings"][0]).index(learner))
+    return LoggedTraining(record, int(learner), list(record.spec["pairings"][0]).index(learner))
 
 
 def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None = None) -> Knowledge:
@@ -106,8 +106,8 @@ def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None =
         reached += len(played.plies) // training.games_a_pair
     if reached != pairs:
         raise RequestError(
-            f"run {run_id} lacks games from number {reached * training.games_a_pair} on: the command of the run, typed "
-            "again, plays them"
+            f"run {run_id} lacks games from number {reached * training.games_a_pair} on: repeat the command of the "
+            "run to play them"
         )
     return state.knowledge
 

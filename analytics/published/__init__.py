@@ -47,7 +47,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Figure:
+class PublishedFigure:
     """One published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
 
     figure: str  # its name: the study and a number
@@ -59,7 +59,7 @@ class Figure:
     games: int
     win: Span  # percent
     draw: Span | None  # percent; None: not published
-    draws_for: str  # one of DRAWS_FOR: who is counted as the winner of drawn games
+    draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
     where: str  # in the study
     remark: str
 
@@ -96,7 +96,7 @@ def studies() -> tuple[Study, ...]:
 
 
 @cache
-def figures() -> tuple[Figure, ...]:
+def figures() -> tuple[PublishedFigure, ...]:
     """All published win rates, in order. Raises ``ValueError`` for an invalid row."""
     return tuple(_figure(row) for row in _rows("figures"))
 
@@ -118,11 +118,11 @@ def notes_on(figure: str) -> Sequence[Note]:
     return [note for note in notes() if figure in note.figures]
 
 
-def _figure(row: dict[str, str]) -> Figure:
+def _figure(row: dict[str, str]) -> PublishedFigure:
     win = Span.read(row["win"])
     if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
         raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
-    return Figure(
+    return PublishedFigure(
         figure=row["figure"],
         study=row["study"],
         player=row["player"],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analytics.published import SEATS, Figure
+from analytics.published import SEATS, PublishedFigure
 from analytics.statistics.intervals import CONFIDENCE, Estimate, wilson
 from analytics.statistics.tally import DRAW, WIN, Row, Tally
 
-NEAR = 0.03  # rates that differ by at most this agree, whatever their intervals
+NEAR = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
 
 
 def results_in(tally: Tally, seat: str) -> Row:
@@ -24,7 +24,7 @@ def measured_rate(results: Row, draws_for: str, confidence: float = CONFIDENCE) 
     return Estimate(won / games if games else 0.0, *wilson(won, games, confidence))
 
 
-def published_rate(figure: Figure, confidence: float = CONFIDENCE) -> Estimate:
+def published_rate(figure: PublishedFigure, confidence: float = CONFIDENCE) -> Estimate:
     """The published share of games won with Wilson's interval for as many games.
 
     For a range: its middle, and an interval that covers those of both ends.
@@ -35,7 +35,7 @@ def published_rate(figure: Figure, confidence: float = CONFIDENCE) -> Estimate:
     return Estimate((least + most) / 2, low, high)
 
 
-def agrees(figure: Figure, ours: Estimate, confidence: float = CONFIDENCE) -> bool:
+def agrees(figure: PublishedFigure, ours: Estimate, confidence: float = CONFIDENCE) -> bool:
     """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
     theirs = published_rate(figure, confidence)
     away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from analytics.published import Figure, Note, Study, notes_on, studies
+from analytics.published import Note, PublishedFigure, Study, notes_on, studies
 from analytics.published.agreement import agrees, measured_rate, published_rate
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import DRAW
 from analytics.statistics.tally import Row as Counts
 
 LEGEND = (
-    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says; “by the "
-    "code” as its program does, where that is known to differ (`faithful: true`). A rate agrees if it is within three "
-    "points of the published one, or if the two intervals overlap. No parameter was chosen to come nearer to a figure."
+    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says, “by the "
+    "code” as its program does where the two are known to differ (`faithful: true`). A rate agrees if it is within "
+    "three points of the published rate, or if the two intervals overlap. No parameter was tuned to come closer to a "
+    "published figure."
 )
 
 
@@ -36,7 +37,7 @@ class Played:
 class Comparison:
     """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
 
-    figure: Figure
+    figure: PublishedFigure
     text: Played | None
     code: Played | None
 
@@ -45,7 +46,7 @@ class Comparison:
         return notes_on(self.figure.figure)
 
 
-def played(figure: Figure, player: str, opponent: str, results: Counts) -> Played:
+def played(figure: PublishedFigure, player: str, opponent: str, results: Counts) -> Played:
     """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
     rate = measured_rate(results, figure.draws_for)
     games = sum(results)

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from analytics.published import Figure
+from analytics.published import PublishedFigure
 from analytics.published.agreement import published_rate
 from analytics.published.comparison import Comparison, Reproduction
 from analytics.report.style import INK, inline
@@ -55,7 +55,7 @@ def chart(comparisons: Sequence[Comparison]) -> alt.LayerChart:
     return layered
 
 
-def _name(figure: Figure) -> str:
+def _name(figure: PublishedFigure) -> str:
     seat = "" if figure.seat == "both" else f", {figure.seat if figure.seat.isalpha() else f'seat {figure.seat}'}"
     return f"{figure.figure}  {figure.player} v {figure.opponent}{seat}"
 

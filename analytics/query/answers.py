@@ -46,7 +46,7 @@ def explained(complaint: str) -> RequestError:
     if missing:
         return RequestError(f"SQL: there is no table {missing[1]!r}{nearest(missing[1], VIEWS)}")
     if complaint.startswith("Out of Memory Error"):
-        return RequestError("SQL: the question needs more memory than it is given: give it more (--memory 4GiB)")
+        return RequestError("SQL: the question needs more memory than it may use: raise the limit (--memory 4GiB)")
     lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
     return RequestError("SQL: " + " ".join(line for line in lines if line))
 

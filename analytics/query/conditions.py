@@ -26,7 +26,9 @@ def check(where: str) -> None:
                 raise _by_chance(where, f"{name}()")
             depth += 1 if character == "(" else -1
             if depth < 0:
-                raise RequestError(f"where={where!r} is no condition on games: a bracket is closed that was not opened")
+                raise RequestError(
+                    f"where={where!r} is not a condition on games: a bracket is closed that was not opened"
+                )
         found = re.match(r"\w+", where[start:])
         name = found[0].lower() if found else ""
         if kind == duckdb.token_type.keyword and name in CHANGING_WORDS:

@@ -118,9 +118,9 @@ def explore(
 
 
 def checked(archive: Archive, position: str, by: str | None, filters: Filters) -> tuple[Position, str, list[RunRecord]]:
-    """What is asked for: the position, what a decision is, and the runs that count. Reads no games.
+    """The checked question: position, kind of decision, and the runs that count. Reads no games.
 
-    Raises ``RequestError`` for a question that has no answer whatever was played.
+    Raises ``RequestError`` for a question that no games could answer.
     """
     parsed, rules_name = parse_position(position)
     records = _chosen_runs(archive, rules_name, filters)
@@ -142,7 +142,7 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     created = {record.run_id: datetime.fromisoformat(record.created) for record in wanted}
     wanted = [readable(record) for record in wanted if earliest <= created[record.run_id] <= latest]
     if not wanted:
-        raise RequestError(f"archive {archive.root} has no runs of that time: 'qarena archive ls' lists what there is")
+        raise RequestError(f"archive {archive.root} has no runs of that time: 'qarena archive ls' lists all runs")
     named = [record for record in wanted if record.rules.name == rules_name]
     if not named:
         names = sorted({record.rules.name for record in wanted})
@@ -249,8 +249,8 @@ def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, filt
     imposed = int(chosen["games"].sum())
     if imposed:
         return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
-    who = "" if filters.agent is None else f" by {filters.agent}"
-    return f"no decision was made{who} in {text} in the games of {len(records)} run(s): give an earlier position"
+    by_agent = "" if filters.agent is None else f" by {filters.agent}"
+    return f"no decision was made{by_agent} in {text} in the games of {len(records)} run(s): give an earlier position"
 
 
 def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame:

@@ -73,12 +73,14 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
     if not counts:
         meets = "has no games" if where is None else f"has no game with where={where!r}"
         raise RequestError(
-            f"archive {opened.archive.root} {meets}: see what there is with 'qarena sql \"FROM games LIMIT 5\"'"
+            f"archive {opened.archive.root} {meets}: see some games with 'qarena sql \"FROM games LIMIT 5\"'"
         )
     runs = tuple(readable(record) for record in opened.archive.runs() if record.run_id in counts)
     lost = sorted(set(counts) - {record.run_id for record in runs})
     if lost:
-        raise FailureError(f"run {lost[0]} has games and no record: restore its record, or leave it out of the choice")
+        raise FailureError(
+            f"run {lost[0]} has games and no record: restore its record, or exclude the run in the condition"
+        )
     of_runs = tuple(counts[record.run_id] for record in runs)
     return Selection(opened, EVERYTHING if where is None else where, runs, of_runs, chosen)
 
@@ -90,7 +92,7 @@ def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     try:
         found = opened.sql(text)
     except RequestError as error:
-        raise RequestError(f"where={where!r} is no condition on games: {error}") from error
+        raise RequestError(f"where={where!r} is not a condition on games: {error}") from error
     return {run_id: np.sort(ids.to_numpy()) for run_id, ids in zip(found["run_id"], found["ids"], strict=True)}
 
 

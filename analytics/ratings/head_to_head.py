@@ -23,8 +23,8 @@ Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairi
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The chosen games: all of an archive, restricted by these conditions. Rules are never mixed."""
+class GameFilter:
+    """The chosen games: those of an archive that meet all of these conditions. Rules are never mixed."""
 
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; empty: all runs
@@ -91,7 +91,7 @@ def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
     return apart
 
 
-def head_to_head(opened: OpenArchive, choice: Choice = Choice()) -> HeadToHead:
+def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> HeadToHead:
     """The head-to-head results in the chosen games. Without a condition in SQL, no table of games is read.
 
     With a condition, a pair of which only one game is chosen counts as a single game. Raises ``RequestError`` when no
@@ -164,7 +164,7 @@ def _has_games(opened: OpenArchive, record: RunRecord) -> bool:
     return bool(commit_files(opened.archive.folder("commits", record.run_id)))
 
 
-def _of_one_rules(records: Sequence[RunRecord], choice: Choice, opened: OpenArchive) -> list[RunRecord]:
+def _of_one_rules(records: Sequence[RunRecord], choice: GameFilter, opened: OpenArchive) -> list[RunRecord]:
     """The runs under the requested rules. Raises ``RequestError`` if there are none, or their rules differ."""
     if not records:
         asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
@@ -208,7 +208,7 @@ def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list
             agents.setdefault(agent["label"], {}).setdefault(described, []).append(record.run_id)
     notes = [
         f"{label!r} is not the same agent in all of these games, as in runs {' and '.join(runs[0] for runs in kinds)}: "
-        "--run tells them apart"
+        "choose runs with --run"
         for label, kinds in ((label, list(kinds.values())) for label, kinds in sorted(agents.items()))
         if len(kinds) > 1 and label in met
     ]

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.query.database import OpenArchive
-from analytics.ratings.head_to_head import Choice, head_to_head
+from analytics.ratings.head_to_head import GameFilter, head_to_head
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
 from analytics.statistics.tally import Tally
@@ -93,7 +93,7 @@ def ratings(
     samples: int = SAMPLES,
 ) -> Ratings:
     """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
-    return rate(head_to_head(opened, Choice(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
+    return rate(head_to_head(opened, GameFilter(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
 
 
 def rate(
@@ -120,24 +120,26 @@ def rate(
         raise RequestError("there are no games between different agents: choose others, or play some")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
-    pairs = _Pairs.of(tallies, agents)
+    pairs = _Pairs.from_tallies(tallies, agents)
     games = pairs.games(pairs.cells)
-    field = _Field(_groups(len(agents), games), _played(len(agents), games), agents.index(anchor) if anchor else None)
+    rated = _RatedAgents(
+        _groups(len(agents), games), _played(len(agents), games), agents.index(anchor) if anchor else None
+    )
     fitted, dice = fit(len(agents), games), np.random.default_rng(seed)
     again = [fit(len(agents), pairs.games(pairs.redrawn(dice)), fitted) for _ in range(samples)]
-    elos, drawn = field.elos(fitted), [field.elos(each) for each in again]
-    order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), field.groups))
+    elos, drawn = rated.elos(fitted), [rated.elos(each) for each in again]
+    order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
     found = []
     for i in order.tolist():
         elo = _estimate(elos[i], [each[i] for each in drawn], confidence)
         moved = Estimate(*(value + anchor_elo for value in elo))
-        found.append(Rating(agents[i], moved, int(field.played[i]), int(field.groups[i])))
+        found.append(Rating(agents[i], moved, int(rated.played[i]), int(rated.groups[i])))
     return Ratings(
         tuple(found),
         _estimate(fitted.seat * ELO, [each.seat * ELO for each in again], confidence),
         _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again], confidence),
-        _superiority([field.elos(each, level=0.0) for each in again], field.groups)[np.ix_(order, order)],
-        tuple(agents[i] for i in order if fitted.seat_decides and field.at_home(fitted)[i]),
+        _superiority([rated.elos(each, level=0.0) for each in again], rated.groups)[np.ix_(order, order)],
+        tuple(agents[i] for i in order if fitted.seat_decides and rated.in_reference(fitted)[i]),
     )
 
 
@@ -167,7 +169,7 @@ class _Pairs:
     cells: NDArray[np.int64]  # [M, 15] pairs by both results, then single games
 
     @staticmethod
-    def of(tallies: Tallies, agents: Sequence[str]) -> _Pairs:
+    def from_tallies(tallies: Tallies, agents: Sequence[str]) -> _Pairs:
         numbers = {agent: number for number, agent in enumerate(agents)}
         first, second = (np.array([numbers[both[i]] for both in tallies]) for i in (0, 1))
         cells = np.array([[*sum(tally.pairs, ()), *sum(tally.singles, ())] for tally in tallies.values()], np.int64)
@@ -184,7 +186,7 @@ class _Pairs:
 
 
 @dataclass(frozen=True)
-class _Field:
+class _RatedAgents:
     """The agents of a fit: their groups, and the agents that the ratings are relative to."""
 
     groups: NDArray[np.int64]  # [A]
@@ -192,33 +194,33 @@ class _Field:
     anchor: int | None
 
     def elos(self, fitted: Fit, level: float = math.nan) -> NDArray[np.float64]:
-        """[A] Elo relative to the home of each agent's group: the anchor or, without it, the mean of a component.
+        """[A] Elo relative to a reference in each agent's group: the anchor or, without it, the mean of a component.
 
-        ``level`` is the rating of all agents of a home whose games the seat decided.
+        ``level`` is the rating of all agents of a reference component in which the seat decided every game.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
             members = np.flatnonzero(self.groups == group)
-            home = self._home(members, fitted.above)
-            centre = fitted.strengths[home if self.anchor not in home else self.anchor].mean()
+            reference = self._reference_component(members, fitted.above)
+            centre = fitted.strengths[reference if self.anchor not in reference else self.anchor].mean()
             over = fitted.strengths[members] - centre
             over = np.where(np.abs(over) > FAR, np.copysign(np.inf, over), over)
-            if fitted.seat_decides and len(home) > 1:
+            if fitted.seat_decides and len(reference) > 1:
                 over[:] = level
-            to_home, from_home = fitted.above[members, home[0]], fitted.above[home[0], members]
-            outside = np.where(to_home, np.inf, np.where(from_home, -np.inf, np.nan))
-            elos[members] = np.where(to_home & from_home, over, outside)
+            to_reference, from_reference = fitted.above[members, reference[0]], fitted.above[reference[0], members]
+            outside = np.where(to_reference, np.inf, np.where(from_reference, -np.inf, np.nan))
+            elos[members] = np.where(to_reference & from_reference, over, outside)
         return np.round(elos * ELO, DECIMALS)
 
-    def at_home(self, fitted: Fit) -> NDArray[np.bool_]:
-        """[A] whether an agent belongs to a home of more than one agent."""
+    def in_reference(self, fitted: Fit) -> NDArray[np.bool_]:
+        """[A] whether an agent belongs to a reference component of more than one agent."""
         found = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
-            home = self._home(np.flatnonzero(self.groups == group), fitted.above)
-            found[home] = len(home) > 1
+            reference = self._reference_component(np.flatnonzero(self.groups == group), fitted.above)
+            found[reference] = len(reference) > 1
         return found
 
-    def _home(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The component that a group's ratings are relative to: the anchor's, or the largest and most active."""
         both = above & above.T
         sizes = both[members].sum(axis=1)

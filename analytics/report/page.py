@@ -1,4 +1,4 @@
-"""A report: everything that pictures and tables say about the chosen games, on one page without network or script.
+"""A report: pictures and tables about the chosen games, on one page without network or script.
 
 Pictures are SVG that the renderer of Vega makes here, not Vega itself in the page: a picture takes 10 to 20 KB where
 the library alone takes 800, no code runs in the reader's browser, and the page can be printed. The same archive gives

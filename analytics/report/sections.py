@@ -45,7 +45,7 @@ def drawn(chosen: ChosenGames, prefix: str, panels: Sequence[Panel], notes: Sequ
     ]
 
 
-def crosstable(chosen: ChosenGames) -> Section:
+def crosstable_section(chosen: ChosenGames) -> Section:
     """The score of each agent against each other one."""
     standings = strength.standings(chosen).standings
     if not standings:
@@ -70,14 +70,14 @@ def crosstable(chosen: ChosenGames) -> Section:
         "Points in percent, a draw counting half: over all games with others, and against each agent by its place. "
         f"Intervals are normal, over {'pairs, since games of a pair share an opening' if chosen.by_pairs else 'games'}."
     )
-    return Section("Crosstable", note, Table("Who scores how much against whom", headings, rows))
+    return Section("Crosstable", note, Table("Scores of all agents against each other", headings, rows))
 
 
 def _score(score: float | None) -> Cell:
     return Cell("") if score is None else Cell(f"{100 * score:.1f}", tint=2 * score - 1)
 
 
-def ratings(chosen: ChosenGames) -> Section:
+def ratings_section(chosen: ChosenGames) -> Section:
     """The strength of each agent."""
     fit = strength.fitted(chosen)
     if fit is None:
@@ -110,7 +110,7 @@ def _elo(value: float) -> str:
     return style.signed(value, 1)
 
 
-def game_lengths(chosen: ChosenGames) -> Section:
+def game_lengths_section(chosen: ChosenGames) -> Section:
     """The lengths of each agent's games."""
     frame = lengths.lengths_frame(chosen)
     if frame.is_empty():
@@ -154,7 +154,7 @@ def _mean_length(rows: pl.DataFrame) -> str:
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
-def first_placements(chosen: ChosenGames) -> Section:
+def first_placements_section(chosen: ChosenGames) -> Section:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, in percent, and the mean outcome for the mover (1 won, 0 drew, -1 lost) "
@@ -163,7 +163,7 @@ def first_placements(chosen: ChosenGames) -> Section:
     return _openings(chosen, openings.PLACEMENTS, "Openings: first placements", note)
 
 
-def first_gifts(chosen: ChosenGames) -> Section:
+def first_gifts_section(chosen: ChosenGames) -> Section:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
@@ -182,7 +182,7 @@ def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -
     format_choice = format_cell if kind is openings.PLACEMENTS else format_piece
     rows = [
         [
-            f"{row['rules']}, {row['agent'] or 'everybody'}",
+            f"{row['rules']}, {row['agent'] or 'all agents'}",
             str(row["ply"]),
             format_choice(row[kind.column]),
             f"{row['games']:,}",
@@ -197,7 +197,7 @@ def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -
     return Section(title, note + left_out, figures=figures, numbers=Table(title, headings, rows))
 
 
-def learning_curves(chosen: ChosenGames) -> Section:
+def learning_curves_section(chosen: ChosenGames) -> Section:
     """The learning curves of the policies that learned in these runs."""
     found = learning.curves(chosen)
     if not found:
@@ -215,7 +215,7 @@ def learning_curves(chosen: ChosenGames) -> Section:
     return Section("Learning curves", note, figures=drawn(chosen, "learning", learning.learning_panels(found), notes))
 
 
-def mistakes(chosen: ChosenGames) -> Section:
+def mistakes_section(chosen: ChosenGames) -> Section:
     """The value that agents give up against perfect play."""
     totals = regret.mistakes_frame(chosen, by_ply=False)
     if totals.is_empty():
@@ -226,9 +226,9 @@ def mistakes(chosen: ChosenGames) -> Section:
         f"to 2; a blunder gives up something. The pictures show blunders by ply. {regret.HOW}"
     )
     figures = drawn(chosen, "mistakes", regret.mistakes_panels(by_ply, chosen))
-    total_table = Table("What is given up", ["agent", "decision", *_REGRET], _regret_rows(chosen, totals), (1,))
+    total_table = Table("Regret and blunders", ["agent", "decision", *_REGRET], _regret_rows(chosen, totals), (1,))
     headings = ["agent", "decision", "ply", *_REGRET]
-    numbers = Table("What is given up, by ply", headings, _regret_rows(chosen, by_ply), (1,))
+    numbers = Table("Regret and blunders by ply", headings, _regret_rows(chosen, by_ply), (1,))
     return Section("Mistakes", note, total_table, figures, numbers)
 
 
@@ -251,7 +251,7 @@ def _regret_rows(chosen: ChosenGames, frame: pl.DataFrame) -> list[list[str | Ce
     ]
 
 
-def runs(chosen: ChosenGames) -> Section:
+def runs_section(chosen: ChosenGames) -> Section:
     """The runs that the games come from."""
     records = list(chosen.records.values())
     rows = [
@@ -270,11 +270,20 @@ def runs(chosen: ChosenGames) -> Section:
     ]
     headings = ["run", "begun", "rules", "games", "seed", "imposed plies", "seats", "code", "agents"]
     note = f"The oldest {MOST_RUNS} of {len(records)} runs." if len(records) > MOST_RUNS else ""
-    return Section("Runs", note, Table("Where the games come from", headings, rows, (1, 2, 6, 8)))
+    return Section("Runs", note, Table("Runs of the chosen games", headings, rows, (1, 2, 6, 8)))
 
 
 def _agents_of(labels: Sequence[str]) -> str:
     return ", ".join(labels) if len(labels) <= MOST_NAMED else f"{labels[0]} and {len(labels) - 1} others"
 
 
-SECTIONS = (crosstable, ratings, game_lengths, first_placements, first_gifts, learning_curves, mistakes, runs)
+SECTIONS = (
+    crosstable_section,
+    ratings_section,
+    game_lengths_section,
+    first_placements_section,
+    first_gifts_section,
+    learning_curves_section,
+    mistakes_section,
+    runs_section,
+)

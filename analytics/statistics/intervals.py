@@ -21,7 +21,7 @@ class Estimate(NamedTuple):
 
 
 def quantile(confidence: float = CONFIDENCE) -> float:
-    """How many standard errors a two-sided normal interval reaches: 1.96 for 0.95. ``confidence`` is in (0, 1)."""
+    """The half-width of a two-sided normal interval in standard errors: 1.96 for 0.95. ``confidence`` is in (0, 1)."""
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
@@ -46,7 +46,7 @@ def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> tuple[
 
 
 def design_effect(tally: Tally) -> float:
-    """How many times larger the variance of the win rate is than if all games were independent.
+    """The variance of the win rate, as a multiple of its variance if all games were independent.
 
     The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone. The effect is the
     variance of wins over games, a ratio over units of one or two games, divided by p (1 - p) / n, the variance of n

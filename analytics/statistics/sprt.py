@@ -107,7 +107,7 @@ def accepted(ratio: float, hypotheses: Hypotheses) -> str | None:
 
 
 def looks(most: int) -> Iterator[int]:
-    """After how many pairs a test of at most so many looks at the ratio: 32, 64, ... 1024, 1056, ... and at the end.
+    """The numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ... and ``most``, its last.
 
     They are fixed beforehand, so the decision depends on the games alone, not on threads or the sizes of blocks.
     Looking less often makes no error more likely: at a look the ratio is further past a bound.
@@ -201,7 +201,10 @@ def _moments(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """The most likely distribution, given ``shares``, whose mean is so many of its standard deviations above 1/2."""
+    """The most likely distribution, given ``shares``, among those of the given strength.
+
+    Strength is the distance of the mean from 1/2 in standard deviations of the distribution.
+    """
     found = [_closest(shares, strength_a_pair, start) for start in _starts(strength_a_pair)]
     return max(found, key=lambda each: sum(p * math.log(q) for p, q in zip(shares, each, strict=True)))
 

@@ -358,7 +358,7 @@ def _check_marker(marker: Path) -> None:
     except (OSError, RecordError) as error:
         raise RequestError(f"{marker} cannot be read ({error}): is this an archive of yours?") from error
     if found.format != FORMAT:
-        raise RequestError(f"{marker} says format {found.format!r}, not {FORMAT!r}: name another folder")
+        raise RequestError(f"{marker} has format {found.format!r}, not {FORMAT!r}: name another folder")
     if found.schema_version != SCHEMA_VERSION:
         raise RequestError(
             f"archive {marker.parent} has schema version {found.schema_version}, this program reads and writes "

@@ -41,7 +41,7 @@ ANNOTATIONS = DerivedTable("decisions", "annotations", DECISIONS, Annotation, co
 
 
 class AnnotationExtent(NamedTuple):
-    """How much of a shard is annotated."""
+    """The extent to which a shard is annotated."""
 
     choices: bool = False  # saving choices are counted
     from_pieces: int = 0  # decisions on boards with fewer pieces are left out

@@ -55,7 +55,7 @@ class DerivedTable(Generic[M]):
     schema: pl.Schema
     manifest: type[M]
     command: str  # makes what is missing
-    is_current: Callable[[M], bool] = lambda _manifest: True  # a manifest that is not is read by no one, and replaced
+    is_current: Callable[[M], bool] = lambda _manifest: True  # a manifest that is not current is ignored, and replaced
 
     @property
     def remedy(self) -> str:

@@ -25,8 +25,8 @@ from quarto.solver.search import can_give, can_place
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
-TABLE_PIECES = 9  # boards with more are not looked up where the opponent chooses the piece
-TABLE_PIECES_MOVER = 11  # nor these where the mover chooses it
+TABLE_PIECES = 9  # boards with more pieces are not looked up where the opponent chooses the piece
+TABLE_PIECES_MOVER = 11  # the same where the mover chooses the piece
 
 
 class ExactValues(NamedTuple):

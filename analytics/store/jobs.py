@@ -20,8 +20,8 @@ def run_jobs(
 ) -> None:
     """Carry out jobs on threads; ``done`` gets each result, on the calling thread, in the order in which jobs end.
 
-    Whatever ends this early (an error in a job, Ctrl-C, an exception in ``done``) is raised once the jobs that have
-    begun have ended; ``stop`` is called first, and may make them end sooner. Jobs that have not begun never will.
+    An error in a job, Ctrl-C or an exception in ``done`` is raised once the jobs that have begun have ended; ``stop``
+    is called first, and may make them end sooner. Jobs that have not begun never will.
     """
     waiting = iter(jobs)
     pending: set[Future[Result]] = set()

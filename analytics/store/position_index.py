@@ -62,7 +62,7 @@ class IndexJob(NamedTuple):
 
     @property
     def plies(self) -> int:
-        """At most how many plies are to be counted: few games end before ``end_ply``."""
+        """An upper bound of the plies to be counted: few games end before ``end_ply``."""
         commit = self.shard.commit
         return min(commit.plies.rows, commit.games.rows * self.end_ply)
 
@@ -81,7 +81,7 @@ class IndexSummary(NamedTuple):
 
 
 def end_ply_of(shard: Shard[Index]) -> int:
-    """How many plies of a shard are indexed."""
+    """The number of plies of a shard that are indexed."""
     return shard.manifest.end_ply if shard.manifest else 0
 
 

@@ -45,7 +45,7 @@ class _AgentFields(msgspec.Struct):
 
 
 class _SpecFields(msgspec.Struct):
-    """What every spec holds. It holds more, and so may each agent: that is checked by what makes something of it."""
+    """The fields of every spec. A spec has more, and so may each agent: the code that uses those fields checks them."""
 
     rules: Mapping[str, Any]
     agents: tuple[_AgentFields, ...]
@@ -57,19 +57,19 @@ class _SpecFields(msgspec.Struct):
     def __post_init__(self) -> None:
         Rules(**self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
-            raise ValueError(f"a pairing names an agent beyond the {len(self.agents)} there are")
+            raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
 
 
 class RunRecord(JsonRecord, frozen=True):
-    """One experiment executed. Raises ``ValueError`` for a spec or a date that makes no sense.
+    """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
 
     ``spec`` holds everything that affects the games: ``rules`` (the fields of ``Rules``), ``agents`` (each ``label``,
     ``target``, ``params``), ``pairings`` (pairs of indices into ``agents``), ``seed``, ``opening_plies``, ``seats``
-    (``swapped`` if it is not there, or ``fixed``), and whatever else the runner needs. ``code`` is what played them:
+    (``swapped`` by default, or ``fixed``), and what else the runner needs. ``code`` is the code that played them:
     ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
     """
 
-    run_id: RunId  # what ``run_id_of`` makes of the spec
+    run_id: RunId  # ``run_id_of(spec)``
     spec: Mapping[str, Any]
     code: Mapping[str, Any]
     games: Count  # asked for, per pairing
@@ -105,7 +105,7 @@ class RunRecord(JsonRecord, frozen=True):
 
 
 class StoredFile(JsonRecord, frozen=True):
-    """One Parquet file that a commit vouches for."""
+    """One Parquet file, as a commit lists it."""
 
     file: Annotated[str, matching(PART)]  # name without folder
     rows: Count
@@ -145,7 +145,7 @@ def joined(slices: Iterable[Slice]) -> tuple[Slice, ...]:
 
 
 class Commit(JsonRecord, frozen=True):
-    """One shard of a run that counts: its two files, and which pairs are in them."""
+    """One shard of a run that counts: its two files, and the pairs in them."""
 
     shard: Count
     games: StoredFile
@@ -158,7 +158,7 @@ class Commit(JsonRecord, frozen=True):
 
 
 class SweepJob(JsonRecord, frozen=True):
-    """One job of a sweep: what varied, and the run it led to."""
+    """One job of a sweep: the settings that varied, and its run."""
 
     sweep_id: Annotated[str, matching(SWEEP_ID)]
     job: Count
@@ -170,7 +170,7 @@ class SweepJob(JsonRecord, frozen=True):
 
 
 class PolicyFile(JsonRecord, frozen=True):
-    """A file of a policy that its card vouches for."""
+    """A file of a policy, as its card lists it."""
 
     rows: Count | None  # None: it is no table
     bytes: Count
@@ -178,7 +178,7 @@ class PolicyFile(JsonRecord, frozen=True):
 
 
 class _LearnedFields(msgspec.Struct):
-    """What every card says of how its policy was learned. It may say more."""
+    """The fields of every card on how its policy was learned. A card may have more."""
 
     training: RunId
     trainer: str
@@ -191,9 +191,9 @@ class _LearnedFields(msgspec.Struct):
 
 
 class PolicyCard(JsonRecord, frozen=True):
-    """What a stored policy is and where it comes from. Raises ``ValueError`` for a value that makes no sense.
+    """The contents and the origin of a stored policy. Raises ``ValueError`` for an invalid value.
 
-    ``learned`` says how: ``training`` (what two sessions of one training have in common, 12 hex digits), ``trainer``,
+    ``learned`` has ``training`` (the same in all sessions of one training, 12 hex digits), ``trainer``,
     its ``parameters``, ``seed``, ``games``, ``run_ids`` (of the games learned from, in order), ``command``. A policy
     that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each run's.
     """
@@ -205,7 +205,7 @@ class PolicyCard(JsonRecord, frozen=True):
     knowledge: Sha256  # of kind, parameters and columns: the same for the same knowledge under any name
     rules: Mapping[str, Any]  # the fields of ``Rules``
     created: str  # ISO 8601, UTC, to the microsecond: the newest card with a name is the one that the name means
-    code: Mapping[str, Any]  # what learned it, as for runs
+    code: Mapping[str, Any]  # the code that learned it, as in ``RunRecord``
     learned: Mapping[str, Any]
     files: Mapping[Annotated[str, matching(POLICY_FILE)], PolicyFile]  # by name, this card excepted
     schema_version: int = SCHEMA_VERSION

@@ -67,12 +67,12 @@ class Verdict(JsonRecord, frozen=True):
         if not math.isfinite(self.ratio):
             raise ValueError(f"ratio {self.ratio!r} is not finite")
         if sum(self.counts) != self.pairs:
-            raise ValueError(f"{self.pairs} pairs are not counts {self.counts}")
+            raise ValueError(f"counts {self.counts} do not add up to {self.pairs} pairs")
         if self.pairs > self.most_pairs:
-            raise ValueError(f"{self.pairs} pairs of at most {self.most_pairs}")
+            raise ValueError(f"pairs={self.pairs} is above most_pairs={self.most_pairs}")
 
     @staticmethod
-    def of(run_id: str, ended: Trial, command: str) -> Verdict:
+    def from_trial(run_id: str, ended: Trial, command: str) -> Verdict:
         """The verdict of a trial that has ended."""
         name = verdict_id_of(ended.hypotheses, ended.most)
         return Verdict(

@@ -36,7 +36,7 @@ NAMED_GAMES = 10  # of one file, wrong games that are reported one by one
 
 @dataclass
 class Verification:
-    """How much was checked, and what is wrong."""
+    """Counts of what was checked, and the problems that were found."""
 
     runs: int = 0
     shards: int = 0

@@ -52,7 +52,7 @@ def verify_derived(
             problems.append(Problem(path, f"it says shard {manifest.shard}"))
         elif commit is None or not is_of(manifest, commit):
             problems.append(Problem(path, "it belongs to games that are not in the archive: remove it"))
-        elif table.is_current(manifest):  # one that is not is read by nobody, and replaced
+        elif table.is_current(manifest):  # another one is ignored, and replaced
             rows += table.stored(manifest).rows
             problems += _file(table, archive, Shard(record, commit, manifest), manifest, check)
     return rows, problems

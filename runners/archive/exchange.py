@@ -38,7 +38,7 @@ def _export_summary(exported: Exported, request: ExportRequest, output: str) -> 
     if exported.episodes is None:
         return f"{_games(exported.games)} written to {output}"
     left_out = exported.games - exported.episodes
-    rest = f"; {_games(left_out)} without a known turn left out" if left_out else ""
+    rest = f"; {_games(left_out)} left out, since no turn in them is known" if left_out else ""
     return (
         f"{exported.episodes:,} episodes, {exported.steps:,} steps written to {output}, rewards for "
         f"{request.perspective}, at the end only{rest}"
@@ -82,7 +82,7 @@ def _import_summary(run: ImportedRun) -> str:
     opening = f", {heading.opening} plies imposed" if heading.opening else ""
     known = run.games - run.added
     return f"run {run.run_id} ({what}{opening}): {_games(run.added)} added" + (
-        f", {known:,} were there" if known else ""
+        f", {known:,} were in the archive already" if known else ""
     )
 
 

@@ -21,7 +21,7 @@ INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
-    """Index the runs wanted, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
+    """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()

@@ -17,7 +17,7 @@ from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
 from runners.terminal.tables import TableOutput, write
 
-MAX_TURNS = 16  # in the table that is shown unasked
+MAX_TURNS = 16  # rows of the table that is shown without --by
 PLAYERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
@@ -27,7 +27,9 @@ def text_of(position: str, rules: str | None) -> str:
         return position
     fields = position.split()
     if len(fields) == 3 and fields[2] != rules:
-        raise RequestError(f"position {position!r} is of rules {fields[2]!r}, not {rules!r}: leave --rules out")
+        raise RequestError(
+            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
+        )
     return " ".join([*fields[:2], rules])
 
 

@@ -84,7 +84,7 @@ def agent_settings(name: str) -> dict[str, Any]:
 
 
 def parse_label(text: str, what: str) -> ParsedLabel:
-    """Split ``name(parameter=value,…)`` into name and parameters; ``what`` the label is of, for messages.
+    """Split ``name(parameter=value,…)`` into name and parameters; ``what`` names the setting in messages.
 
     Raises ``RequestError`` for a text that is not such a label.
     """

@@ -148,7 +148,7 @@ def _genes(params: Mapping[str, Any]) -> list[str]:
 
 
 def _text(label: str, value: Any) -> str | None:
-    """The name or id in a parameter; an id of digits alone has been taken for a number."""
+    """The name or id in a parameter; Hydra reads an id of digits alone as a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
     if value is not None and not isinstance(value, str):
@@ -157,7 +157,7 @@ def _text(label: str, value: Any) -> str | None:
 
 
 def _check_genome(agent: AgentSpec, own: Mapping[str, Any], name: str, policy: Policy) -> None:
-    """Raises ``RequestError`` unless the genome has exactly the agent's genes, and none of them was set besides."""
+    """Raises ``RequestError`` unless the genome has exactly the agent's genes, and none of these is set too."""
     genes = _genes(own)
     for gene in policy.parameters:
         if gene not in genes:
@@ -195,8 +195,8 @@ def _maker(agent: AgentSpec) -> str:
 def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     """Everything on a policy's card, as names and texts."""
     learned = card.learned
-    whose = "parameter" if card.is_derived else "trainer"
-    parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, whose: learned["parameters"]}
+    source = "parameter" if card.is_derived else "trainer"
+    parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in card.files.items()]
     how, maker = made_by(card)
     return [
@@ -223,7 +223,7 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
 
 
 def made_by(card: PolicyCard) -> tuple[str, str]:
-    """How a policy was made, 'derived by' or 'trainer', and by what: a trainer may have derived it."""
+    """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it."""
     learned = card.learned
     kind = learned["derivation"]["kind"] if card.is_derived else None
     if kind == learned["trainer"]:

@@ -37,7 +37,7 @@ class Request:
 def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> Request:
     """Check a composed configuration. ``choices`` are Hydra's: ``{'agent@a': 'random', ...}``.
 
-    Raises ``RequestError`` for the first value that makes no sense.
+    Raises ``RequestError`` for the first invalid value.
     """
     check_values(cfg, RunConfig)
     check_choice("seats", cfg.seats, SEATS)
@@ -69,7 +69,10 @@ def _match(cfg: DictConfig, choices: Mapping[str, str], storage: Storage) -> tup
         agent_from_settings(name, plain(cfg[seat]), agent_settings(name), storage.root) for seat, name in chosen.items()
     )
     if one.label == two.label and one != two:
-        raise RequestError(f"a and b differ but are both named '{one.label}': their games could not be told apart")
+        raise RequestError(
+            f"a and b differ but are both named '{one.label}': their games could not be distinguished; "
+            "give one another name, a.name=…"
+        )
     return one, two
 
 

@@ -42,7 +42,7 @@ def settings_of(group: str, name: str) -> dict[str, Any]:
         found = next(source for source in sources if source.is_config(path)).load_config(path)
         if found.header.get("package") or "defaults" in found.config:
             return plain(compose(path)[group])
-        return plain(OmegaConf.create({group: found.config})[group])  # the same, and 40 ms less than composing it
+        return plain(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
 
 
 def as_written(group: str) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from quarto.errors import ArenaError, RequestError
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, NONE, Rules
-from runners.arena.lockstep import Deal, advance, begin, draw_openings, first_gift, play_out, settle
+from runners.arena.lockstep import GameNumbers, advance, begin, draw_openings, first_gift, play_out, settle
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ class Contestant:
         return self._player.game_words
 
     def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
-        """The turns of ``player``, one of this contestant's. Where it raises, the cell is ``ERROR``.
+        """The turns of ``player``, which plays for this contestant. Where it raises, the cell is ``ERROR``.
 
-        An exception does not tell which game of the batch caused it, so each game is then asked for alone.
+        An exception does not show which game of the batch caused it, so each game is then asked for alone.
         """
         together = self._attempt(player, batch, rng, slots)
         if together is not None:
@@ -211,22 +211,22 @@ class Engine:
         """Play game 0 or 1 of each pair into its columns."""
         state, games_a_pair, pairing = self._state(order.pairs), 1 + self.swapped, self.pairings[order.pairing]
         seats = pairing[::-1] if game else pairing
-        deal = Deal(self.seed, order.pairing, order.first_pair, game, games_a_pair)
-        players = self._begin(deal, seats, openings, state, games)
+        numbers = GameNumbers(self.seed, order.pairing, order.first_pair, game, games_a_pair)
+        players = self._begin(numbers, seats, openings, state, games)
         if not self._play_compiled(players, order.pairs, state, games):
-            players = self._begin(deal, seats, openings, state, games)
+            players = self._begin(numbers, seats, openings, state, games)
             self._play_stepwise(seats, players, order.pairs, state, games)
         settle(games, game, games_a_pair)
 
     def _begin(
-        self, deal: Deal, seats: tuple[int, int], openings: NDArray[np.int8], state: Lockstep, games: Games
+        self, numbers: GameNumbers, seats: tuple[int, int], openings: NDArray[np.int8], state: Lockstep, games: Games
     ) -> list[Player]:
         """Set up one game of each pair; returns the players by seat, with their memory of earlier games cleared."""
-        begin(deal, openings, state, games)
+        begin(numbers, openings, state, games)
         zero, one = seats
         players = [self.player(zero), self.player(one, copy=int(zero == one))]
         for player in players:
-            player.start(range(deal.game, len(games.plies), deal.games_a_pair))
+            player.start(range(numbers.game, len(games.plies), numbers.games_a_pair))
         return players
 
     def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:

@@ -30,7 +30,7 @@ Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
 
 class Progress(Protocol):
-    """Receives how many games have been played, to show it."""
+    """Receives the number of games that have been played, to show it."""
 
     def start(self, games: int) -> None:
         """``games`` games are going to be played."""
@@ -89,11 +89,11 @@ class Experiment:
         return self.request.spec.run_id
 
     def left(self, games: int) -> Left:
-        """The pairs of each pairing that the archive lacks of ``games`` games a pairing."""
+        """The pairs of each pairing that the archive lacks, if each is to have ``games`` games."""
         return left(self.archive, self.request.spec, games)
 
     def games_left(self, games: int) -> int:
-        """The number of games, of all pairings, that the archive lacks of ``games`` a pairing."""
+        """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
         return games_left(self.archive, self.request.spec, games)
 
     def shard_writer(self) -> ShardWriter:
@@ -104,7 +104,7 @@ class Experiment:
 def prepare(request: Request) -> Experiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
-    Raises ``RequestError`` for an agent that refuses, a folder that is no archive, or a run begun by other code.
+    Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
     check_place(request.storage.root)  # before kernels are loaded
     engine = engine_of(request.spec)  # before the archive is touched
@@ -125,7 +125,7 @@ def refuse_other_code(experiment: Experiment) -> None:
         theirs, ours = (f"{each.get('version')}, {each.get('fingerprint')}" for each in (known.code, code))
         raise RequestError(
             f"run {known.run_id} was begun by other code ({theirs}; this is {ours}): archive.other_code=extend "
-            "adds to it all the same, archive.other_code=new plays it anew beside it"
+            "adds to it all the same, archive.other_code=new plays a new run beside it"
         )
 
 
@@ -154,7 +154,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
 
 @dataclass
 class Contribution:
-    """What this process has added to a run."""
+    """The part of a run that this process has added."""
 
     games: int = 0  # committed
     seconds: float = 0.0  # of playing and writing; set when the context of ``contribute`` is left
@@ -162,7 +162,7 @@ class Contribution:
 
 @contextmanager
 def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
-    """Keep a run's record up to date while games are played for it inside.
+    """Keep a run's record up to date while the context's body plays games for it.
 
     The caller sets ``games`` of the yielded value to the number of games that it committed.
     """
@@ -193,7 +193,7 @@ def engine_of(spec: RunSpec) -> Engine:
 
 
 def left(archive: Archive, spec: RunSpec, games: int) -> Left:
-    """The pairs of each pairing of a run that the archive lacks of ``games`` games a pairing."""
+    """The pairs of each pairing of a run that the archive lacks, if each is to have ``games`` games."""
     covered = archive.covered(spec.run_id)
     return {
         pairing: missing(games // spec.games_a_pair, covered.get(pairing, [])) for pairing in range(len(spec.pairings))
@@ -201,7 +201,7 @@ def left(archive: Archive, spec: RunSpec, games: int) -> Left:
 
 
 def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
-    """The number of games of a run, of all pairings, that the archive lacks of ``games`` a pairing."""
+    """The number of games of a run that the archive lacks, if each pairing is to have ``games``."""
     ranges = (each for pairing in left(archive, spec, games).values() for each in pairing)
     return spec.games_a_pair * sum(end - first for first, end in ranges)
 

@@ -1,7 +1,7 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
 Two jitted agents play a whole batch inside one kernel (``play_out``); as soon as one is written in Python the same
-steps (``deal``, ``advance``) are taken one by one from Python, with its turns in between.
+steps (``begin``, ``first_gift``, ``advance``) are taken one by one from Python, with its turns in between.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from quarto.rng import OPENING, below, below_again, draw, stream, turn_offset
 from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
 
 
-class Deal(NamedTuple):
-    """Which games of which pairs a batch plays."""
+class GameNumbers(NamedTuple):
+    """The games that a batch plays: one of each of consecutive pairs."""
 
     seed: int  # uint64: of the run
     pairing: int  # this and the others: int64
@@ -33,7 +33,7 @@ class Deal(NamedTuple):
 
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
-DEAL_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), Deal)
+NUMBERS_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), GameNumbers)
 OPENINGS_TYPE = types.int8[:, :, ::1]
 SPAN_TYPE = types.UniTuple(types.int64, 2)
 
@@ -60,7 +60,7 @@ def attempt_opening(opening: Any, pair: int, source: int, attempt: int, rules: A
 def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None:
     """Draw the imposed plies of consecutive pairs: ``openings`` [2, K, pairs] int8, pieces then cells.
 
-    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn anew. The
+    Uniform over the ways to play K plies without finishing a line: an attempt that finishes one is drawn again. The
     stream is that of the pair's number alone, so every pairing of a run sees the same openings.
     """
     for pair in range(openings.shape[2]):
@@ -70,17 +70,17 @@ def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None
             attempt += 1
 
 
-# What a game's last ply came to, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending,
+# The outcome of a game's last ply, kept in ``Games.ending`` as 4 x ply + WON + LEGAL until ``settle`` reads the ending,
 # the winner and the number of plies from it: one byte without a branch every ply, the real answers once a game.
 WON, LEGAL = 1, 2
 
 
-@kernel(types.int64(DEAL_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
+@kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
+def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
     """Set up one game of each pair after its opening; returns their number."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
-        slot = deal.games_a_pair * i + deal.game
+        slot = numbers.games_a_pair * i + numbers.game
         lanes, occupied, available, last_cell = uint64(0), int64(0), int64(ALL_PIECES), int64(NONE)
         for ply in range(plies):
             piece, cell = int64(openings[0, ply, i]), int64(openings[1, ply, i])
@@ -92,7 +92,7 @@ def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
         batch.lanes[i], batch.occupied[i], batch.available[i] = lanes, occupied, available
         batch.hand[i], batch.last_cell[i] = NONE, last_cell
         state.slot[i] = slot
-        state.streams[i] = stream(deal.seed, (deal.pairing << 31) | (deal.first_pair + i), deal.game)
+        state.streams[i] = stream(numbers.seed, (numbers.pairing << 31) | (numbers.first_pair + i), numbers.game)
     return int64(pairs)
 
 
@@ -100,7 +100,7 @@ def begin(deal: Deal, openings: Any, state: Lockstep, games: Games) -> int:
 def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
     """Hand over the gifts just decided, before the first free ply; returns how many games go on.
 
-    A gift that is none is put down to the ply before, which its giver placed (or would have).
+    An illegal gift is attributed to the ply before, which its giver placed (or would have placed).
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):
@@ -122,8 +122,8 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
 def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
-    Without a branch on what a game does: whether one ends is unpredictable, so each is written to the next free place
-    and only the place's number moves on.
+    There is no branch on whether a game ends, which is unpredictable: every game is written to the next free place,
+    and the number of the place increases only if the game goes on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0
@@ -153,14 +153,14 @@ def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> i
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
 def settle(games: Games, game: int, games_a_pair: int) -> None:
-    """Once all are over: how long each ``game`` (0 or 1) of the pairs was, how it ended and who won it."""
+    """After all games are over, write the length, ending and winner of each ``game`` (0 or 1) of the pairs."""
     for slot in range(game, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
         plies, placer = ply + int64(legal), (ply + 1) & 1
         games.plies[slot] = plies
         if won | (legal & (plies == CELLS)):
-            win = int64(won)  # arithmetic, since which of the two is unpredictable
+            win = int64(won)  # arithmetic instead of a branch that would be mispredicted
             games.ending[slot] = LINE * win + FULL_BOARD * (1 - win)
             games.winner[slot] = placer * win + NONE * (1 - win)
         else:  # no legal placement, or one without a legal gift: either way it was the placer's turn

@@ -20,13 +20,16 @@ def available_cores() -> int:
 
 
 def available_megabytes() -> float:
-    """The memory in MiB that this process can take without swapping; where nobody tells, all that is installed."""
+    """The memory in MiB that this process can take without swapping; all that is installed if that is not known."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
     return min(megabytes for megabytes in (installed, _of_machine(), _of_group()) if megabytes is not None)
 
 
 def check_tables(megabytes: float, tables: int = 1) -> None:
-    """Raise ``RequestError`` unless the ``tables`` of so many solvers fit into memory; it names the largest size."""
+    """Raise ``RequestError`` unless memory has room for the tables of ``tables`` solvers, ``megabytes`` each.
+
+    The message names the largest size that fits.
+    """
     if not 0 < megabytes < float("inf"):
         raise RequestError(f"--megabytes {megabytes:g} is not a size: write a number above 0, such as 128")
     available = available_megabytes()

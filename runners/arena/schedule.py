@@ -31,7 +31,7 @@ def missing(pairs: int, covered: Sequence[Range]) -> list[Range]:
 
 
 class Pace:
-    """The number of pairs of each pairing that play for ``SECONDS``. It affects when rows are written, never which."""
+    """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows."""
 
     SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
     GROWTH = 16

@@ -26,7 +26,7 @@ from quarto.sources import outside_fingerprint, source_fingerprint
 
 PLAYING_PACKAGES = ("quarto", "agents")
 PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
-AGENT_PARAMETERS = ("below",)  # parameters whose value, a label, becomes all that describes the agent it names
+AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -132,7 +132,7 @@ def made(
     """
     found = _class(what, target)
     if not issubclass(found, expected):
-        raise RequestError(f"{what}: {target} is no {expected.__name__} (see {expected.__module__})")
+        raise RequestError(f"{what}: {target} is not a {expected.__name__} (see {expected.__module__})")
     known = inspect.signature(found).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -143,7 +143,7 @@ def made(
         raise
     except (Exception, SystemExit) as error:  # a user's class may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise RequestError(f"{what} cannot be made of {dict(params)}: {reason}") from error
+        raise RequestError(f"{what} cannot be made with {dict(params)}: {reason}") from error
 
 
 def _class(what: str, target: str) -> type[Any]:

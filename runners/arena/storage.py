@@ -21,8 +21,8 @@ class Storage:
     """
 
     root: Path = ARCHIVE  # of the archive
-    shard_games: int = 1 << 18  # committed together: at most so many are lost if the process is killed
-    shard_seconds: float = 30.0  # after these a shard is committed even if it has fewer games
+    shard_games: int = 1 << 18  # committed together: at most these are lost if the process is killed
+    shard_seconds: float = 30.0  # after this time a shard is committed even if it has fewer games
     other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(
 
 
 class Usage(NamedTuple):
-    """What a process took."""
+    """The resources that a process used."""
 
     seconds: float  # of wall time
     peak: int  # bytes of memory

@@ -74,7 +74,7 @@ def time_turns(
 
 
 def turn_nanoseconds(player: Player, batch: Batch, rng: Streams) -> NDArray[np.float64]:
-    """What a turn takes in each position: [B] nanoseconds.
+    """The time of a turn in each position: [B] nanoseconds.
 
     A jitted player is timed inside a kernel. One in Python is asked for one position at a time, and what the
     interpreter costs it is part of its time.

@@ -29,7 +29,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     perspective: Annotated[
         str | None, typer.Option("--perspective", help="The player of rewards and outcomes: mover, seat_0 or seat_1.")
     ] = None,
-    sample: Annotated[int | None, typer.Option("--sample", help="Only so many games, drawn at random.")] = None,
+    sample: Annotated[int | None, typer.Option("--sample", help="Only this many games, drawn at random.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 63) - 1, help="Seed of the sample.")] = 1,
     rows: Annotated[str, typer.Option("--rows", help="Rows of csv: plies or games.")] = "plies",
     imposed: Annotated[bool, typer.Option("--imposed", help="Include turns of imposed openings, marked.")] = False,

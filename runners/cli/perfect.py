@@ -62,7 +62,7 @@ def annotate(
             "--from-pieces",
             min=0,
             max=15,
-            help="Judge decisions from so many pieces on the board on. Default: 0 (own_piece: 5).",
+            help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5).",
         ),
     ] = None,
     threads: ThreadsOption = None,

@@ -74,7 +74,7 @@ def rebuild(
         Path | None, typer.Option("--config-dir", help="A folder with kinds or trainers of your own.")
     ] = None,
 ) -> None:
-    """Derive a policy again from the games on its card: identical (exit 0), or what differs (exit 1)."""
+    """Derive a policy again from the games on its card and compare: identical (exit 0) or different (exit 1)."""
     from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.rebuild import rebuild as derive_again
 
@@ -100,7 +100,7 @@ def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], arch
 @app.command("compare")
 def compare(
     one: Annotated[str, typer.Argument(help="A policy's name or id.")],
-    other: Annotated[str, typer.Argument(help="Another one's.")],
+    other: Annotated[str, typer.Argument(help="The name or id of another one.")],
     archive: ArchiveOption = ARCHIVE,
 ) -> None:
     """Compare two policies: the rows that both have, the differences, how often they choose the same turn."""

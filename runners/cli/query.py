@@ -52,7 +52,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     run: RunsOption = None,
     since: Annotated[str | None, typer.Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
     until: Annotated[str | None, typer.Option(help="Only runs created on this day or earlier.")] = None,
-    least: Annotated[int, typer.Option(min=1, help="Only decisions that were made at least so often.")] = 1,
+    least: Annotated[int, typer.Option(min=1, help="Only decisions that were made at least this many times.")] = 1,
     rules: Annotated[
         str | None,
         typer.Option(

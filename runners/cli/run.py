@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     hydra = {
         run: "Play a match or a tournament (`qarena run --help` lists what can be set).",
         sweep: "Play every combination of the given values: Hydra's multirun.",
-        train: "Train a player: learn from games, keep what was learned.",
+        train: "Train a player: learn from games and store a policy.",
     }
     for command, text in hydra.items():
         app.command(context_settings=HYDRA_ARGUMENTS, help=text)(command)
@@ -43,7 +43,7 @@ def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
 
 
 def is_training(arguments: Sequence[str]) -> bool:
-    """Whether the chosen experiment is a training. Then it is carried out as one by any of the three commands."""
+    """Whether the chosen experiment is a training: then each of the three commands carries it out as one."""
     chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
     recipe = ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")

@@ -18,9 +18,11 @@ from runners.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from analytics.ratings.head_to_head import Choice
+    from analytics.ratings.head_to_head import GameFilter
 
-RulesName = Annotated[str | None, typer.Option("--rules", help="By these rules; needed if the games are by several.")]
+RulesName = Annotated[
+    str | None, typer.Option("--rules", help="Only games under these rules; needed if there are several.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,14 +40,16 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     run: RunsOption = None,
     rules: RulesName = None,
     anchor: Annotated[
-        str | None, typer.Option("--anchor", metavar="AGENT", help="Ratings are over this one's.")
+        str | None, typer.Option("--anchor", metavar="AGENT", help="The agent that ratings are relative to.")
     ] = None,
-    anchor_elo: Annotated[float, typer.Option("--anchor-elo", help="Its rating; without it, the mean of all.")] = 0.0,
-    samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Of the bootstrap.")] = 200,
+    anchor_elo: Annotated[
+        float, typer.Option("--anchor-elo", help="The rating of the anchor; without an anchor, the mean of all.")
+    ] = 0.0,
+    samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
 ) -> None:
-    """Rate all agents in one fit: Elo with intervals, who is surely above whom, what the first seat is worth."""
+    """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
     from analytics import open_archive
     from analytics.ratings.head_to_head import head_to_head
     from analytics.ratings.ratings import rate as fit
@@ -68,11 +72,13 @@ def crosstable(
     where: WhereOption = None,
     run: RunsOption = None,
     rules: RulesName = None,
-    by_seat: Annotated[bool, typer.Option("--by-seat", help="Apart for each seat of the first agent.")] = False,
+    by_seat: Annotated[
+        bool, typer.Option("--by-seat", help="Separate results for each seat of the first agent.")
+    ] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
 ) -> None:
-    """Everybody against everybody: score, wins, draws and losses with their intervals."""
+    """All agents against each other: score, wins, draws and losses with their intervals."""
     from analytics import open_archive
     from analytics.ratings.head_to_head import head_to_head
     from runners.strength.tables import show_head_to_head, show_notes
@@ -88,10 +94,10 @@ def crosstable(
         write(met.frame(by_seat), destination)
 
 
-def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> Choice:
-    from analytics.ratings.head_to_head import Choice
+def _choice(where: str | None, runs: list[str] | None, rules: str | None) -> GameFilter:
+    from analytics.ratings.head_to_head import GameFilter
 
-    return Choice(where, tuple(runs or ()), rules)
+    return GameFilter(where, tuple(runs or ()), rules)
 
 
 def sprt(

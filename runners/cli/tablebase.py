@@ -11,7 +11,7 @@ from runners.cli.options import MegabytesOption
 
 if TYPE_CHECKING:
     from analytics.perfect.tablebase import Tablebase
-    from analytics.perfect.tablebase_build import Job
+    from analytics.perfect.tablebase_build import BuildJob
 
 SAMPLE = 20
 MEGABYTES = 256.0
@@ -41,7 +41,7 @@ def build(
     from runners.terminal.progress import progress_bar
 
     cores = available_cores() if threads is None else threads
-    job = tablebase_build.Job(load_rules(rules), pieces, directory or home(), cores, megabytes)
+    job = tablebase_build.BuildJob(load_rules(rules), pieces, directory or home(), cores, megabytes)
     tablebase_build.check(job, available_megabytes())
     needed = tablebase_build.needed_megabytes(job)
     print_note(
@@ -49,15 +49,15 @@ def build(
     )
     code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with interruptible() as stop, progress_bar("solving", "boards") as bar:
-        found = tablebase_build.build(job, code, stop, tablebase_build.Progress(bar.start, bar.advance))
+        found = tablebase_build.build(job, code, stop, tablebase_build.BuildProgress(bar.start, bar.advance))
     if found is None:
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
         print_note(f"  {_command(job)}")
         raise typer.Exit(130)
-    _say_built(found)
+    _print_built(found)
 
 
-def _command(job: Job) -> str:
+def _command(job: BuildJob) -> str:
     import shlex
 
     from runners.terminal.console import program
@@ -69,7 +69,7 @@ def _command(job: Job) -> str:
     )
 
 
-def _say_built(found: Tablebase) -> None:
+def _print_built(found: Tablebase) -> None:
     card = found.card
     boards = sum(card.boards)
     typer.echo(
@@ -90,9 +90,7 @@ def verify(
     from quarto.errors import RequestError
 
     if sample < 0 or not megabytes > 0:
-        raise RequestError(
-            f"sample={sample}, megabytes={megabytes:g}: ask for a sample of 0 or more and for some memory"
-        )
+        raise RequestError(f"sample={sample}, megabytes={megabytes:g}: write a sample of 0 or more, and more than 0 MB")
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
     problems = 0

@@ -118,7 +118,7 @@ def launch(application: Application, arguments: Sequence[str], typed: Sequence[s
     """Run an application with ``arguments`` for Hydra, flags first. Returns the exit code.
 
     ``typed`` is the command as the user typed it, without the program's name. Raises ``ArenaError`` with a message of
-    one line for whatever went wrong.
+    one line for any error.
     """
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving

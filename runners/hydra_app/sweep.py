@@ -109,7 +109,7 @@ def report() -> int:
 
 
 def _report_pairings(jobs: Sequence[_Kept]) -> None:
-    """Print the pairings of the jobs' runs, and queries to go on with."""
+    """Print the pairings of the jobs' runs, and queries that show more."""
     played = [(each.record, Path(each.archive), each.record.run_id) for each in jobs if each.record.run_id]
     outcomes = [(record, results(Archive.open(root), run_id)) for record, root, run_id in played]
     if outcomes:
@@ -121,7 +121,7 @@ def _report_pairings(jobs: Sequence[_Kept]) -> None:
     for record, found in outcomes:
         if any(result.games > record.games + record.games % 2 for result in found):
             console.print_note(
-                f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, all of them counted"
+                f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, and all are counted"
             )
 
 

@@ -88,7 +88,7 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
         content = {"rules": rules.name, "value": proof.value, "nodes": proof.nodes, "seconds": round(proof.seconds, 3)}
         _write_line(as_json_line(content | {"megabytes": round(peak, 1)}))
         return
-    first = "who moves first" if rules.mover_chooses else "who gives the first piece"
+    first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
         console.Column("rules", [rules.name], right=False),
         console.Column("value", [f"{VALUE_NAMES[proof.value]} for {first}"], right=False),

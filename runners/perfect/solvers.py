@@ -86,7 +86,7 @@ class Solvers:
         self._local = threading.local()
         self._stopped = False
 
-    def of(self, rules: Rules) -> Solver:
+    def solver_for(self, rules: Rules) -> Solver:
         """The solver of these rules for the calling thread."""
         own: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
         if rules not in own:
@@ -133,7 +133,7 @@ def run_search(solvers: Solvers, work: Callable[[], Result], on_wait: Callable[[
 
 def solve(question: Question, options: SolveOptions, solvers: Solvers) -> Solution:
     """The value of a position and the parts that ``options`` asks for, its turns best first."""
-    found = solvers.of(question.rules).solve(question.position, options.turns, options.distance)
+    found = solvers.solver_for(question.rules).solve(question.position, options.turns, options.distance)
     return found._replace(turns=tuple(sorted(found.turns, key=_best_first)))
 
 
@@ -233,7 +233,7 @@ class Proof(NamedTuple):
     """The value of the whole game, and the effort of its proof."""
 
     rules: Rules
-    value: int  # 1, 0 or -1 for who gives the first piece or, where the mover chooses the piece, moves first
+    value: int  # 1, 0 or -1 for the player who gives first or, where the mover chooses the piece, moves first
     nodes: int
     seconds: float
 
@@ -241,5 +241,5 @@ class Proof(NamedTuple):
 def prove(rules: Rules, solvers: Solvers, on_wait: Callable[[], None] = lambda: None) -> Proof:
     """Prove the value of the whole game."""
     started = time.perf_counter()
-    value = run_search(solvers, lambda: solvers.of(rules).value(EMPTY), on_wait)
+    value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
     return Proof(rules, value, solvers.nodes, time.perf_counter() - started)

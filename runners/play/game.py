@@ -16,7 +16,7 @@ from quarto.rules import CELLS, NONE, PIECES, Line, Rules, finished_lines
 Ply = tuple[int, int]  # piece, cell
 
 
-class Asked(StrEnum):
+class NextDecision(StrEnum):
     """The next decision of the seat to act."""
 
     GIFT = "gift"
@@ -70,13 +70,13 @@ class Game:
         return FULL_BOARD if len(self.plies) == CELLS else None
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> NextDecision:
         """The next decision of the seat to act."""
         if self.ending is not None:
-            return Asked.NOTHING
+            return NextDecision.NOTHING
         if self.rules.mover_chooses:
-            return Asked.PLY
-        return Asked.GIFT if self.hand == NONE else Asked.PLACEMENT
+            return NextDecision.PLY
+        return NextDecision.GIFT if self.hand == NONE else NextDecision.PLACEMENT
 
     @property
     def seat(self) -> int:
@@ -98,7 +98,7 @@ class Game:
     @property
     def halfway(self) -> bool:
         """Whether this turn's piece is placed and its gift is not given yet."""
-        return self.asked is Asked.GIFT and bool(self.plies)
+        return self.asked is NextDecision.GIFT and bool(self.plies)
 
     @property
     def winner(self) -> int:
@@ -109,19 +109,19 @@ class Game:
 
     def give(self, piece: int) -> Game:
         """The game after ``piece`` was given."""
-        self._check_asked(Asked.GIFT)
+        self._check_asked(NextDecision.GIFT)
         self._check_piece(piece)
         return replace(self, hand=piece)
 
     def place(self, cell: int) -> Game:
         """The game after the piece in hand was placed on ``cell``."""
-        self._check_asked(Asked.PLACEMENT)
+        self._check_asked(NextDecision.PLACEMENT)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (self.hand, cell)), hand=NONE)
 
     def play(self, piece: int, cell: int) -> Game:
         """The game after ``piece`` was chosen and placed on ``cell``, where the mover chooses the piece."""
-        self._check_asked(Asked.PLY)
+        self._check_asked(NextDecision.PLY)
         self._check_piece(piece)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (piece, cell)))
@@ -130,7 +130,7 @@ class Game:
         """The game after the seat to act forfeited, by one of the ENDINGS that are forfeits."""
         return replace(self, forfeit=ending)
 
-    def _check_asked(self, asked: Asked) -> None:
+    def _check_asked(self, asked: NextDecision) -> None:
         if self.asked is not asked:
             raise RequestError(f"the game expects {self.asked} now, not {asked}")
 

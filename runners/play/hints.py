@@ -5,14 +5,14 @@ from __future__ import annotations
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS
 from quarto.threats import safe_gifts, wins_and_safe_gifts
-from runners.play.game import Asked, Game, cells_text, pieces_text
+from runners.play.game import Game, NextDecision, cells_text, pieces_text
 
 MAX_TURNS = 6  # that a hint lists
 
 
 def hint(game: Game) -> list[str]:
     """The lines of a hint for the next decision."""
-    return {Asked.GIFT: _gift, Asked.PLACEMENT: _placement, Asked.PLY: _ply}[game.asked](game)
+    return {NextDecision.GIFT: _gift, NextDecision.PLACEMENT: _placement, NextDecision.PLY: _ply}[game.asked](game)
 
 
 def _gift(game: Game) -> list[str]:
@@ -66,7 +66,7 @@ def _ply(game: Game) -> list[str]:
     if wins:
         return [f"This finishes a line: {_some(wins)}."]
     if not safe:
-        return ["Nothing finishes a line now, and after whatever you play your opponent can finish one."]
+        return ["Nothing finishes a line now, and after each of your plies your opponent can finish one."]
     return ["Nothing finishes a line now.", f"After these your opponent cannot finish one either: {_some(safe)}."]
 
 

@@ -26,7 +26,7 @@ CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for marks
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
 
-class Room(NamedTuple):
+class TerminalSize(NamedTuple):
     """The size of a terminal, in characters."""
 
     width: int
@@ -151,21 +151,21 @@ def _token(piece: int) -> Text:
     return _text((plain.token(piece), COLOUR if piece & COLOURED else ""))
 
 
-def pictured(game: Game, room: Room) -> list[Text]:
+def pictured(game: Game, size: TerminalSize) -> list[Text]:
     """The game in the largest layout that fits: all beside the board, some below it, or in plain characters."""
     board, left = board_rows(game), left_rows(game)
-    in_words = [Text(row) for row in plain.hand_rows(game, room.width)]
+    in_words = [Text(row) for row in plain.hand_rows(game, size.width)]
     layouts = (
         beside([board, left, hand_rows(game)]),
         [*beside([board, left]), *in_words],
         [*board, *token_rows(game), *in_words],
     )
-    in_characters = [Text(row) for row in plain.drawn(game, room.width).splitlines()]
-    return next((rows for rows in layouts if _fits(rows, room)), in_characters)
+    in_characters = [Text(row) for row in plain.drawn(game, size.width).splitlines()]
+    return next((rows for rows in layouts if _fits(rows, size)), in_characters)
 
 
-def _fits(rows: Sequence[Text], room: Room) -> bool:
-    return max(row.cell_len for row in rows) <= room.width and len(rows) + SPARE_ROWS <= room.height
+def _fits(rows: Sequence[Text], size: TerminalSize) -> bool:
+    return max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height
 
 
 def _text(*parts: tuple[str, str] | Text) -> Text:

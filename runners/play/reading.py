@@ -1,4 +1,4 @@
-"""Parses what a person types: a command, or a decision that leads to the next game."""
+"""Parses the input of a person: a command, or a decision that leads to the next game."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from quarto.errors import RequestError
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece, parse_cell, parse_piece
-from runners.play.game import Asked, Game, cells_text, pieces_text
+from runners.play.game import Game, NextDecision, cells_text, pieces_text
 
 SHOWN = 40  # characters of the input that a message repeats
 
@@ -28,7 +28,7 @@ COMMANDS = {command.value: command for command in Command} | {"?": Command.HELP,
 
 
 def command_of(line: str) -> Command | None:
-    """The command in a line, None if it is none."""
+    """The command in a line, None for any other input."""
     word = line.strip().lower()
     return COMMANDS.get(word)
 
@@ -40,16 +40,16 @@ def game_after(line: str, game: Game) -> Game:
         raise RequestError(f"Nothing was typed: {expected(game)}")
     if len(words) == 1 and not re.search(r"[\d@]", words[0]) and len(words[0]) > 1:
         raise RequestError(f"{shown(words[0])} is not a command{_nearest(words[0])}; {expected(game)}")
-    readers = {Asked.GIFT: _gift, Asked.PLACEMENT: _placement, Asked.PLY: _ply}
+    readers = {NextDecision.GIFT: _gift, NextDecision.PLACEMENT: _placement, NextDecision.PLY: _ply}
     return readers[game.asked](words, game)
 
 
 def expected(game: Game) -> str:
-    """What can be typed now, as a part of a sentence."""
-    if game.asked is Asked.GIFT:
+    """The input that is possible now, as a part of a sentence."""
+    if game.asked is NextDecision.GIFT:
         return f"give one of the pieces {pieces_text(game.left)}"
     cell = format_cell(game.empty_cells[0])
-    if game.asked is Asked.PLY:
+    if game.asked is NextDecision.PLY:
         return f"type a piece and its cell, such as {format_piece(game.left[0])}@{cell}"
     at_once = f", with the gift at once if you like, such as {cell} {format_piece(game.left[0])}" if game.left else ""
     return f"place {format_piece(game.hand)} on one of {cells_text(game.empty_cells)}{at_once}"
@@ -78,7 +78,7 @@ def _placement(words: list[str], game: Game) -> Game:
     if len(words[0]) == 1:
         raise RequestError(f"{shown(words[0])} is not a cell a1 to d4: {expected(game)}")
     placed = game.place(_cell(words[0], game))
-    if placed.asked is not Asked.GIFT or len(words) == 1:
+    if placed.asked is not NextDecision.GIFT or len(words) == 1:
         return placed  # a gift once the game is over does not matter
     if _looks_like_cell(words[1]):
         raise RequestError(f"{shown(words[1])} is a second cell, where a gift is expected: {expected(game)}")

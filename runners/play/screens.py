@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from runners.play import plain
-from runners.play.game import Asked, Game
-from runners.play.pictures import Room, pictured
+from runners.play.game import Game, NextDecision
+from runners.play.pictures import TerminalSize, pictured
 
 MAX_ECHO = 200  # characters of a piped line that are repeated in the output
 
@@ -37,8 +37,8 @@ class Screen(Protocol):
         """Read a line from the person. Raises ``EOFError`` at the end of the input."""
         ...
 
-    def waiting(self, who: str) -> AbstractContextManager[object]:
-        """A context during which ``who`` is thinking."""
+    def waiting(self, player: str) -> AbstractContextManager[object]:
+        """A context during which ``player`` is thinking."""
         ...
 
 
@@ -73,9 +73,9 @@ class PlainScreen:
             self.write(seen + ("…" if len(typed) > MAX_ECHO else ""))
         return typed
 
-    def waiting(self, who: str) -> AbstractContextManager[object]:
+    def waiting(self, player: str) -> AbstractContextManager[object]:
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
-            self.write(f"{who} is thinking.")
+            self.write(f"{player} is thinking.")
         return nullcontext()
 
 
@@ -94,10 +94,10 @@ class PictureScreen:
     def show(self, game: Game, news: Sequence[str]) -> None:
         self._console.clear()
         self._console.print(Text(self._heading, "bold"))
-        for row in pictured(game, Room(*self._console.size)):
+        for row in pictured(game, TerminalSize(*self._console.size)):
             self._console.print(row, no_wrap=True, crop=True)
         for text in news:
-            self._console.print(Text(text, "bold" if game.asked is Asked.NOTHING else ""))
+            self._console.print(Text(text, "bold" if game.asked is NextDecision.NOTHING else ""))
 
     def write(self, text: str, unwrapped: bool = False) -> None:
         self._console.print(Text(text), soft_wrap=unwrapped)
@@ -106,8 +106,8 @@ class PictureScreen:
         return input(f"{request}> ")
 
     @contextmanager
-    def waiting(self, who: str) -> Iterator[None]:
-        with self._console.status(Text(f"{who} is thinking"), spinner="dots"):
+    def waiting(self, player: str) -> Iterator[None]:
+        with self._console.status(Text(f"{player} is thinking"), spinner="dots"):
             yield
 
 

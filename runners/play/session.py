@@ -17,7 +17,7 @@ from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
 from runners.arena.engine import Contestant
-from runners.play.game import Asked, Game
+from runners.play.game import Game, NextDecision
 
 
 class AgentFailedError(Exception):
@@ -98,7 +98,7 @@ class Session:
 
     @property
     def over(self) -> bool:
-        return self.game.asked is Asked.NOTHING
+        return self.game.asked is NextDecision.NOTHING
 
     @property
     def agent_to_act(self) -> bool:
@@ -135,11 +135,11 @@ class Session:
 
 def _steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
     """The games after each step of a turn. A gift after the end of the game is ignored."""
-    if game.asked is Asked.PLY:
+    if game.asked is NextDecision.PLY:
         yield game.play(gift, cell)
         return
-    if game.asked is Asked.PLACEMENT:
+    if game.asked is NextDecision.PLACEMENT:
         game = game.place(cell)
         yield game
-    if game.asked is Asked.GIFT:
+    if game.asked is NextDecision.GIFT:
         yield game.give(gift)

@@ -24,7 +24,7 @@ from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
 from runners.terminal.console import print_note, sql_command
 
-NOBODY = "somebody"  # the player where the system knows no login name
+DEFAULT_NAME = "somebody"  # the player where the system knows no login name
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name, as in many containers
-        return NOBODY
+        return DEFAULT_NAME
 
 
 def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
@@ -84,8 +84,8 @@ def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
     in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
     role = in_seat_0 if options.seat == 0 else "places first"
     kept = "not logged" if number is None else f"game {number}"
-    who = f"{human.label} ({role}) against {agent.label}"
-    return f"{who}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
+    players = f"{human.label} ({role}) against {agent.label}"
+    return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
 
 
 def _played(dialogue: Dialogue, screen: Screen) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE
 from quarto.notation import format_cell, format_piece
 from quarto.rules import ATTRIBUTES, NONE, Line
-from runners.play.game import Asked, Game, cells_text
+from runners.play.game import Game, NextDecision, cells_text
 
 # By attribute bit 3 to 0: the word for the bit set, and clear.
 ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
@@ -29,13 +29,13 @@ def attributes(piece: int) -> list[str]:
 def turn_text(before: Game, after: Game, players: Players) -> str:
     """A sentence about what the seat to act in ``before`` did until ``after``; empty if it did nothing."""
     you = before.seat == players.seat
-    who, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
+    subject, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
     done = [
         f"{places} {format_piece(piece)} on {format_cell(cell)}" for piece, cell in after.plies[len(before.plies) :]
     ]
     if after.hand not in (NONE, before.hand):
         done.append(f"{gives} {format_piece(after.hand)}")
-    return _sentence(f"{who} {' and '.join(done)}") if done else ""
+    return _sentence(f"{subject} {' and '.join(done)}") if done else ""
 
 
 def result(game: Game, players: Players, reason: str = "") -> str:
@@ -60,9 +60,9 @@ def _line(game: Game, line: Line) -> str:
 
 def request(game: Game) -> str:
     """The prompt for the next decision."""
-    if game.asked is Asked.PLACEMENT:
+    if game.asked is NextDecision.PLACEMENT:
         return f"place {format_piece(game.hand)}"
-    return "give a piece" if game.asked is Asked.GIFT else "place piece@cell"
+    return "give a piece" if game.asked is NextDecision.GIFT else "place piece@cell"
 
 
 def _sentence(text: str) -> str:

@@ -1,1 +1,1 @@
-"""Rebuild, lineage, compare."""
+"""Policies: deriving one from logged games, deriving one again, origins, comparisons."""

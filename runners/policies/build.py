@@ -69,7 +69,7 @@ class BuildChecks(EarlyChecks):
 def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
     """Check a composed configuration. ``choices`` are Hydra's: ``{'kind': 'gift', ...}``.
 
-    Raises ``RequestError`` for the first value that makes no sense.
+    Raises ``RequestError`` for the first invalid value.
     """
     check_values(cfg, PolicyBuildConfig)
     check_keys(cfg.archive, SourceConfig, "archive.")
@@ -126,7 +126,7 @@ def _rows(card: PolicyCard) -> int:
 
 
 def _show(card: PolicyCard, root: Path, seconds: float) -> None:
-    """Print what was derived, from what, and how to play by it."""
+    """Print the size and the source of the policy, and a command that plays by it."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
 

@@ -1,4 +1,4 @@
-"""``qarena policy compare``: what two policies know in common, where they differ, and how often they choose alike."""
+"""``qarena policy compare``: the rows that two policies share, their differences, how often their turns are equal."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from runners.arena.engine import Engine, Order
 from runners.terminal import console
 from runners.terminal.tables import properties_table
 
-EVIDENCE = ("count", "losses")  # columns that tell how well a value is known, where they are not the value itself
-MOST_POSITIONS = 20_000  # that both are asked about
-RANDOM_PAIRS = 500  # of games whose positions they are asked about if neither has any
+EVIDENCE = ("count", "losses")  # columns that show how much evidence a value has, unless they are the value itself
+MOST_POSITIONS = 20_000  # in which both policies choose
+RANDOM_PAIRS = 500  # their positions are used if neither table has any
 SHOWN = 5
-SEEDS = 4  # by which each is asked in a position: does the turn depend on chance?
+SEEDS = 4  # each policy chooses with each seed: equal turns show that it does not choose at random
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What two policies choose in some positions; equal up to symmetry."""
+    """The turns that two policies choose in some positions, compared up to symmetry."""
 
     asked: str  # which positions these are
     positions: list[Position]
     turns: tuple[Turns, Turns]
     same_board: NDArray[np.bool_]  # the placements make the same board
     same_turn: NDArray[np.bool_]  # and the gifts too
-    decided: NDArray[np.bool_]  # neither turn is one of chance: another seed gives the same
+    decided: NDArray[np.bool_]  # both turns are the same with every seed
 
 
 def compare(root: Path, one: str, other: str) -> None:
@@ -75,7 +75,7 @@ def compare(root: Path, one: str, other: str) -> None:
 
 
 def joined(one: Policy, other: Policy) -> pl.DataFrame | None:
-    """The rows that both have, with the values of both and their ``difference``; None if they do not tell the same."""
+    """The rows that both have, with both values and their ``difference``; None if the columns do not compare."""
     kinds = {one.kind, other.kind}
     if not (one.table and other.table) or not (len(kinds) == 1 or kinds <= VALUE_COLUMNS.keys()):
         return None
@@ -114,11 +114,11 @@ def _agreement(choices: Choices) -> Iterator[tuple[str, str]]:
     yield "same turn", f"{console.percent(choices.same_turn.mean())} %"
     decided = choices.decided
     share = f", the same in {console.percent(choices.same_turn[decided].mean())} %" if decided.any() else ""
-    yield "no chance in either", f"{int(decided.sum()):,} positions{share}"
+    yield "neither at random", f"{int(decided.sum()):,} positions{share}"
 
 
 def choices_of(one: Policy, other: Policy, rules: Rules) -> Choices:
-    """What both play by choose in the positions that both tables have, or if there are none, in those of either."""
+    """The turns of both policies in the positions that both tables have or, if there are none, in those of either."""
     sets = [_positions(policy, rules) for policy in (one, other)]
     known = [each for each in sets if each is not None]
     if not known:
@@ -126,7 +126,7 @@ def choices_of(one: Policy, other: Policy, rules: Rules) -> Choices:
     else:
         shared = set.intersection(*known)
         chosen = sorted(shared or set.union(*known))
-        which = ("both know" if shared else "either knows") if len(known) > 1 else "the one knows that has some"
+        which = ("both have" if shared else "either has") if len(known) > 1 else "only one of them has"
         step = max(1, -(-len(chosen) // MOST_POSITIONS))
         positions = [_position(*each) for each in chosen[::step]]
         asked = f"{len(positions):,} of {len(chosen):,} positions that {which}"
@@ -206,7 +206,7 @@ def _text(lanes: int, occupied: int, hand: int) -> str:
 
 
 def _different(choices: Choices, cards: list[PolicyCard]) -> list[console.Column]:
-    """The first positions in which the turns differ, and not by chance."""
+    """The first positions in which the turns differ, although neither is chosen at random."""
     rows = np.flatnonzero(choices.decided & ~choices.same_turn)[:SHOWN].tolist()
     columns = [console.Column("position", [format_position(choices.positions[row]) for row in rows], right=False)]
     for card, turns in zip(cards, choices.turns, strict=True):

@@ -18,19 +18,19 @@ INDENT = "  "
 def lineage(root: Path, wanted: str) -> list[str]:
     """The lines of a tree: a policy, its runs, the policies that agents of these runs played by, and so on.
 
-    Each policy is told of once. Raises ``RequestError`` for a policy that is not there.
+    Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
     """
     archive = Archive.open(root)
     return list(_of_policy(archive, policy_store.find(archive, wanted), "", set()))
 
 
-def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) -> Iterator[str]:
+def _of_policy(archive: Archive, card: PolicyCard, indent: str, shown: set[str]) -> Iterator[str]:
     learned = card.learned
     yield f"{indent}policy {card.name} ({card.policy_id}), {card.kind}, {card.rules['name']} rules"
-    if card.policy_id in told:
+    if card.policy_id in shown:
         yield f"{indent}{INDENT}(see above)"
         return
-    told.add(card.policy_id)
+    shown.add(card.policy_id)
     how, maker = made_by(card)
     how = "trained by" if how == "trainer" else how
     yield f"{indent}{INDENT}{how} {maker}, from {learned['games']:,} games; {_code(card.code)}"
@@ -40,21 +40,21 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, told: set[str]) 
     games = _games(archive, card) if card.is_derived else {}
     run_ids = learned["run_ids"]
     for run_id in run_ids[:MOST_RUNS]:
-        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, told)
+        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, shown)
     if len(run_ids) > MOST_RUNS:
         yield f"{indent}{INDENT}and {len(run_ids) - MOST_RUNS} more runs: 'qarena policy show {card.policy_id}'"
 
 
 def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
-    """How many games of each run it was derived from."""
+    """The number of games of each run that the policy was derived from."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
 
-def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told: set[str]) -> Iterator[str]:
+def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown: set[str]) -> Iterator[str]:
     record = archive.run(run_id)
     if record is None:
-        yield f"{indent}run {run_id}: not in this archive any more"
+        yield f"{indent}run {run_id}: no longer in this archive"
         return
     held = sum(commit.games.rows for commit in archive.commits(run_id))
     players = _few(list(dict.fromkeys(record.labels)))  # an agent may play itself
@@ -68,14 +68,14 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, told:
             missing = policy_id not in policy_store.policy_ids(archive)
             yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
         else:
-            yield from _of_policy(archive, card, indent + 2 * INDENT, told)
+            yield from _of_policy(archive, card, indent + 2 * INDENT, shown)
 
 
 def share_of(games: int | None, held: int, players: str) -> str:
     """The games of a run that a policy comes from (None: it is not known which), of those that the archive holds."""
     if held == 0 or (games is not None and games > held):
         known = "games" if games is None else f"{games:,} games"
-        return f"{known} of {players}, not {'all ' if held else ''}in this archive any more"
+        return f"{known} of {players}, {'some of them ' if held else ''}no longer in this archive"
     return f"{held:,} games of {players}" if games in (None, held) else f"{games:,} of {held:,} games of {players}"
 
 

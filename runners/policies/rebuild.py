@@ -35,7 +35,7 @@ class Rebuilt(NamedTuple):
 
     card: PolicyCard
     policy: Policy
-    differences: tuple[str, ...]  # none: it is the same to the byte
+    differences: tuple[str, ...]  # empty: it is the same to the byte
 
     @property
     def size(self) -> str:
@@ -47,8 +47,8 @@ class Rebuilt(NamedTuple):
 def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
-    Raises ``RequestError`` for a policy that is not there or is damaged, whose games are not there any more, or that
-    nothing can derive again; ``FailureError`` for damaged games.
+    Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, or that cannot be derived
+    again; ``FailureError`` for damaged games.
     """
     archive = Archive.open(root)
     card, stored = policy_store.read(archive, wanted)
@@ -66,7 +66,7 @@ def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
 
 
 def differences_of(stored: Policy, found: Policy) -> Iterator[str]:
-    """What differs between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
+    """The differences between two policies, one line each: kind, parameters, columns, rows, the first value of each."""
     before, after = policy_store.knowledge_of(stored), policy_store.knowledge_of(found)
     if before == after:
         return
@@ -108,7 +108,7 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
 
 
 def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
-    """The policy of a training's learner after the training's games."""
+    """The policy that a training's learner has after the training's games."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
         raise _unknown(card)
@@ -120,7 +120,7 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
 
 
 def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
-    """The result of an evolution by the logged games of its generations; none is played."""
+    """The result of an evolution, from the logged games of its generations; no game is played."""
     from runners.training.genetic import GeneticTrainer
     from runners.training.trainer import Trained, TrainingContext
 
@@ -132,8 +132,8 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
     if lost:
         raise RequestError(
-            f"policy '{card.name}' was bred by the games of {len(run_ids)} runs, and run {lost[0]} is not in archive "
-            f"{archive.root} any more: the command of its training, typed again, plays it"
+            f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {lost[0]} is no longer in "
+            f"archive {archive.root}: repeat the command of its training to play it"
         )
     first = archive.run(run_ids[0])
     stop = threading.Event()
@@ -151,8 +151,8 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     trained: Trained = trainer.train(context)
     if trained.policy is None:
         raise RequestError(
-            f"policy '{card.name}': this code would breed it by other games than those of its {len(run_ids)} runs, or "
-            "some of them are missing; the command of its training, typed again, plays what is"
+            f"policy '{card.name}': this code would breed it from other games than those of its {len(run_ids)} runs, "
+            "or some of these are missing: repeat the command of its training to play missing games"
         )
     return trained.policy
 
@@ -173,12 +173,13 @@ def _check_named(card: PolicyCard, group: str, target: Any) -> None:
 def _unknown(card: PolicyCard) -> RequestError:
     return RequestError(
         f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
-        f"({card.learned['parameters'].get('_target_')}), of which nothing says how to learn from logged games again"
+        f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
+        "games: repeat the command of its training instead"
     )
 
 
 def _other_code(card: PolicyCard) -> Iterator[str]:
-    """How the code that made the policy differs from this code, which may be why the policy differs."""
+    """The differences between the code that made the policy and this code: they may be why the policy differs."""
     if card.is_derived:
         now = code_of(card.learned["derivation"]["parameters"])
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from analytics.published import Figure, Implementation, implementations
+from analytics.published import Implementation, PublishedFigure, implementations
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.statistics.tally import Tally
@@ -34,7 +34,7 @@ class PlaySettings:
 
 
 class PairingKey(NamedTuple):
-    """What identifies a pairing: its rules and two labels, in alphabetical order."""
+    """The identity of a pairing: its rules and two labels, in alphabetical order."""
 
     rules: str
     first: str
@@ -49,7 +49,7 @@ class Side:
     trainer: str  # overrides of ``qarena train`` that make its policy; "": it needs none
 
 
-def sides(figure: Figure, variant: str) -> tuple[Side, Side] | None:
+def sides(figure: PublishedFigure, variant: str) -> tuple[Side, Side] | None:
     """The player and the opponent of a figure; None for variant ``CODE`` if neither differs from the text."""
     both = [implementations().get(label) for label in (figure.player, figure.opponent)]
     if variant == CODE and not any(ours and ours.code for ours in both):
@@ -65,7 +65,7 @@ def _side(label: str, ours: Implementation | None, variant: str) -> Side:
     return Side(ours.text, ours.trainer)
 
 
-def trainings(figures: Sequence[Figure]) -> list[str]:
+def trainings(figures: Sequence[PublishedFigure]) -> list[str]:
     """The trainings that figures need, as overrides of ``qarena train``, each once."""
     found = (sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
     return list(dict.fromkeys(side.trainer for both in found for side in both if side.trainer))
@@ -81,7 +81,7 @@ class Pairings:
     tallies: dict[PairingKey, Tally] = field(default_factory=dict)
     _known: dict[str, AgentSpec] = field(default_factory=dict)  # by label: reading a yaml takes time
 
-    def prepare(self, figures: Sequence[Figure]) -> None:
+    def prepare(self, figures: Sequence[PublishedFigure]) -> None:
         """Prepare every run. Raises ``RequestError`` as ``runners.arena.experiment.prepare`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
@@ -110,11 +110,11 @@ class Pairings:
                 self.tallies[key] = result.tally
         return count
 
-    def comparison(self, figure: Figure) -> Comparison:
+    def comparison(self, figure: PublishedFigure) -> Comparison:
         """A figure beside the results of the games played for it."""
         return Comparison(figure, self._played(figure, TEXT), self._played(figure, CODE))
 
-    def _played(self, figure: Figure, variant: str) -> Played | None:
+    def _played(self, figure: PublishedFigure, variant: str) -> Played | None:
         if figure.training:
             return self._played_in_training(figure, variant)
         agents = self._agents(figure, variant)
@@ -128,12 +128,12 @@ class Pairings:
         ours = tally if key.first == player else tally.swapped
         return played(figure, player, opponent, results_in(ours, figure.seat))
 
-    def _played_in_training(self, figure: Figure, variant: str) -> Played | None:
+    def _played_in_training(self, figure: PublishedFigure, variant: str) -> Played | None:
         both = sides(figure, variant)
         result = self.trained.get(both[0].trainer) if both else None
         return played(figure, result.learner, result.opponent, result.results) if result else None
 
-    def _agents(self, figure: Figure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
+    def _agents(self, figure: PublishedFigure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
         """The agents of the player and the opponent; None if there are none, or one has not been trained yet."""
         both = sides(figure, variant)
         if both is None or any(side.trainer and side.trainer not in self.trained for side in both):
@@ -147,7 +147,7 @@ class Pairings:
             self._known[label] = agent_named(label, self.settings.storage.root)
         return self._known[label]
 
-    def _request(self, figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
+    def _request(self, figure: PublishedFigure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
         spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.settings.seed, opening_plies=0)
         return Request(spec, self.settings.games, self.settings.threads, self.settings.storage, progress=True)
 
@@ -179,6 +179,6 @@ def _in_order(agents: tuple[AgentSpec, AgentSpec]) -> tuple[AgentSpec, AgentSpec
     return (one, two) if one.label <= two.label else (two, one)
 
 
-def _key(figure: Figure, agents: tuple[AgentSpec, AgentSpec]) -> PairingKey:
+def _key(figure: PublishedFigure, agents: tuple[AgentSpec, AgentSpec]) -> PairingKey:
     first, second = _in_order(agents)
     return PairingKey(figure.rules, first.label, second.label)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from analytics.published import Figure, figures, studies
+from analytics.published import PublishedFigure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
 from analytics.report import style
@@ -39,7 +39,7 @@ class ReproduceRequest:
     html: Path | None
 
     @property
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[PublishedFigure]:
         """The published figures of these studies."""
         return [figure for figure in figures() if figure.study in self.studies]
 

@@ -72,13 +72,13 @@ def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtRequest:
 def _execute(cfg: DictConfig, prepared: SprtExperiment | None = None) -> SprtOutcome:
     from runners.arena.experiment import interruptible
     from runners.strength.sprt_play import carry_out, prepare_sprt
-    from runners.strength.sprt_show import watching
+    from runners.strength.sprt_show import showing
 
     prepared = prepared or prepare_sprt(_request(cfg, HydraConfig.get()))
     request = prepared.request.run
     for note in request.notes:
         console.print_note(note)
-    with interruptible() as stop, watching(request.progress, request.games) as watch:
+    with interruptible() as stop, showing(request.progress, request.games) as watch:
         return carry_out(prepared, typed_command(), stop, watch)
 
 

@@ -23,7 +23,7 @@ from runners.arena.experiment import Experiment, begin, contribute, prepare, ref
 from runners.arena.schedule import Pace, missing
 from runners.strength.sprt_config import SprtRequest
 
-Watcher = Callable[[Trial], None]  # told whenever more pairs were looked at
+OnPairs = Callable[[Trial], None]  # called with the test whenever it has taken more pairs
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def prepare_sprt(request: SprtRequest) -> SprtExperiment:
     return prepared
 
 
-def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: Watcher) -> SprtOutcome:
+def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:
     """Play until the test ends or ``stop`` is set, and store the verdict.
 
     Raises ``FailureError`` when the disk refuses; games committed before are kept.
@@ -82,13 +82,13 @@ def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, wat
         finally:  # the run's record asks for the games up to the next look; none are missing once the test has ended
             begin(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
-        sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(experiment.run_id, trial, command))
+        sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(experiment.run_id, trial, command))
     return SprtOutcome(
         prepared.request.run, experiment.run_id, trial, contribution.games, contribution.seconds, stop.is_set()
     )
 
 
-def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: Watcher) -> int:
+def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: OnPairs) -> int:
     """Play and commit what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games committed."""
     experiment, most = prepared.experiment, prepared.request.most_pairs
     outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))

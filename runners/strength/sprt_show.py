@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from analytics.statistics.sprt import Trial, strength
-from runners.strength.sprt_play import SprtOutcome, Watcher
-from runners.strength.tables import around, described
+from runners.strength.sprt_play import OnPairs, SprtOutcome
+from runners.strength.tables import described, with_half_width
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
@@ -16,45 +16,45 @@ SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs
 
 
 @contextmanager
-def watching(wanted: bool, games: int) -> Iterator[Watcher]:
-    """Somebody to be told how a test stands: a bar on a terminal, elsewhere a line now and then."""
-    if not wanted:
-        yield _not_wanted
+def showing(progress: bool, games: int) -> Iterator[OnPairs]:
+    """A function that shows the state of a test: as a bar on a terminal, elsewhere as a line now and then."""
+    if not progress:
+        yield _show_nothing
         return
     with progress_bar("testing", "games") as bar:
         if not bar.is_shown:
-            yield _Lines().tell
+            yield _ProgressLines().report
             return
         bar.start(games)
 
-        def tell(trial: Trial) -> None:
+        def report(trial: Trial) -> None:
             bar.reach(2 * trial.pairs)
-            bar.describe(standing(trial))
+            bar.describe(state_of(trial))
 
-        yield tell
-
-
-def _not_wanted(_trial: Trial) -> None:
-    """Nobody wants to know."""
+        yield report
 
 
-class _Lines:
-    """Says how a test stands whenever its pairs have doubled, or half a minute has passed."""
+def _show_nothing(_trial: Trial) -> None:
+    """Do nothing: the user wants no progress."""
+
+
+class _ProgressLines:
+    """Prints the state of a test whenever its pairs have doubled, or half a minute has passed."""
 
     def __init__(self) -> None:
         self._pairs, self._since = 0, time.monotonic()
 
-    def tell(self, trial: Trial) -> None:
+    def report(self, trial: Trial) -> None:
         moment = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= SECONDS):
-            console.print_note(standing(trial))
+            console.print_note(state_of(trial))
             self._pairs, self._since = trial.pairs, moment
 
 
-def standing(trial: Trial) -> str:
+def state_of(trial: Trial) -> str:
     """The state of a test: games, the log-likelihood ratio at the last look with its bounds, the strength so far."""
     lower, upper = trial.hypotheses.bounds
-    known = f", nElo {around(strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
+    known = f", nElo {with_half_width(strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
     return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {2 * trial.pairs:,} games{known}"
 
 
@@ -102,5 +102,5 @@ def row(outcome: SprtOutcome) -> dict[str, str]:
         "verdict": trial.accepted or "undecided",
         "games": f"{2 * trial.pairs:,}",
         "LLR": f"{trial.ratio:.2f}",
-        "nElo": around(strength(trial.counts).normalised_elo, 1) if trial.pairs else "·",
+        "nElo": with_half_width(strength(trial.counts).normalised_elo, 1) if trial.pairs else "·",
     }

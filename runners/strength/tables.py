@@ -25,7 +25,7 @@ def show_notes(notes: Iterable[str]) -> None:
 
 
 def show_ratings(met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
-    """Print the ratings, the probability that an agent is above another, the seat's value, and what stays open."""
+    """Print the ratings, the probability that an agent is above another, the seat's value, and what stays unknown."""
     where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
     rows = found.ratings
     games = sum(each.games for each in rows) // 2  # those of an agent against itself are not among them
@@ -88,20 +88,20 @@ def _open_questions(found: Ratings) -> list[str]:
     lines = []
     if found.groups > 1:
         lines.append(
-            f"{found.groups} groups of agents never met, not even through others: compare ratings within a group only."
+            f"{found.groups} groups of agents have no games between them: compare ratings within a group only."
         )
     for text, agents in (
-        ("took every point from those it is above: no upper bound", _at(found.ratings, math.inf)),
-        ("took no point from those it is below: no lower bound", _at(found.ratings, -math.inf)),
+        ("won every point against the agents below it: its rating has no upper bound", _at(found.ratings, math.inf)),
+        ("lost every point to the agents above it: its rating has no lower bound", _at(found.ratings, -math.inf)),
         (
-            "cannot be placed: no chain of points leads to the others",
+            "cannot be rated: no chain of won points connects it with the others",
             [r for r in found.ratings if math.isnan(r.elo.mean) and r.agent not in found.by_seat],
         ),
     ):
         lines += [f"{rating.agent} {text}." for rating in agents]
     if found.by_seat:
         seat, level = int(found.seat.mean < 0), ", ".join(found.by_seat)
-        lines.append(f"Seat {seat} won every game between {level}: these games do not say who is stronger.")
+        lines.append(f"Seat {seat} won every game between {level}: these games do not show which of them is stronger.")
     return lines
 
 
@@ -161,7 +161,7 @@ def show_counts(text: str, settings: Sequence[str]) -> None:
 def _hypothesis(setting: str) -> tuple[str, float]:
     key, _, value = setting.partition("=")
     if key not in HYPOTHESES:
-        raise RequestError(f"{setting!r} cannot go with --counts{nearest(key, HYPOTHESES)}")
+        raise RequestError(f"{setting!r} cannot be used with --counts{nearest(key, HYPOTHESES)}")
     try:
         return key, float(value)
     except ValueError:
@@ -178,14 +178,14 @@ def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) ->
     return [
         f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
         f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
-        f"nElo   {around(found.normalised_elo)}",
-        f"Elo    {around(found.elo)}",
+        f"nElo   {with_half_width(found.normalised_elo)}",
+        f"Elo    {with_half_width(found.elo)}",
         f"LOS    {found.superiority:.5f}",
     ]
 
 
-def around(estimate: Estimate, digits: int = 4) -> str:
+def with_half_width(estimate: Estimate, digits: int = 4) -> str:
     """A value ± half the width of its interval."""
-    mean = round(estimate.mean, digits) + 0.0  # no minus in front of nothing
+    mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
     reach = (estimate.high - estimate.low) / 2
     return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))

@@ -1,1 +1,1 @@
-"""What a person sees: console, progress, tables."""
+"""Output to the terminal: console, progress, tables, files."""

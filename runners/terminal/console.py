@@ -29,7 +29,7 @@ QUESTIONS = (
 )
 
 
-class _Out(Console):
+class _StandardOutput(Console):
     """Standard output. A reader that closes the pipe early (``| head``) is no error."""
 
     def on_broken_pipe(self) -> None:
@@ -38,7 +38,7 @@ class _Out(Console):
 
 def out() -> Console:
     """The console for results: standard output."""
-    return _Out(highlight=False)
+    return _StandardOutput(highlight=False)
 
 
 def print_line(text: str) -> None:

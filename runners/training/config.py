@@ -40,7 +40,7 @@ class TrainingRequest:
     def training(self) -> str:
         """The training's id, 12 hex digits: a hash of all that affects what is learned.
 
-        If the trainer is ``Extensible``, the parameter that says how much is left out: asking for more is the same
+        If the trainer is ``Extensible``, its parameter for the length is left out: asking for more is the same
         training.
         """
         settings = dict(self.settings)
@@ -52,7 +52,7 @@ class TrainingRequest:
 
     @functools.cached_property
     def changed(self) -> dict[str, Any]:
-        """The trainer's settings that differ from its yaml, by dotted key, without the one that says how much."""
+        """The trainer's settings that differ from its yaml, by dotted key, but for the training's length."""
         own = dict(flat(settings_of("trainer", self.context.name)))
         extent = self.trainer.extent if isinstance(self.trainer, Extensible) else None
         return {key: value for key, value in flat(self.settings) if key != extent and own.get(key, _MISSING) != value}
@@ -66,7 +66,7 @@ class TrainingRequest:
 def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> TrainingRequest:
     """Check a composed configuration. ``choices`` are Hydra's: ``{'trainer': 'rl_encoded', ...}``.
 
-    Raises ``RequestError`` for the first value that makes no sense.
+    Raises ``RequestError`` for the first invalid value.
     """
     check_values(cfg)
     context = TrainingContext(

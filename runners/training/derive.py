@@ -41,12 +41,12 @@ class BuildRequest:
 
     @property
     def training(self) -> str:
-        """12 hex digits, the same for the same kind, parameters and condition: what a name stands for."""
+        """12 hex digits, the same for the same kind, parameters and condition. A name belongs to one of them."""
         return run_id_of({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
 def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation:
-    """The derivation that settings describe. Raises ``RequestError`` for parameters that make no sense."""
+    """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
     target = settings.get("_target_")
     if not isinstance(target, str):
         raise RequestError(f"kind '{kind}': its yaml names no class under _target_")
@@ -66,7 +66,7 @@ class PreparedBuild:
 def prepare(request: BuildRequest) -> PreparedBuild:
     """Choose the games; none of them is read yet.
 
-    Raises ``RequestError`` for a name that is taken, a condition that is none or that no game meets, runs with
+    Raises ``RequestError`` for a name that is taken, an invalid condition or one that no game meets, runs with
     different rules, games that do not fit into memory.
     """
     with ExitStack() as stack:
@@ -91,7 +91,7 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     policy = request.derivation.derive(dataset, request.threads)
     if not all(len(column) for column in policy.table.values()):
         raise RequestError(
-            f"{len(dataset.game_id):,} games leave no row with {_parameters(request.settings)}: choose more games"
+            f"{len(dataset.game_id):,} games give no row with {_parameters(request.settings)}: choose more games"
         )
     tables = {TABLE: ranges_of(dataset)}
     origin = Origin(request.name, dataset.rules, code_of(request.settings), _learned(request, dataset), tables)
@@ -110,7 +110,7 @@ def _check_name(archive: Archive, request: BuildRequest) -> None:
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"name={request.name} is the name of another policy ({taken.learned['trainer']}, "
-            f"{taken.learned['games']:,} games; 'qarena policy show {request.name}' tells all): choose another name"
+            f"{taken.learned['games']:,} games; 'qarena policy show {request.name}' describes it): choose another name"
         )
 
 
@@ -124,7 +124,7 @@ def _check_memory(games: int) -> None:
 
 
 def _learned(request: BuildRequest, dataset: Dataset) -> dict[str, Any]:
-    """What the card says of the games and of the derivation."""
+    """The card's fields on the games and on the derivation."""
     return {
         "training": request.training,
         "trainer": request.kind,

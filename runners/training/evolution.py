@@ -43,7 +43,7 @@ class Plan:
     opponents: tuple[Any, ...]  # labels or mappings; fitness against the first decides, the next ones break ties
     seats: str  # swapped, or fixed: individuals hold seat 0 only
     draw_reward: float  # what a drawn game counts; a win counts 1
-    again: bool  # play for the fitness of survivors anew in every generation
+    again: bool  # judge survivors again in every generation
     answer: str  # best or mean: see ``Evolution.answer``
     faithful: bool  # all players follow their studies' code, where they have that choice
 
@@ -59,26 +59,26 @@ class Judgement:
 
 @dataclass
 class Tracker:
-    """Tells of a whole training's games as one, those found in the archive included."""
+    """Reports the games of a whole training as one count, games found in the archive included."""
 
     progress: Progress | None
-    told: int = 0  # games
+    counted: int = 0  # games
 
     def start(self, games: int) -> None:
-        """A generation begins: nothing to tell."""
+        """Do nothing: the count began with the training."""
 
     def advance(self, games: int) -> None:
-        self.told += games
+        self.counted += games
         if self.progress:
             self.progress.advance(games)
 
     def reach(self, games: int) -> None:
-        """So many are in the archive by now, whoever played them."""
-        if games > self.told:
-            self.advance(games - self.told)
+        """Report that the archive holds ``games`` games by now, whichever process played them."""
+        if games > self.counted:
+            self.advance(games - self.counted)
 
 
-class Training:
+class EvolutionTraining:
     """One evolution in progress. ``start`` [n, G] are genes of the initial population.
 
     Raises ``RequestError`` for agents that do not exist, and for one that does not have the genes.
@@ -145,8 +145,8 @@ class Training:
         tracker.reach(self._games)
         for number, player in zip(due.number.tolist(), players, strict=True):
             self._judgements[number] = Judgement(outcome.run_id, player.label, games)
-        everybody = self._evolution.judge(self._fitness(outcome.results))
-        self._populations.append(self._table(everybody, int(due.number[-1])))
+        judged = self._evolution.judge(self._fitness(outcome.results))
+        self._populations.append(self._table(judged, int(due.number[-1])))
         self._curve.append(self._point())
         return True
 
@@ -179,7 +179,8 @@ class Training:
         if left and self._found_of_other_code and self._context.storage.other_code == "refuse":
             raise RequestError(
                 f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
-                "archive.other_code=extend goes on from it all the same, archive.other_code=new plays all of them anew"
+                "archive.other_code=extend goes on from it all the same, "
+                "archive.other_code=new plays all generations again"
             )
         if known and known.code.get("fingerprint") != experiment.code["fingerprint"]:
             self._found_of_other_code = known.run_id
@@ -192,26 +193,26 @@ class Training:
         rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
         return np.array(rewards).reshape(-1, len(self._opponents))
 
-    def _table(self, everybody: Population, youngest: int) -> pl.DataFrame:
+    def _table(self, judged: Population, youngest: int) -> pl.DataFrame:
         """A generation's rows of the table ``population``: all individuals, best first."""
-        generation, numbers = self._evolution.generation, everybody.number.tolist()
-        new = everybody.number > youngest - self._plan.offspring
+        generation, numbers = self._evolution.generation, judged.number.tolist()
+        new = judged.number > youngest - self._plan.offspring
         judgements = [self._judgements[number] for number in numbers]
         return pl.DataFrame(
             {
                 "generation": np.full(len(numbers), generation),
                 "place": np.arange(len(numbers)),
-                "individual": everybody.number,
+                "individual": judged.number,
                 "origin": [("offspring" if each else "survivor") if generation else "initial" for each in new],
-                "operator": [OPERATORS[operator] for operator in everybody.operator],
+                "operator": [OPERATORS[operator] for operator in judged.operator],
                 "parents": pl.Series(
-                    [[n for n in both if n != NONE] for both in everybody.parents.tolist()], dtype=_INDIVIDUALS
+                    [[n for n in both if n != NONE] for both in judged.parents.tolist()], dtype=_INDIVIDUALS
                 ),
                 "goes_on": np.arange(len(numbers)) < self._plan.size,
-                **dict(zip(self._genes, everybody.genes.T, strict=True)),
+                **dict(zip(self._genes, judged.genes.T, strict=True)),
                 **{
                     f"v {opponent.label}": column
-                    for opponent, column in zip(self._opponents, everybody.fitness.T, strict=True)
+                    for opponent, column in zip(self._opponents, judged.fitness.T, strict=True)
                 },
                 "games": [judgement.games for judgement in judgements],
                 "run_id": [judgement.run_id for judgement in judgements],

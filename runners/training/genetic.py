@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import rounding_notes
-from runners.training.evolution import Plan, Training
+from runners.training.evolution import EvolutionTraining, Plan
 from runners.training.trainer import Trained, TrainingContext
 
 MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
@@ -32,7 +32,7 @@ PHASES = ("early", "stuck", "late")
 class GeneticTrainer(ABC):
     """The common part of both trainers; the yamls explain each key.
 
-    Raises ``RequestError`` for a value that makes no sense.
+    Raises ``RequestError`` for an invalid value.
     """
 
     agent: str
@@ -59,7 +59,7 @@ class GeneticTrainer(ABC):
 
     @abstractmethod
     def breeder(self) -> Breeder:
-        """The study's way to make individuals. Raises ``ValueError`` for a parameter that makes no sense."""
+        """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
 
     @abstractmethod
     def seats_of_the_study(self) -> str:
@@ -75,12 +75,12 @@ class GeneticTrainer(ABC):
         self._training(context).check()
 
     def train(self, context: TrainingContext) -> Trained:
-        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if the agents make no sense."""
+        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if an agent is invalid."""
         return self._training(context).run()
 
-    def _training(self, context: TrainingContext) -> Training:
+    def _training(self, context: TrainingContext) -> EvolutionTraining:
         start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
-        return Training(self.breeder(), self._plan(), context, start)
+        return EvolutionTraining(self.breeder(), self._plan(), context, start)
 
     def _check_sizes(self) -> None:
         for key, most in (

@@ -42,8 +42,9 @@ class Online:
 
     ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters, ``opponent`` an agent as
     ``agents=[…]`` names them. With ``seats='swapped'`` both games of each pair are played, the learner in
-    ``learner_seat`` first; with ``'fixed'`` it has that seat in every game. Raises ``RequestError`` for a value that
-    makes no sense.
+    ``learner_seat`` first; with ``'fixed'`` it has that seat in every game.
+
+    Raises ``RequestError`` for an invalid value.
     """
 
     extent = "games"
@@ -57,7 +58,9 @@ class Online:
         learner_seat: int = 0,
     ) -> None:
         if not isinstance(learner, Mapping) or not isinstance(learner.get("_target_"), str):
-            raise RequestError(f"trainer.learner={learner!r} is no mapping with the class of a learner under _target_")
+            raise RequestError(
+                f"trainer.learner={learner!r} is not a mapping with the class of a learner under _target_"
+            )
         if seats not in SEATS:
             raise RequestError(f"trainer.seats={seats} does not exist{nearest(str(seats), SEATS)}")
         games_a_pair = 1 + (seats == "swapped")
@@ -82,14 +85,14 @@ class Online:
     def train(self, context: TrainingContext) -> Trained:
         """Learn from the games that the archive has and play those it lacks.
 
-        Raises ``RequestError`` before anything is played if the agents make no sense or other code began the training,
+        Raises ``RequestError`` before anything is played if an agent is invalid or other code began the training,
         ``FailureError`` when the disk refuses; what was committed before is kept.
         """
         experiment, learner = self._prepared(context)
         run_id, archive = experiment.run_id, experiment.archive
         begun = archive.run(run_id)
         if begun is not None and begun.code.get("fingerprint") != experiment.code["fingerprint"]:
-            logger.warning("run %s was begun by other code: this code learns from its games, maybe differently", run_id)
+            logger.warning("run %s was begun by other code: this code may learn something else from its games", run_id)
         with contribute(experiment, context.command) as contribution:
             training = _OnlineTraining(experiment, learner, context)
             training.run()
@@ -104,7 +107,8 @@ class Online:
         learner = spec.agents[LEARNER].build()
         if not isinstance(learner, Learner):
             raise RequestError(
-                f"trainer '{context.name}': {self.learner['_target_']} is no Learner (see agents/learning/learner.py)"
+                f"trainer '{context.name}': {self.learner['_target_']} is not a Learner "
+                "(see agents/learning/learner.py)"
             )
         return prepare(context.request(spec, self.games)), learner
 
@@ -192,7 +196,7 @@ class _OnlineTraining:
     def _block(self, first_pair: int, pairs: int) -> Games:
         """Play consecutive pairs and learn from each game before the next."""
         buffers, training_games = (
-            GameBuffers.of(Games.zeros(pairs * self._spec.games_a_pair)),
+            GameBuffers.around(Games.zeros(pairs * self._spec.games_a_pair)),
             self._games_from(first_pair),
         )
         column, end = 0, pairs * self._spec.games_a_pair

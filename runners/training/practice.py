@@ -15,7 +15,7 @@ from agents.learning.learner import UPDATE_TYPE, UpdateKernel
 from quarto.batch import Games, Lockstep
 from quarto.jit import kernel
 from quarto.rules import CELLS
-from runners.arena.lockstep import Deal, begin, play_out, settle
+from runners.arena.lockstep import GameNumbers, begin, play_out, settle
 
 PAIR = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
 
@@ -29,12 +29,12 @@ class GameBuffers(NamedTuple):
     finished: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
 
     @staticmethod
-    def of(games: Games) -> GameBuffers:
+    def around(games: Games) -> GameBuffers:
         return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR), games, np.zeros(1, np.int64))
 
 
 BOTH_TYPE = types.UniTuple(OWN_TYPE, 2)
-BUFFERS_TYPE = numba.typeof(GameBuffers.of(Games.zeros(1)))
+BUFFERS_TYPE = numba.typeof(GameBuffers.around(Games.zeros(1)))
 
 
 @kernel(
@@ -62,7 +62,7 @@ def play_and_learn(
     for column in range(span[0], span[1]):
         game = column % training_games.games_a_pair
         number = training_games.first_pair + column // training_games.games_a_pair
-        begin(Deal(training_games.seed, 0, number, game, PAIR), no_opening, state, pair)
+        begin(GameNumbers(training_games.seed, 0, number, game, PAIR), no_opening, state, pair)
         if training_games.seat ^ game == 0:
             play_out(turn, own, opponents_turn, opponents, rules, (0, 1), state, pair)
         else:

@@ -48,7 +48,7 @@ STRENGTH = {
 class SelfImprovement:
     """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
 
-    Raises ``RequestError`` for a value that makes no sense.
+    Raises ``RequestError`` for an invalid value.
     """
 
     extent: ClassVar[str] = "generations"  # more of them go on from where fewer ended
@@ -95,18 +95,18 @@ class SelfImprovement:
 
     def check(self, context: TrainingContext) -> None:
         """Raises ``RequestError`` if ``train`` would."""
-        _Loop(self, context).check()
+        _SelfImprovementTraining(self, context).check()
 
     def train(self, context: TrainingContext) -> Trained:
         """Go through all generations, or stop once ``context.stop`` is set.
 
-        Raises ``RequestError`` before anything is played if the agents make no sense, ``FailureError`` when the disk
+        Raises ``RequestError`` before anything is played if an agent is invalid, ``FailureError`` when the disk
         refuses; games committed and policies derived before are kept.
         """
-        return _Loop(self, context).run()
+        return _SelfImprovementTraining(self, context).run()
 
 
-class _Loop:
+class _SelfImprovementTraining:
     """One self-improvement in progress."""
 
     def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
@@ -116,7 +116,7 @@ class _Loop:
         self._tracker = Tracker(context.progress)
         self._learned_from: list[str] = []  # runs, one for each generation
         self._strength: list[tuple[Any, ...]] = []
-        self._told = self._played = 0
+        self._counted = self._played = 0
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
@@ -239,8 +239,8 @@ class _Loop:
             return None
         outcome = carry_out(experiment, self._context.command, self._context.stop, self._tracker)
         self._played += outcome.played
-        self._told += request.games * len(request.spec.pairings)
-        self._tracker.reach(self._told)
+        self._counted += request.games * len(request.spec.pairings)
+        self._tracker.reach(self._counted)
         return None if outcome.interrupted else outcome
 
 

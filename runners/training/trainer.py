@@ -59,7 +59,7 @@ class Trainer(Protocol):
     def train(self, context: TrainingContext) -> Trained:
         """Train until done or until ``context.stop`` is set.
 
-        Raises ``RequestError`` for a context that makes no sense, before anything is played.
+        Raises ``RequestError`` for an invalid context, before anything is played.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What every agent promises, for whatever is in ``conf/agent``: a new yaml is tested without a word here."""
+"""The contract of all agents, tested for every yaml in ``conf/agent``: a new one needs no change here."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def player(name: str, rules: Rules) -> Player:
 
 
 def turns_of(player: Player, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
-    """What it answers, as (cell, gift); where only a gift was asked for, the cell is NONE."""
+    """The agent's turns as (cell, gift); where only a gift was asked for, the cell is NONE."""
     turns = player.play(Batch.of(positions), rng)
     gift_only = [position.hand == NONE and not rules.mover_chooses for position in positions]
     cells = np.where(gift_only, NONE, turns.cells)

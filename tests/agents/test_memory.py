@@ -1,4 +1,4 @@
-"""What a jitted player remembers of a game is of this game alone, however its turns come to be asked for."""
+"""A jitted player's memory of a game holds this game alone, whatever the order in which its turns are asked for."""
 
 from __future__ import annotations
 

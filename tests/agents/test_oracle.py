@@ -100,7 +100,7 @@ def check_no_loss(opponent: str, plies: int, pairs: int) -> None:
 
 
 def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:
-    """What it answers with so many seeds; a cell or gift that is ignored as NONE."""
+    """Its turns with this many seeds; a cell or gift that is ignored is NONE."""
     player = lift(agent, rules, "it")
     found = player.play(
         Batch.of([position] * seeds), Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
@@ -135,7 +135,7 @@ def test_what_is_tied_is_drawn_among_all_of_it(name: str) -> None:
 
 
 def saving(position: Position, turn: tuple[int, int]) -> int:
-    """How many of the opponent's turns keep what they have after a turn that leaves a game to be played."""
+    """The number of the opponent's turns that keep the value, after a turn that does not end the game."""
     cell, gift = turn
     lanes, occupied = position.lanes, position.occupied
     if cell != NONE:

@@ -10,7 +10,7 @@ import pytest
 
 from agents.learning.afterstates import MC_AFTERSTATE
 from agents.learning.policy import Policy
-from agents.policy import Policy as Agent
+from agents.policy import PolicyAgent
 from agents.semi_random import SemiRandom
 from quarto.rules import CLASSIC, Rules
 from tests import naive
@@ -35,13 +35,13 @@ def test_without_a_policy_the_fallback_plays_but_wins_are_taken(fallback: str) -
             player = naive.SemiRandom() if wins or fallback == "semi_random" else naive.Random()
             return player.turn(view, seed)
 
-    assert assert_same_turns(Agent(None, fallback), Twin(), CLASSIC, asked(CLASSIC, 10)) > 100
+    assert assert_same_turns(PolicyAgent(None, fallback), Twin(), CLASSIC, asked(CLASSIC, 10)) > 100
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("mine", "policy='mine' is no policy"),
+        ("mine", "policy='mine' is not a policy"),
         (Policy("gift"), "policy of kind 'gift' is for other players; policy reads 'mc_afterstate'"),
         (Policy(MC_AFTERSTATE), "has no column 'lanes'"),
         (means([1], [1], [1.5]), "mean 1.5 in row 0 of a policy is not from -1 to 1"),
@@ -51,7 +51,7 @@ def test_without_a_policy_the_fallback_plays_but_wins_are_taken(fallback: str) -
 )
 def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        Agent(policy)
+        PolicyAgent(policy)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) 
 )
 def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Agent(None, **parameters)
+        PolicyAgent(None, **parameters)
 
 
 def test_afterstates_of_other_rules_are_refused() -> None:
     inner = means([1 << 5], [1 << 5], [0.5])  # an inner cell is the image of a corner under classic rules only
     with pytest.raises(ValueError, match="is no afterstate's canonical form under rules 'classic'"):
-        Agent(inner).knowledge(CLASSIC)
+        PolicyAgent(inner).knowledge(CLASSIC)
 
 
 def test_it_plays_only_where_the_opponent_chooses() -> None:
-    assert Agent(None).choosers == SemiRandom.choosers[:1] == (Rules().chooser,)
+    assert PolicyAgent(None).choosers == SemiRandom.choosers[:1] == (Rules().chooser,)

@@ -122,7 +122,7 @@ CODE, VALUE = np.arange(CODES, dtype=np.int32), np.full(CODES, 0.5)
 WRONG_POLICIES = [
     (Policy("counters"), "policy of kind 'counters' is for rl_tabular, mixed_rl; rl_encoded reads 'encoded_values'"),
     (Policy("new"), "policy of kind 'new' is for other players; rl_encoded reads 'encoded_values'"),
-    ("mine", "policy='mine' is no policy; rl_encoded reads one of kind 'encoded_values'"),
+    ("mine", "policy='mine' is not a policy; rl_encoded reads one of kind 'encoded_values'"),
     (
         Policy("encoded_values", table={"code": CODE}),
         "policy of kind 'encoded_values' has no column 'value'; its columns: code",

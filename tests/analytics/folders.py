@@ -1,4 +1,4 @@
-"""What lies in a folder."""
+"""The content of a folder."""
 
 from pathlib import Path
 

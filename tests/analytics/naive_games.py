@@ -102,7 +102,7 @@ def naive_rows(blocks: Sequence[Block], pairings: Pairings) -> tuple[list[tuple[
 
 
 def spec_of(rules: Rules = CLASSIC, pairings: Pairings = PAIRINGS, **other: Any) -> dict[str, Any]:
-    """What a run is, as JSON values; ``other`` replaces and adds."""
+    """A run's spec as JSON values; ``other`` replaces and adds."""
     labels = sorted({label for pairing in pairings for label in pairing})
     return {
         "rules": asdict(rules),

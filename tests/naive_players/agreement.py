@@ -1,4 +1,4 @@
-"""How a jitted player is compared with its slow twin: turn for turn, and over whole games."""
+"""Comparing a jitted player with its slow twin: turn for turn, and over whole games."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
 
 
 def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
-    """Positions with at most so many empty cells, which a slow search can look through, from games of careful players.
+    """Positions with at most this many empty cells, so that a slow search ends, from games of careful players.
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
     """

@@ -23,7 +23,7 @@ class AlphaBeta:
         return view._replace(available=without(view.available, piece), hand=piece)
 
     def value(self, view: View, depth: int) -> int:
-        """What the position is worth to who is to place, with ``depth`` placements to go."""
+        """The value of the position for the mover, with ``depth`` placements to go."""
         return 0 if depth == 0 else self.best(view, depth)[0]
 
     def best(self, view: View, depth: int) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""How a jitted learner is compared with its slow twin: they play the same games and end with the same table."""
+"""Comparing a jitted learner with its slow twin: they play the same games and end with the same table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Lifted:
 
 
 def seat_of(game: int, seats: str) -> int:
-    """Which seat the learner holds in a game: ``seats`` is '0', '1' or 'both', in turns."""
+    """The learner's seat in a game: ``seats`` is '0', '1' or 'both', in turns."""
     return game % 2 if seats == "both" else int(seats)
 
 
@@ -89,7 +89,7 @@ def train(
 
 
 def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = "both") -> Policy:
-    """What the learner makes of games that were played before."""
+    """The learner after games that were played before."""
     knowledge = learner.knowledge(rules)
     for game, outcome in enumerate(played):
         player = KernelPlayer(type(learner).kernel, knowledge, rules)

@@ -58,7 +58,7 @@ class RlEncoded:
         return self.codes[tuple(board)]
 
     def made(self, board: Board, piece: int, view: View) -> list[float]:
-        """What the boards are worth that the piece makes, by empty cell."""
+        """The values of the boards that the piece makes, by empty cell."""
         return [self.value(self.code(with_piece(board, piece, cell), view)) for cell in empty_cells(board)]
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the slow searching players share: the game as a tree of moves, each a (cell, gift)."""
+"""Shared parts of the slow searching players: the game as a tree of moves, each a (cell, gift)."""
 
 from __future__ import annotations
 

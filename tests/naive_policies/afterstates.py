@@ -1,4 +1,4 @@
-"""The slow twins of the kinds that tell values of afterstates, and of who plays by them: dictionaries by position."""
+"""The slow twins of the kinds with values of afterstates, and of their player: dictionaries by position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the slow twins of derived policies share: games as lists, afterstates as dictionary keys."""
+"""Shared parts of the slow twins of derived policies: games as lists, afterstates as dictionary keys."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def result_for(seat: int, game: Game) -> int:
 
 
 def turns(position: Position) -> list[Position]:
-    """What every turn in a position with a piece in hand leaves, by cell, then by gift; the last ones leave no gift."""
+    """The afterstates of all turns with a piece in hand, by cell, then by gift; after a last placement without one."""
     found = []
     for cell in range(16):
         if not position.occupied >> cell & 1:

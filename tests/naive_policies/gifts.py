@@ -10,11 +10,11 @@ from tests import naive
 from tests.naive import NONE, Board, View, draw
 from tests.naive_policies.games import Game, steps
 
-Look = tuple[int, int, int, int]  # pieces, wins, safe, dangers
+Features = tuple[int, int, int, int]  # pieces, wins, safe, dangers
 
 
 def dangers(board: Board, rules: Rules) -> int:
-    """How many of the eight attribute values a line has on its three occupied cells, the fourth being empty."""
+    """The number of the eight attribute values that a line has on its three occupied cells, the fourth being empty."""
     values = set()
     for line in naive.lines(rules):
         pieces = [board[cell] for cell in line if board[cell] != NONE]
@@ -26,19 +26,19 @@ def dangers(board: Board, rules: Rules) -> int:
     return len(values)
 
 
-def look(board: Board, gift: int, others: list[int], rules: Rules) -> Look:
+def features(board: Board, gift: int, others: list[int], rules: Rules) -> Features:
     wins, safe = len(naive.winning_cells(board, gift, rules)), len(naive.safe_pieces(board, others, rules))
     return sum(piece != NONE for piece in board), wins, safe, dangers(board, rules)
 
 
-def gift(games: Iterable[Game], rules: Rules, smoothing: float) -> dict[Look, tuple[int, int, float]]:
-    """Count, losses and risk by look."""
-    counts, losses = Counter[Look](), Counter[Look]()
+def gift(games: Iterable[Game], rules: Rules, smoothing: float) -> dict[Features, tuple[int, int, float]]:
+    """Count, losses and risk by features."""
+    counts, losses = Counter[Features](), Counter[Features]()
     for game in games:
         for ply, step in enumerate(steps(game, rules)):
             if ply >= game.opening:
                 others = [piece for piece in range(16) if piece != step.hand and piece not in step.board]
-                seen = look(step.board, step.hand, others, rules)
+                seen = features(step.board, step.hand, others, rules)
                 counts[seen] += 1
                 losses[seen] += game.winner == 1 - step.mover
     return {
@@ -50,7 +50,7 @@ def gift(games: Iterable[Game], rules: Rules, smoothing: float) -> dict[Look, tu
 class Gifts:
     """The gift of the least risk; a win if there is one."""
 
-    def __init__(self, risks: Mapping[Look, float]) -> None:
+    def __init__(self, risks: Mapping[Features, float]) -> None:
         self.risks = risks
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
@@ -65,6 +65,6 @@ class Gifts:
 
         def risk(piece: int) -> float:
             others = [other for other in view.available if other != piece]
-            return self.risks.get(look(board, piece, others, view.rules), unseen)
+            return self.risks.get(features(board, piece, others, view.rules), unseen)
 
         return cell, min(gifts, key=risk, default=NONE)

@@ -13,7 +13,7 @@ from tests.naive_quarto import ORACLES, enumerate_prefixes, live_prefixes
 
 
 def known_layer(ply: int) -> Layer:
-    """What is known of classic games, without the number of live boards."""
+    """The known counts of classic games, without the number of live boards."""
     return Layer(
         ply,
         ORACLES["live_game_prefixes_after_k_plies"][ply],

@@ -1,4 +1,4 @@
-"""What tests of experiments share: requests as the command line makes them, players in Python, the rows at the end."""
+"""Shared parts of the tests of experiments: requests as the command line makes them, players in Python, stored rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def environment_with(**variables: str) -> dict[str, str]:
 
 
 def command(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What a user gets who types ``qarena …`` in ``folder``: a process of its own."""
+    """The result of typing ``qarena …`` in ``folder``: a process of its own."""
     return subprocess.run(
         [QARENA, *arguments],
         cwd=folder,
@@ -62,7 +62,7 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
 
 @cache
 def request(*overrides: str) -> Request:
-    """What ``qarena run`` with these overrides asks for."""
+    """The request of ``qarena run`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("run", overrides=list(overrides), return_hydra_config=True)
         return request_of(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)

@@ -43,7 +43,7 @@ class Level(NamedTuple):
     """A level and the tables that its keys are made with. The numbers are int64 in kernels."""
 
     pieces: int  # on the board
-    first_mask: int  # number of the first canonical mask of so many cells
+    first_mask: int  # number of the first canonical mask of this many cells
     tables: Symmetries
 
 

@@ -52,7 +52,7 @@ class FittedQ:
         boards, worth = (
             GameBoards.empty(size),
             np.zeros(size),
-        )  # of each game's turn at the level above, for who made it
+        )  # of each game's turn at the level above, for the player who made it
 
         def move(step: Callable[..., None], ply: int) -> None:
             over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, size, threads)

@@ -29,7 +29,7 @@ class McAfterstate:
 
     A row is an afterstate: the board after a placement with the gift in the opponent's hand, by its canonical form.
     ``mean`` is the mean outcome for the player who made the turn, 1 won, 0 drawn, -1 lost, ``count`` the number of
-    games. Turns count from the first gift that was chosen: an imposed opening is nobody's choice. Afterstates met less
+    games. Turns count from the first gift that was chosen: no agent chose an imposed opening. Afterstates met less
     than ``least`` times are left out: their means are noise, and most afterstates are such.
 
     Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.

@@ -64,8 +64,8 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
         if lost.size:
             raise RequestError(
                 f"policy '{card.name}' was derived from {len(ids):,} games of run {run_id}, {lost.size:,} of which "
-                f"(the first is game {lost[0]}) are not in archive {opened.archive.root} any more: the command of the "
-                "run, typed again, plays them"
+                f"(the first is game {lost[0]}) are no longer in archive {opened.archive.root}: "
+                "repeat the command of the run to play them"
             )
         gone = _gone(opened.archive, run_id, ids)
         if gone is not None:
@@ -79,7 +79,7 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
 
 
 def _lost(archive: Archive) -> str:
-    return f"which is not in archive {archive.root} any more: restore it, or name the archive that has it"
+    return f"which is no longer in archive {archive.root}: restore it, or name the archive that has it"
 
 
 def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:

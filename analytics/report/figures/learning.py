@@ -84,7 +84,7 @@ def learning_panels(found: list[Curve]) -> list[Panel]:
 def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
     """The learning curves of the policies that learned in runs with chosen games.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when no policy learned there, and
+    Raises ``RequestError`` for an invalid condition or one that no game meets, when no policy learned there, and
     without the extra ``plots``.
     """
     found = curves(chosen_games(opened, where))

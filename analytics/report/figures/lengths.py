@@ -128,7 +128,7 @@ def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
 def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
     """The lengths of the games that ``where`` chooses, a panel for each agent, beside exact random play.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when all games were forfeited, and
+    Raises ``RequestError`` for an invalid condition or one that no game meets, when all games were forfeited, and
     without the extra ``plots``.
     """
     chosen = chosen_games(opened, where)

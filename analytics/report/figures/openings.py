@@ -97,14 +97,14 @@ def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
     panels = []
     for (rules, agent, ply), rows in frame.group_by("rules", "agent", "ply", maintain_order=True):
         if agent == EVERYBODY or ply == 0:
-            what = f"everybody, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
+            what = f"all agents, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
             titled = f"{what}, {rules}" if several else what
             panels.append(Panel(titled, _boards(alt, rows, kind, reach), str(agent) or None))
     return panels
 
 
 def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
-    """How often each cell or piece was chosen, and beside it the mean outcome."""
+    """The shares of the cells or pieces that were chosen and, beside them, the mean outcomes."""
     tiles = [tile for board in _tiles(rows, kind, reach) for tile in board]
     headings = [{"x": 0, "text": "how often, %"}, {"x": SIDE + GAP, "text": "mean outcome"}]
     # Quantities instead of a chart a board: a picture of one chart is drawn in half the time of one of two.
@@ -161,7 +161,7 @@ def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> P
 def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
     """The cells of the first placements, with the mean outcome for the mover, in the games that ``where`` chooses.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when all first plies were imposed, and
+    Raises ``RequestError`` for an invalid condition or one that no game meets, when all first plies were imposed, and
     without the extra ``plots``.
     """
     return _figure(opened, where, PLACEMENTS, "Where the first pieces go")

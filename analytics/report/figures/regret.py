@@ -82,7 +82,7 @@ def mistakes_picture(frame: pl.DataFrame, chosen: ChosenGames) -> Picture:
 def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
     """The share of blunders by agent and ply in the games that ``where`` chooses.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when none of their decisions is judged,
+    Raises ``RequestError`` for an invalid condition or one that no game meets, when none of their decisions is judged,
     and without the extra ``plots``.
     """
     chosen = chosen_games(opened, where)

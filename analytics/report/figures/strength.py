@@ -56,7 +56,7 @@ SCORES = {
 def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     """The crosstable of the games that ``where`` chooses: rows against columns, best first.
 
-    Raises ``RequestError`` for a condition that is none or that no game meets, when no two different agents
+    Raises ``RequestError`` for an invalid condition or one that no game meets, when no two different agents
     played each other, and without the extra ``plots``.
     """
     alt, chosen = style.altair(), chosen_games(opened, where)

@@ -36,7 +36,7 @@ class Episode(NamedTuple):
 
 
 def events(game: Game, opening: int, rules: Rules, imposed: bool) -> list[Event]:
-    """What players did, of imposed plies only if asked for."""
+    """The turns of players, imposed ones only if asked for."""
     plies = range(len(game["plies"]))
     if rules.mover_chooses:
         found = [Event((ply + 1) % 2, "both", ply) for ply in plies]
@@ -54,15 +54,15 @@ def naive_episode(game: Game, opening: int, rules: Rules, perspective: str, impo
     if not finished and rules.mover_chooses:  # the position on which somebody failed is known: nothing is in hand
         board = naive_board(game, len(game["plies"]))
         steps.append((1 - len(game["plies"]) % 2, Step([*board, -1], None, False, legal(board, -1, rules))))
-    told = [step for seat, step in steps if seat in SEATS[perspective]]
+    known = [step for seat, step in steps if seat in SEATS[perspective]]
     if finished:
-        told.append(Step([*naive_board(game, len(game["plies"])), -1], None, False, set()))
-    if len(told) < 2:
+        known.append(Step([*naive_board(game, len(game["plies"])), -1], None, False, set()))
+    if len(known) < 2:
         return None
-    rewards = [0] * (len(told) - 1)
+    rewards = [0] * (len(known) - 1)
     if finished and game["winner"] != -1:
         rewards[-1] = 1 if game["winner"] in SEATS[perspective] else -1
-    return Episode(told, rewards, finished)
+    return Episode(known, rewards, finished)
 
 
 def naive_step(game: Game, turn: Iterable[Event], opening: int, rules: Rules) -> Step:

@@ -57,8 +57,8 @@ def exported(root: Path, output: Path, form: str, **options: Any) -> Path:
 
 
 def expected_episodes(rules: Rules, games: Games, perspective: str, imposed: bool) -> list[tuple[int, Episode]]:
-    told = ((number, naive_episode(game, OPENING, rules, perspective, imposed)) for number, game in games)
-    return [(number, episode) for number, episode in told if episode]
+    known = ((number, naive_episode(game, OPENING, rules, perspective, imposed)) for number, game in games)
+    return [(number, episode) for number, episode in known if episode]
 
 
 @pytest.mark.parametrize("imposed", [False, True])

@@ -58,10 +58,10 @@ def test_episodes_equal_the_naive_twin(name: str, perspective: str, imposed: boo
     games = random_games(rules)
     expected = {}
     for number, (game, opening) in enumerate(games):
-        told = naive_episode(game, min(opening, len(game["plies"])), rules, perspective, imposed)
-        if told is not None:
-            final = told.steps[-1]._replace(action=None, imposed=False)
-            expected[number] = told._replace(steps=[*told.steps[:-1], final])
+        known = naive_episode(game, min(opening, len(game["plies"])), rules, perspective, imposed)
+        if known is not None:
+            final = known.steps[-1]._replace(action=None, imposed=False)
+            expected[number] = known._replace(steps=[*known.steps[:-1], final])
     found = unpacked(episodes(games, rules, perspective, imposed))
     assert found == expected
     assert len({episode.terminated for episode in found.values()}) == 2

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from analytics.perfect import tablebase_build
 from analytics.perfect.tablebase import (
     SHIPPED,
-    Table,
+    BoardTable,
     Tablebase,
     base_for,
     home,
@@ -31,7 +31,7 @@ from analytics.perfect.tablebase import (
     tablebases,
     write,
 )
-from analytics.perfect.tablebase_build import Job, Progress, build, check, needed_megabytes
+from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build, check, needed_megabytes
 from analytics.perfect.tablebase_verify import verify
 from quarto.canonical import canonical_forms
 from quarto.errors import FailureError, RequestError
@@ -67,8 +67,8 @@ class Watched:
             self.stop.set()
             self.stop.wait()
 
-    def build(self, job: Job) -> Tablebase | None:
-        return build(job, CODE, self.stop, Progress(self.start, self.advance))
+    def build(self, job: BuildJob) -> Tablebase | None:
+        return build(job, CODE, self.stop, BuildProgress(self.start, self.advance))
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +79,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def job(folder: Path, threads: int = 1, pieces: int = 3, rules: Rules = QUICK) -> Job:
-    return Job(rules, pieces, folder, threads, 1.0)
+def job(folder: Path, threads: int = 1, pieces: int = 3, rules: Rules = QUICK) -> BuildJob:
+    return BuildJob(rules, pieces, folder, threads, 1.0)
 
 
 def built(folder: Path, threads: int = 1, pieces: int = 3) -> Tablebase:
@@ -89,10 +89,10 @@ def built(folder: Path, threads: int = 1, pieces: int = 3) -> Tablebase:
     return found
 
 
-def of_layers(tablebase: Tablebase) -> list[Table]:
+def of_layers(tablebase: Tablebase) -> list[BoardTable]:
     table, ends = read(tablebase), list(accumulate(tablebase.card.boards))
     parts = [slice(end - count, end) for end, count in zip(ends, tablebase.card.boards, strict=True)]
-    return [Table(table.keys[part], table.pieces[part], table.values[part]) for part in parts]
+    return [BoardTable(table.keys[part], table.pieces[part], table.values[part]) for part in parts]
 
 
 # Building.
@@ -247,13 +247,13 @@ def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tmp_path: Pa
     swapped = structs.asdict(write(found.path, QUICK, layers, how).card)
     swapped |= {"won": swapped["lost"], "lost": swapped["won"]}
     found.path.with_suffix(".json").write_text(json.dumps(swapped))
-    assert "not what its card says" in next(verify(open_tablebase(found.path), 0, 1.0))
+    assert "unlike on its card" in next(verify(open_tablebase(found.path), 0, 1.0))
 
 
 # Values.
 
 
-def children_values(above: Table, layer: Table, rules: Rules) -> list[Children]:
+def children_values(above: BoardTable, layer: BoardTable, rules: Rules) -> list[Children]:
     """The values of the boards that each board of ``layer`` leads to."""
     forms = dict(zip(zip(*boards_of_keys(above.keys, rules), strict=True), above.values.tolist(), strict=True))
     found = []
@@ -277,7 +277,7 @@ def value_of(children: Children, rules: Rules) -> int:
     return max(-max(value for (piece, _), value in for_mover.items() if piece == gift) for gift, _ in for_mover)
 
 
-def assert_consistent(layers: Sequence[Table], rules: Rules) -> None:
+def assert_consistent(layers: Sequence[BoardTable], rules: Rules) -> None:
     for layer, above in pairwise(layers):
         values = [value_of(children, rules) for children in children_values(above, layer, rules)]
         assert values == layer.values.tolist()

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from analytics.perfect.tablebase import SHIPPED, open_tablebase
-from analytics.perfect.tablebase_build import Job, Progress, build
+from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build
 from analytics.perfect.theory import Finding, finding, report
 from quarto.notation import parse_position
 from quarto.perft import perft
@@ -42,8 +42,8 @@ def test_the_first_turns_are_complete(classic: Finding) -> None:
 
 
 def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
-    silent = Progress(lambda _boards, _solved: None, lambda _boards: None)
-    built = build(Job(QUICK, 4, tmp_path, 1, 1.0), {}, Event(), silent)
+    silent = BuildProgress(lambda _boards, _solved: None, lambda _boards: None)
+    built = build(BuildJob(QUICK, 4, tmp_path, 1, 1.0), {}, Event(), silent)
     assert built is not None
     found, solver = finding(built), Solver(QUICK, 1.0)
     assert [sum(each.canonical) for each in found.boards] == [each.canonical_live_boards for each in perft(QUICK, 4)]

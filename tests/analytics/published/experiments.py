@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analytics.published import Figure, Span
+from analytics.published import PublishedFigure, Span
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.statistics.tally import Tally
 
-FIGURE = Figure(
+FIGURE = PublishedFigure(
     figure="A01",
     study="A",
     player="ga5",
@@ -28,16 +28,16 @@ FIGURE = Figure(
 TALLY = Tally(pairs=((20, 5, 5), (5, 5, 0), (25, 10, 25)))
 
 
-def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: str = "opponent") -> Figure:
+def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: str = "opponent") -> PublishedFigure:
     """A figure that differs from ``FIGURE`` as given."""
     span = Span.read(win)
     assert span
     return replace(FIGURE, win=span, games=games, seat=seat, draws_for=draws_for)
 
 
-def ours(of: Figure, tally: Tally = TALLY) -> Played:
+def ours(of: PublishedFigure, tally: Tally = TALLY) -> Played:
     return played(of, of.player, of.opponent, results_in(tally, of.seat))
 
 
-def comparison(of: Figure, text: bool = True, code: bool = False) -> Comparison:
+def comparison(of: PublishedFigure, text: bool = True, code: bool = False) -> Comparison:
     return Comparison(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)

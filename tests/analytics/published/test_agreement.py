@@ -1,4 +1,4 @@
-"""What counts as agreement, on tallies made by hand."""
+"""The rule of agreement, on tallies made by hand."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from analytics.published import (
     CERTAINTIES,
     DRAWS_FOR,
     SEATS,
-    Figure,
+    PublishedFigure,
     Span,
     figures,
     implementations,
@@ -51,7 +51,7 @@ def test_figures_are_named_after_their_study_and_numbered() -> None:
 
 
 @pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.figure)
-def test_a_figure_makes_sense(figure: Figure) -> None:
+def test_a_figure_is_consistent(figure: PublishedFigure) -> None:
     assert figure.games > 0
     assert figure.seat in SEATS
     assert figure.draws_for in DRAWS_FOR

@@ -64,7 +64,7 @@ def swept(archive: Archive) -> Archive:
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     trial = Trial(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(RUN_ID, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
     annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=0.1))
     index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
     return archive

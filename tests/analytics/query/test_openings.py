@@ -63,7 +63,7 @@ def form_of_decision(turn: tuple[dict[int, int], int, int, int], by: str, rules:
 
 
 def naive_openings(kept: Kept, text: str, by: str, rules: Rules) -> list[tuple[int, ...]]:
-    """What was decided in a position, by replay: games, wins, draws, losses and the first game of each decision."""
+    """The decisions in a position, by replay: games, wins, draws, losses and the first game of each decision."""
     position, _ = parse_position(text)
     board = board_of(position)
     hands = [position.hand]

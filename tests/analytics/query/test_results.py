@@ -53,7 +53,7 @@ def result(pairing: int, first: str, second: str, losses: int, draws: int, wins:
     return PairingResult(pairing, first, second, Tally(pairs=pairs, illegal=(1, 2)), by_pairs=False)
 
 
-def test_the_crosstable_sorts_by_score_and_sees_each_meeting_from_both_sides() -> None:
+def test_the_crosstable_sorts_by_score_and_shows_each_pairing_from_both_sides() -> None:
     table = crosstable([result(0, "a", "b", 1, 0, 3), result(1, "c", "a", 4, 0, 0), result(2, "b", "c", 1, 2, 1)])
     assert table.agents == ("a", "b", "c")
     best, middle, last = table.standings

@@ -82,18 +82,18 @@ def test_without_a_condition_everything_is_chosen(two_runs: Archive) -> None:
     ("where", "complaint"),
     [
         ("agent_0 = 'nobody'", "has no game with where=\"agent_0 = 'nobody'\""),
-        ("winner = ", "is no condition on games: SQL: Parser Error"),
-        ("DELETE FROM games", "is no condition on games"),
+        ("winner = ", "is not a condition on games: SQL: Parser Error"),
+        ("DELETE FROM games", "is not a condition on games"),
         ("true); DROP VIEW games; SELECT (1", "a bracket is closed that was not opened"),
         ("true) GROUP BY run_id UNION ALL SELECT ('x'", "a bracket is closed that was not opened"),
-        ("winner = 0; DELETE FROM games", "is no condition on games"),
+        ("winner = 0; DELETE FROM games", "is not a condition on games"),
         ("", "is empty: leave it out"),
         (" -- nothing", "is empty: leave it out"),
         ("random() < 0.5", "is random (random())"),
         ("agent_0 = 'a' AND Random ( ) < 0.5", "is random (random())"),
         ("game_id IN (SELECT game_id FROM games USING SAMPLE 10)", "is random (SAMPLE)"),
         ("loser = 1", 'Referenced column "loser" not found'),
-        ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "is no condition on games"),
+        ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "is not a condition on games"),
     ],
 )
 def test_a_wrong_condition_is_a_wrong_request(two_runs: Archive, where: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""Who met whom: the tallies of commits, those of SQL, and a count game by game in plain Python."""
+"""Head-to-head results: from tallies of commits, from SQL, and counted game by game in plain Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.database import OpenArchive
-from analytics.ratings.head_to_head import Choice, HeadToHead, by_seats, head_to_head, of_commits, of_games
+from analytics.ratings.head_to_head import GameFilter, HeadToHead, by_seats, head_to_head, of_commits, of_games
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
@@ -87,22 +87,22 @@ def test_a_condition_that_everything_meets_changes_nothing(several: Archive) -> 
     with open_archive(several.root) as opened:
         assert (
             head_to_head(opened)
-            == head_to_head(opened, Choice("true"))
-            == head_to_head(opened, Choice("winner >= -1 -- all"))
+            == head_to_head(opened, GameFilter("true"))
+            == head_to_head(opened, GameFilter("winner >= -1 -- all"))
         )
 
 
 @pytest.mark.parametrize("where", ["true", "winner <> 0", "agent_0 = 'random'", "plies % 2 = 0", "game_id % 3 = 1"])
 def test_pairs_are_those_that_a_count_game_by_game_finds(several: Archive, where: str) -> None:
     with open_archive(several.root) as opened:
-        found = head_to_head(opened, Choice(where))
+        found = head_to_head(opened, GameFilter(where))
         assert as_naive(found) == naive(opened, where)
         assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
 
 
 def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        found = head_to_head(opened, Choice("agent_0 = 'random' AND agent_1 <> 'random'"))
+        found = head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
     for result in found.results:
         assert result.tally.pairs == Tally().pairs
         assert sum(map(sum, result.tally.singles)) == result.games > 0
@@ -112,7 +112,7 @@ def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(several:
 def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(several: Archive) -> None:
     with open_archive(several.root) as opened:
         (first, *_) = head_to_head(opened).results
-        (alone, *_) = head_to_head(opened, Choice(runs=(several.runs()[0].run_id,))).results
+        (alone, *_) = head_to_head(opened, GameFilter(runs=(several.runs()[0].run_id,))).results
     assert first.by_pairs != alone.by_pairs
     assert (first.first, first.second) == (alone.first, alone.second)
 
@@ -150,12 +150,12 @@ def test_rules_are_never_mixed_silently(several: Archive) -> None:
     with open_archive(several.root) as opened:
         for where in (None, "true"):
             with pytest.raises(RequestError, match=r"under different rules, classic, square: .*--rules NAME"):
-                head_to_head(opened, Choice(where))
-            only = head_to_head(opened, Choice(where, rules="square"))
+                head_to_head(opened, GameFilter(where))
+            only = head_to_head(opened, GameFilter(where, rules="square"))
             assert (only.rules, only.games) == ("square", 48)
-            assert head_to_head(opened, Choice(where, rules="classic")).rules == "classic"
+            assert head_to_head(opened, GameFilter(where, rules="classic")).rules == "classic"
         with pytest.raises(RequestError, match="was played under rules 'squares'; did you mean 'square'"):
-            head_to_head(opened, Choice(rules="squares"))
+            head_to_head(opened, GameFilter(rules="squares"))
 
 
 def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) -> None:
@@ -163,8 +163,8 @@ def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) 
     add(archive, mine, 5, rules=SQUARE)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match=f"rules 'classic' are not the same in runs .*{mine.run_id}"):
-            head_to_head(opened, Choice(rules="classic"))
-        assert head_to_head(opened, Choice(runs=(mine.run_id,))).games == 48
+            head_to_head(opened, GameFilter(rules="classic"))
+        assert head_to_head(opened, GameFilter(runs=(mine.run_id,))).games == 48
 
 
 def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
@@ -184,13 +184,13 @@ def test_games_against_oneself_are_noted(several: Archive) -> None:
 @pytest.mark.parametrize(
     ("choice", "complaint"),
     [
-        (Choice("winner ="), "where='winner =' is no condition on games"),
-        (Choice("agent_0 = 'nobody'"), "has no game with where="),
-        (Choice(runs=("abc",)), "run 'abc' is not in archive"),
-        (Choice("seats = 2"), 'Referenced column "seats" not found'),
+        (GameFilter("winner ="), "where='winner =' is not a condition on games"),
+        (GameFilter("agent_0 = 'nobody'"), "has no game with where="),
+        (GameFilter(runs=("abc",)), "run 'abc' is not in archive"),
+        (GameFilter("seats = 2"), 'Referenced column "seats" not found'),
     ],
 )
-def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice, complaint: str) -> None:
+def test_invalid_filters_are_refused(several: Archive, choice: GameFilter, complaint: str) -> None:
     with open_archive(several.root) as opened, pytest.raises(RequestError, match=complaint):
         head_to_head(opened, choice)
 
@@ -198,22 +198,24 @@ def test_choices_that_make_no_sense_are_refused(several: Archive, choice: Choice
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:
     run = several.runs()[0].run_id
     with open_archive(several.root) as opened:
-        assert head_to_head(opened, Choice("false OR true", (run,))) == head_to_head(opened, Choice(runs=(run,)))
+        assert head_to_head(opened, GameFilter("false OR true", (run,))) == head_to_head(
+            opened, GameFilter(runs=(run,))
+        )
         with pytest.raises(RequestError, match="a bracket is closed that was not opened"):
-            head_to_head(opened, Choice("false) OR (true", (run,)))
+            head_to_head(opened, GameFilter("false) OR (true", (run,)))
 
 
 @pytest.mark.parametrize("where", [None, "true"])
 def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
     (several.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(several.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
-        head_to_head(opened, Choice(where))
+        head_to_head(opened, GameFilter(where))
 
 
-def test_a_run_without_games_and_an_archive_without_games_have_no_meetings(tmp_path: Path) -> None:
+def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "empty", create=True)
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match="has no games: 'qarena archive ls'"):
         head_to_head(opened)
     archive.save_run(record())
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=f"no games of run {record().run_id}"):
-        head_to_head(opened, Choice(runs=(record().run_id,)))
+        head_to_head(opened, GameFilter(runs=(record().run_id,)))

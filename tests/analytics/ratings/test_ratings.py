@@ -188,7 +188,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
     assert rate(tallies, seed=3).ratings == rate(tallies, seed=3).ratings != rate(tallies, seed=4).ratings
 
 
-def test_intervals_do_not_depend_on_the_order_of_meetings_or_of_their_agents() -> None:
+def test_intervals_do_not_depend_on_the_order_of_pairings_or_of_their_agents() -> None:
     tallies = {pair: Tally(pairs=tally.pairs, singles=tally.singles) for pair, tally in random_tallies(6, 4).items()}
     tallies["a", "b"] += Tally(pairs=((3, 1, 4), (1, 5, 9), (2, 6, 5)))
     other = {(second, first): tally.swapped for (first, second), tally in reversed(tallies.items())}

@@ -216,14 +216,14 @@ def test_the_report_on_the_sample_says_what_it_said(monkeypatch: pytest.MonkeyPa
 
 
 def sample_texts() -> str:
-    """What the report on the sample archive says outside of its pictures and long tables, a line a row or paragraph."""
+    """The text of the report on the sample archive, without pictures and long tables: a line a row or paragraph."""
     page = Page(re.sub(r"<(svg|style|details)\b.*?</\1>", "", made(SAMPLE), flags=re.DOTALL))
     return "\n".join(" | ".join(line) for line in page.lines if line) + "\n"
 
 
 @pytest.mark.parametrize(
     ("where", "complaint"),
-    [("agent_0 = 'nobody'", "has no game with where="), ("winner =", "is no condition on games")],
+    [("agent_0 = 'nobody'", "has no game with where="), ("winner =", "is not a condition on games")],
 )
 def test_a_wrong_condition_is_a_wrong_request(root: Path, where: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):

@@ -1,4 +1,4 @@
-"""What docs/reports.md shows runs as it stands."""
+"""The code in docs/reports.md runs as it is printed there."""
 
 from __future__ import annotations
 

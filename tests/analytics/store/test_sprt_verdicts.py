@@ -50,7 +50,9 @@ def archive(tmp_path: Path) -> Archive:
 
 
 def decided(archive: Archive, most: int = 200) -> sprt_verdicts.Verdict:
-    return sprt_verdicts.Verdict.of(RUN.run_id, sprt_verdicts.trial(archive, RUN.run_id, TESTED, most), "qarena sprt")
+    return sprt_verdicts.Verdict.from_trial(
+        RUN.run_id, sprt_verdicts.trial(archive, RUN.run_id, TESTED, most), "qarena sprt"
+    )
 
 
 def naive_outcomes(archive: Archive) -> list[int]:
@@ -146,7 +148,7 @@ def changed(path: Path, **values: Any) -> None:
         ({"accepted": "elo2"}, "'elo2'"),
         ({"most_pairs": 150}, "is not that of its hypotheses and most_pairs"),
         ({"counts": [1, 2, 3, 4]}, "counts: expected array of length 5, got 4"),
-        ({"counts": [1, 2, 3, 4, 5]}, "pairs are not counts"),
+        ({"counts": [1, 2, 3, 4, 5]}, "do not add up to"),
         ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be less than elo1"),
         ({"surprise": 1}, "surprise"),
     ],
@@ -183,7 +185,7 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive.save_run(fixed)
     trial = Trial(TESTED, 32)
     trial.take(np.full(32, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.Verdict.of(fixed.run_id, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify(archive).problems
     assert "no pairs" in problem.what
 

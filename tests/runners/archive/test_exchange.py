@@ -47,7 +47,7 @@ def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path
     assert (tmp_path / "two.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
     before = fingerprint(tmp_path / "data")
     found = qarena("archive", "import", "two.txt")
-    assert "0 games added, 13,000 were there" in found.out
+    assert "0 games added, 13,000 were in the archive already" in found.out
     assert fingerprint(tmp_path / "data") == before
 
 
@@ -145,7 +145,7 @@ def test_rlds_can_be_asked_in_sql_too(qarena: Qarena, tmp_path: Path) -> None:
         ((*EXPORT, "x", "--format", "csv", "--masks"), "--masks has no effect on format csv by plies: leave it out"),
         ((*EXPORT, "x", "--format", "text", "--rows", "games"), "--rows games has no effect on format text"),
         ((*EXPORT, "x", "--format", "csv", "--where", "agent_0 = 'me'"), "has no game with where=\"agent_0 = 'me'\""),
-        ((*EXPORT, "x", "--format", "csv", "--where", "DROP TABLE games"), "is no condition on games: SQL: "),
+        ((*EXPORT, "x", "--format", "csv", "--where", "DROP TABLE games"), "is not a condition on games: SQL: "),
         ((*EXPORT, "x", "--format", "csv", "--sample", "20000"), "--sample 20,000 of 16,000 games: ask for fewer"),
         ((*EXPORT, "x", "--format", "csv", "--sample", "0"), "--sample 0 is not a number of games"),
         ((*EXPORT, "-", "--format", "rlds", "--perspective", "mover"), "format rlds cannot be written to a pipe"),

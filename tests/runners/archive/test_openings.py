@@ -64,7 +64,7 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample
     ("arguments", "complaint"),
     [
         (["0123/..../..../.... -"], "the game is over"),
-        (["..../..../..../.... - square", "--rules", "torus"], "is of rules 'square', not 'torus'"),
+        (["..../..../..../.... - square", "--rules", "torus"], "names rules 'square', and --rules is 'torus'"),
         (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
         (["--format", "xml"], "format 'xml' is not one of"),
         (["--by", "piece"], "by 'piece' is not one of gift, placement, turn"),

@@ -14,7 +14,7 @@ from agents.ga2 import Ga2
 from agents.ga5 import Ga5
 from agents.gifts import Gifts
 from agents.learning.policy import GENOME, Policy
-from agents.policy import Policy as PolicyAgent
+from agents.policy import PolicyAgent
 from agents.q_placement import QPlacement, QPlacementLearner
 from agents.rl_encoded import CODES, ENCODED_VALUES, EncodedLearner, RlEncoded
 from agents.rl_tabular import RlTabular, TabularLearner
@@ -120,7 +120,10 @@ def test_each_kind_is_played_by_its_default_player(policy: Policy, player: type[
     save(root, policy, "mine")
     spec = agent_named("policy(policy=mine)", root)
     assert type(spec.build()) is player
-    assert (spec.target, spec.params["policy"]) == ("agents.policy.Policy", "mine")  # whatever plays, so that ids stay
+    assert (spec.target, spec.params["policy"]) == (
+        "agents.policy.PolicyAgent",
+        "mine",
+    )  # as ids need it
     assert "player" not in spec.as_mapping()
 
 

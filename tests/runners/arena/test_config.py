@@ -1,4 +1,4 @@
-"""What can be configured can be played, and what makes no sense is refused in one line before anything is written."""
+"""Every valid configuration can be played; an invalid one is refused in one line before anything is written."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ REFUSED = {
     "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
     "a=random": "a=random is not an agent: choose one with agent@a=NAME",
     "+a.depth=3": "has no parameter 'depth'; valid: faithful",
-    "a.faithful=[1]": "agent 'rule_based(faithful=[1])' cannot be made of {'faithful': [1]}: ValueError",
+    "a.faithful=[1]": "agent 'rule_based(faithful=[1])' cannot be made with {'faithful': [1]}: ValueError",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",
@@ -335,7 +335,7 @@ def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(ow
         ("agent@a=by_game", "cannot be imported (No module named 'own_players'); it names a class"),
         ("agent@a=no_class", "agent 'no_class': its yaml names no class under _target_"),
         ("agent@a=no_yaml", "no_yaml.yaml"),
-        ("agent@a=no_seam", "agent 'no_seam' (pathlib.PosixPath) is no KernelAgent, and has neither play"),
+        ("agent@a=no_seam", "agent 'no_seam' (pathlib.PosixPath) is not a KernelAgent, and has neither play"),
         ("experiment=mien", "experiment 'mien' does not exist; did you mean 'mine'?"),
         ("experiment=loop", "Recursive interpolation"),
         ("experiment=other", "gamse"),
@@ -357,7 +357,7 @@ def test_a_label_never_hides_that_another_class_plays() -> None:
 
 
 def test_two_different_agents_of_one_name_are_refused() -> None:
-    with pytest.raises(RequestError, match="both named 'x': their games could not be told apart"):
+    with pytest.raises(RequestError, match="both named 'x': their games could not be distinguished"):
         request("agent@a=random", "agent@b=dumb", "a.name=x", "b.name=x")
 
 

@@ -168,7 +168,7 @@ def test_pairs_share_openings_and_so_do_pairings() -> None:
 
 
 class Answer(NamedTuple):
-    """What a saboteur does: raise, or answer something, possibly out of all bounds."""
+    """The behaviour of a saboteur: raise, or answer something, possibly out of all bounds."""
 
     cell: int = 0
     gift: int = 0
@@ -247,7 +247,7 @@ def test_a_wrongly_shaped_answer_is_an_error_of_its_agent() -> None:
 
 
 def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
-    """How many of random games were won at placement 0..16, and how many were drawn."""
+    """The numbers of random games that were won at placement 0..16, and the number that were drawn."""
     orders = [Order(0, first, min(8192, games // 2 - first)) for first in range(0, games // 2, 8192)]
     won, drawn = np.zeros(17, np.int64), 0
     for played in engine(rules, [Random()], seed=5).play(orders, threads=2):

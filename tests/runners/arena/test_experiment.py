@@ -248,7 +248,7 @@ def test_a_record_says_what_was_asked_and_what_became_of_it(tmp_path: Path) -> N
 
 
 def status(root: Path, run_id: str) -> str:
-    """What a run's record says of it."""
+    """The fields of a run's record."""
     record = Archive.open(root).run(run_id)
     assert record is not None
     return record.status

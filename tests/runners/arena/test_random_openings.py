@@ -27,7 +27,7 @@ CHANCE = 1e-6  # that a sound archive fails one of these comparisons; the seed i
 
 
 def wins_by_ply() -> list[Fraction]:
-    """How probable it is that random play ends with a line at each ply, exactly, and last that it ends with none."""
+    """The exact probabilities that random play ends with a line at each ply and, last, that it ends without one."""
     prefixes, won = FACTS["live_game_prefixes_after_k_plies"], FACTS["games_won_at_ply_k"]
     chances, alive = [], Fraction(1)
     for ply in range(16):

@@ -1,4 +1,4 @@
-"""What is left to play is ordered exactly once, whatever the archive holds and however fast agents are."""
+"""Every missing pair is ordered exactly once, whatever the archive holds and however fast agents are."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
 
 
 @pytest.mark.parametrize("agents", [2, 3, 6])
-def test_a_round_robin_is_everybody_against_everybody_once(agents: int) -> None:
+def test_a_round_robin_has_every_two_agents_once(agents: int) -> None:
     found = pairings(agents, "round_robin")
     assert len(found) == agents * (agents - 1) // 2
     assert {frozenset(pairing) for pairing in found} == {frozenset(two) for two in combinations(range(agents), 2)}

@@ -262,7 +262,7 @@ def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, m
         (
             ["SELECT * FROM plies ORDER BY random()", "--memory", "1KiB"],
             2,
-            "more memory than it is given: give it more",
+            "more memory than it may use: raise the limit",
         ),
         (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 1, "cannot write nowhere/answer.csv"),
     ],

@@ -1,4 +1,4 @@
-"""Sweeps: one table of what varied, nothing played twice, every failure told at once and again at the end."""
+"""Sweeps: one table of what varied, nothing played twice, every failure reported at once and again at the end."""
 
 from __future__ import annotations
 

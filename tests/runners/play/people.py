@@ -13,7 +13,7 @@ from quarto.rules import Rules
 from runners.arena.agent_labels import agent_named
 from runners.arena.engine import Contestant
 from runners.play.dialogue import Dialogue
-from runners.play.game import Asked, Game
+from runners.play.game import Game, NextDecision
 from runners.play.session import AgentOpponent, Session
 
 SEED = 77
@@ -21,10 +21,10 @@ SEED = 77
 
 def any_line(game: Game, dice: random.Random) -> str:
     """A random legal input: a whole turn or a part of one, in upper or lower case."""
-    if game.asked is Asked.GIFT:
+    if game.asked is NextDecision.GIFT:
         return format_piece(dice.choice(game.left))
     cell = format_cell(dice.choice(game.empty_cells))
-    if game.asked is Asked.PLY:
+    if game.asked is NextDecision.PLY:
         return f"{format_piece(dice.choice(game.left))}@{cell}"
     line = f"{cell} {format_piece(dice.choice(game.left))}" if game.left and dice.random() < 0.7 else cell
     return line if dice.random() < 0.5 else f"  {line.upper()}\t"

@@ -10,7 +10,7 @@ from quarto.notation import format_piece, parse_game
 from quarto.rules import CLASSIC, NONE
 from runners.play import plain
 from runners.play.game import Game
-from runners.play.pictures import COLOUR, Room, board_rows, picture, pictured
+from runners.play.pictures import COLOUR, TerminalSize, board_rows, picture, pictured
 from runners.play.wording import Players, attributes, result, turn_text
 from tests.naive import PRESETS
 
@@ -66,12 +66,15 @@ def test_pictures_say_the_same_of_a_piece_as_its_attributes() -> None:
         assert ("coloured" in words) == any(COLOUR in style for style in styles)
 
 
+SIZES = [TerminalSize(*size) for size in [(200, 60), (80, 24), (64, 24), (40, 40), (40, 24), (80, 12)]]
+
+
 @pytest.mark.parametrize("game", [Game(CLASSIC), PLAYED, WON, Game(PRESETS["own_piece"], PLAYED.plies)])
-@pytest.mark.parametrize("room", [Room(200, 60), Room(80, 24), Room(64, 24), Room(40, 40), Room(40, 24), Room(80, 12)])
-def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, room: Room) -> None:
-    rows = [row.plain for row in pictured(game, room)]
-    assert max(map(len, rows)) <= room.width
-    assert len(rows) <= room.height - 4
+@pytest.mark.parametrize("size", SIZES)
+def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, size: TerminalSize) -> None:
+    rows = [row.plain for row in pictured(game, size)]
+    assert max(map(len, rows)) <= size.width
+    assert len(rows) <= size.height - 4
     text = "\n".join(rows)
     pieces = [format_piece(piece) for piece in range(16)]
     assert all(any(f"{before}{piece}{after}" in text for before, after in AROUND) for piece in pieces)
@@ -82,10 +85,10 @@ def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, room: Room
 AROUND = [*itertools.product(" •▄", repeat=2), *itertools.product(" *", " #")]
 
 
-def test_larger_rooms_get_larger_drawings() -> None:
-    heights = [len(pictured(PLAYED, room)) for room in (Room(80, 24), Room(64, 24), Room(40, 40), Room(40, 24))]
+def test_larger_terminals_get_larger_drawings() -> None:
+    heights = [len(pictured(PLAYED, size)) for size in SIZES[1:5]]
     assert heights == [18, 19, 24, 12]
-    assert all("█" not in row.plain for row in pictured(PLAYED, Room(40, 24)))
+    assert all("█" not in row.plain for row in pictured(PLAYED, TerminalSize(40, 24)))
 
 
 def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:

@@ -10,7 +10,7 @@ from quarto.batch import ENDINGS, FORFEIT_RESIGNED
 from quarto.errors import RequestError
 from quarto.notation import parse_game
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.play.game import Asked, Game
+from runners.play.game import Game, NextDecision
 from tests import naive
 from tests.naive import PRESETS
 
@@ -23,17 +23,17 @@ def test_a_game_asks_the_seats_in_turn_and_ends_as_the_naive_twin_does(rules: Ru
         for ply, (piece, cell) in enumerate(zip(twin.pieces, twin.cells, strict=True)):
             assert game.ending is None
             if rules.mover_chooses:
-                assert (game.asked, game.seat, game.turn) == (Asked.PLY, (ply + 1) % 2, ply + 1)
+                assert (game.asked, game.seat, game.turn) == (NextDecision.PLY, (ply + 1) % 2, ply + 1)
                 game = game.play(piece, cell)
                 continue
-            assert (game.asked, game.seat, game.turn) == (Asked.GIFT, ply % 2, ply)
+            assert (game.asked, game.seat, game.turn) == (NextDecision.GIFT, ply % 2, ply)
             assert game.halfway == (ply > 0)
             game = game.give(piece)
-            assert (game.asked, game.seat, game.turn) == (Asked.PLACEMENT, (ply + 1) % 2, ply + 1)
+            assert (game.asked, game.seat, game.turn) == (NextDecision.PLACEMENT, (ply + 1) % 2, ply + 1)
             assert not game.halfway
             assert piece not in game.left
             game = game.place(cell)
-        assert game.asked is Asked.NOTHING
+        assert game.asked is NextDecision.NOTHING
         assert (ENDINGS[game.ending or 0], game.winner) == (twin.ending, twin.winner)
         assert game.board == naive.board_after(game.plies)
 
@@ -50,7 +50,7 @@ def test_the_seat_to_act_loses_a_forfeit(rules: Rules) -> None:
         )
     for step in steps:
         over = step.forfeited(FORFEIT_RESIGNED)
-        assert (over.asked, over.ending, over.winner) == (Asked.NOTHING, FORFEIT_RESIGNED, 1 - step.seat)
+        assert (over.asked, over.ending, over.winner) == (NextDecision.NOTHING, FORFEIT_RESIGNED, 1 - step.seat)
 
 
 def test_all_finished_lines_are_found() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.rules import CLASSIC, Rules
-from runners.play.game import Asked, Game
+from runners.play.game import Game, NextDecision
 from runners.play.hints import hint
 from runners.play.reading import game_after
 from tests import naive
@@ -22,7 +22,7 @@ def moments(rules: Rules, games: int = 30) -> list[Game]:
     found = []
     for seed in range(games):
         game, dice = Game(rules), random.Random(seed)
-        while game.asked is not Asked.NOTHING:
+        while game.asked is not NextDecision.NOTHING:
             found.append(game)
             game = game_after(any_line(game, dice).split()[0], game)
     return found
@@ -36,7 +36,7 @@ def cells(text: str) -> list[int]:
 def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
     for game in moments(rules):
-        if game.asked is not Asked.GIFT:
+        if game.asked is not NextDecision.GIFT:
             continue
         (line,) = hint(game)
         safe = naive.safe_pieces(game.board, game.left, rules)
@@ -56,7 +56,7 @@ def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
 def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
     for game in moments(rules):
-        if game.asked is not Asked.PLACEMENT:
+        if game.asked is not NextDecision.PLACEMENT:
             continue
         first, *more = hint(game)
         hand = format_piece(game.hand)
@@ -114,7 +114,7 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
             assert lines == ["Nothing finishes a line now.", expected]
         else:
             assert len(lines) == 1
-            assert lines[0].startswith("Nothing finishes a line now, and after whatever you play")
+            assert lines[0].startswith("Nothing finishes a line now, and after each of your plies")
         seen.add((bool(wins), bool(safe)))
     assert {(True, False), (False, True), (False, False)} <= seen
 

@@ -15,7 +15,7 @@ from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
 from runners.bench.warm import rules_played_by
 from runners.play.dialogue import Dialogue
-from runners.play.game import Asked, Game, Ply
+from runners.play.game import Game, NextDecision, Ply
 from runners.play.reading import game_after
 from runners.play.session import Session
 from tests.naive import PRESETS
@@ -90,7 +90,7 @@ def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | st
         while playing.agent_to_act:
             playing.answer()
         before, mine = playing.game, whole_turn(playing.game, seed=turn)
-        if mine.asked is Asked.NOTHING:
+        if mine.asked is NextDecision.NOTHING:
             return
         answers = []
         for _ in range(2):
@@ -106,7 +106,7 @@ def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | st
 def whole_turn(game: Game, seed: int) -> Game:
     """Any turn, the same for the same seed."""
     dice = random.Random(seed)
-    while game.asked is not Asked.NOTHING:
+    while game.asked is not NextDecision.NOTHING:
         after = game_after(any_line(game, dice), game)
         if not after.halfway:
             return after

@@ -204,7 +204,7 @@ def test_the_login_name_is_the_default(play: Play, tmp_path: Path, monkeypatch: 
         ([], "Missing argument"),
         (["rule_basd"], "agent 'rule_basd' does not exist; did you mean 'rule_based'?"),
         (["mcts(iteration=3)"], "agent 'mcts' has no parameter 'iteration'; did you mean 'iterations'?"),
-        (["mcts(iterations=0)"], "agent 'mcts(iterations=0)' cannot be made of"),
+        (["mcts(iterations=0)"], "agent 'mcts(iterations=0)' cannot be made with"),
         (["rule_based", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
         (["rule_based", "--rules", "own_piece"], "agent 'rule_based' does not play rules 'own_piece'"),
         (["own_piece_alpha_beta"], "does not play rules 'classic'"),
@@ -262,7 +262,7 @@ def begin(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[b
 
 
 def read_to(process: subprocess.Popen[bytes], text: bytes) -> bytes:
-    """What a process prints up to a text that it must print."""
+    """The output of a process up to a text that it must print."""
     assert process.stdout is not None
     read = b""
     while not read.endswith(text):

@@ -29,7 +29,7 @@ class Terminal:
 
     def __init__(self, folder: Path, columns: int, rows: int, *arguments: str) -> None:
         self._home = TemporaryDirectory(prefix="qarena-")  # not the test folder: a path to a socket must be short
-        # Ctrl-C reaches the shell as well, which must outlive it to tell how the program ended.
+        # Ctrl-C reaches the shell as well, which must outlive it to report how the program ended.
         typed = f"trap : INT; {shlex.join([QARENA, *arguments])}; echo left with $?; sleep {DEADLINE}"
         size = ["-x", str(columns), "-y", str(rows)]
         self._tmux("-f", "/dev/null", "-u", "new-session", "-d", *size, "-c", str(folder), "sh", "-c", typed)

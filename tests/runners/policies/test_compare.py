@@ -113,7 +113,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     for other in ("three", "four", "bred"):
         found = qarena("policy", "compare", "one", other)
         assert (found.code, found.err) == (0, "")
-        assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both know|the one knows that has some)", found.out)
+        assert re.search(r"asked +│ [\d,]+ of [\d,]+ positions that (both have|only one of them has)", found.out)
     fitted = qarena("policy", "compare", "one", "three").out
     assert "Different turns" in fitted
     assert "Largest differences" in fitted
@@ -151,9 +151,9 @@ def test_an_agent_in_both_seats_is_named_once_in_a_lineage(root: Path, qarena: Q
         (5, 5, "5 games of X"),
         (None, 5, "5 games of X"),
         (3, 5, "3 of 5 games of X"),
-        (None, 0, "games of X, not in this archive any more"),
-        (5, 0, "5 games of X, not in this archive any more"),
-        (5, 3, "5 games of X, not all in this archive any more"),
+        (None, 0, "games of X, no longer in this archive"),
+        (5, 0, "5 games of X, no longer in this archive"),
+        (5, 3, "5 games of X, some of them no longer in this archive"),
     ],
 )
 def test_a_lineage_says_how_many_games_there_are_still(games: int | None, held: int, expected: str) -> None:
@@ -181,7 +181,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
     shutil.rmtree(policy_store.folder_of(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
     shutil.rmtree(root / f"commits/run={run}")
-    left = r"20 games of policy\(policy=first\), random, not in this archive any more$"
+    left = r"20 games of policy\(policy=first\), random, no longer in this archive$"
     assert re.search(rf"^  run {run}, .*: {left}", qarena("policy", "lineage", "second").out, re.MULTILINE)
     (root / f"runs/{run}.json").unlink()
-    assert f"  run {run}: not in this archive any more" in qarena("policy", "lineage", "second").out
+    assert f"  run {run}: no longer in this archive" in qarena("policy", "lineage", "second").out

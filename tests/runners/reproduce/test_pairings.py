@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.published import TRAINING, Figure, figures
+from analytics.published import TRAINING, PublishedFigure, figures
 from runners.arena.agent_labels import agent_named
 from runners.arena.spec import label_of
 from runners.arena.storage import Storage
@@ -19,7 +19,7 @@ def settings(root: Path, games: int = 20) -> PlaySettings:
     return PlaySettings(games, 1, 2, Storage(root), "reproduce")
 
 
-def of_study(study: str) -> list[Figure]:
+def of_study(study: str) -> list[PublishedFigure]:
     return [figure for figure in figures() if figure.study == study]
 
 

@@ -151,7 +151,7 @@ def test_help_lists_all_options(qarena: Qarena) -> None:
 
 
 def verdicts(report: str) -> dict[str, tuple[str, ...]]:
-    """What a Markdown report says of each figure: yes or no by the text and, if that differs, by the code."""
+    """The answer of a Markdown report for each figure: yes or no by the text and, if that differs, by the code."""
     rows = [re.split(r" *\| *", line) for line in report.splitlines() if re.match(r"\| [A-E]\d\d ", line)]
     return {cells[1]: tuple(cell for cell in cells if cell in ("yes", "no")) for cells in rows}
 

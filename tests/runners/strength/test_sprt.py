@@ -32,7 +32,7 @@ from runners.arena.spec import code_of
 from runners.strength import sprt_play
 from runners.strength.sprt_config import SprtRequest, sprt_request_of
 from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
-from runners.strength.sprt_show import _Lines, standing
+from runners.strength.sprt_show import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows, stored_at
@@ -45,7 +45,7 @@ SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
 @cache
 def composed(*overrides: str) -> SprtRequest:
-    """What ``qarena sprt`` with these overrides asks for."""
+    """The request of ``qarena sprt`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         found = compose("sprt", overrides=[*overrides], return_hydra_config=True)
         return sprt_request_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
@@ -129,12 +129,12 @@ def test_the_size_of_blocks_changes_nothing(
 def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path, long_one: Path, every: int) -> None:
     root, sessions = tmp_path / "archive", 0
     while True:
-        stop, told = threading.Event(), 0
+        stop, reports = threading.Event(), 0
 
         def watch(trial: Trial) -> None:
-            nonlocal told
-            told += 1
-            if told == every:
+            nonlocal reports
+            reports += 1
+            if reports == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
         found = carry_out(prepare_sprt(request(root, *LONG, "threads=2")), "qarena sprt", stop, watch)
@@ -282,7 +282,7 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
         (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
         (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),
         (("--counts", "0,0,0,0,0"), "strength cannot be estimated without pairs"),
-        (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot go with --counts"),
+        (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot be used with --counts"),
         (("--counts", "1,2,3,4,5", "elo1=much"), "elo1: 'much' is not a number"),
     ],
 )
@@ -327,14 +327,14 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 ) -> None:
     moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    lines, trial = _Lines(), Trial(Hypotheses(), 1000)
+    lines, trial = _ProgressLines(), Trial(Hypotheses(), 1000)
     said = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)
-        lines.tell(trial)
+        lines.report(trial)
         said.append(capsys.readouterr().err.count("\n"))
     assert said == [1, 0, 1, 1, 0]
-    assert standing(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+    assert state_of(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
 
 
 # Signals.

@@ -16,12 +16,12 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.results import PairingResult
-from analytics.ratings.head_to_head import Choice, head_to_head
+from analytics.ratings.head_to_head import GameFilter, head_to_head
 from analytics.ratings.ratings import ratings
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
-from runners.strength.tables import around, show_head_to_head, show_ratings
+from runners.strength.tables import show_head_to_head, show_ratings, with_half_width
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of
 from tests.runners.conftest import Qarena
@@ -82,7 +82,7 @@ def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> Non
     assert "Head to head (classic rules; the first agent's view, in %)" in found.out
     rows = [row for row in lines_of(found.out) if row[:2] == ["random", "semi_random"]]
     with open_archive(SAMPLE) as opened:
-        met = head_to_head(opened, Choice(rules="classic"))
+        met = head_to_head(opened, GameFilter(rules="classic"))
     (result,) = [each for each in met.results if each.second == "semi_random" and each.first == "random"]
     low, high = (f"{100 * end:.2f}" for end in result.score[1:])
     assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
@@ -107,9 +107,9 @@ def test_seats_apart(qarena: Qarena) -> None:
     [
         ((), "under different rules, classic, square"),
         (("--rules", "clasic"), "did you mean 'classic'"),
-        (("--where", "winner ="), "where='winner =' is no condition on games"),
+        (("--where", "winner ="), "where='winner =' is not a condition on games"),
         (("--where", "agent_0 = 'nobody'"), "has no game with where="),
-        (("--where", "DELETE FROM games"), "is no condition on games"),
+        (("--where", "DELETE FROM games"), "is not a condition on games"),
         (("--run", "a6522eb18d9"), "did you mean 'a6522eb18d99'"),
         (("--run", "a6522eb18d99", "--where", "run_id <> 'a6522eb18d99'"), "no games of run a6522eb18d99"),
         (("--archive", "nowhere"), "there is no archive at nowhere"),
@@ -174,9 +174,9 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     met = HeadToHead("classic", found, ())
     show_ratings(met, rate(met.tallies, samples=20), None, 0)
     text = capsys.readouterr().out
-    assert "2 groups of agents never met, not even through others: compare ratings within a group only." in text
-    assert "star took every point from those it is above: no upper bound." in text
-    assert "dud took no point from those it is below: no lower bound." in text
+    assert "2 groups of agents have no games between them: compare ratings within a group only." in text
+    assert "star won every point against the agents below it: its rating has no upper bound." in text
+    assert "dud lost every point to the agents above it: its rating has no lower bound." in text
     rows = {row[1]: row for row in lines_of(text)}
     assert rows["star"][2:6] == ["∞", "no bound", "18", "1"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
@@ -199,8 +199,8 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     assert text.startswith("Ratings in Elo (classic rules, 18 games; ")
     assert [row[2:4] for row in lines_of(text)] == [["?", "no bound"]] * 2
     assert [row[-2:] for row in lines_of(text)] == [["·", "50.0"], ["50.0", "·"]]
-    assert "Seat 0 won every game between a, b: these games do not say who is stronger." in text
-    assert "cannot be placed" not in text
+    assert "Seat 0 won every game between a, b: these games do not show which of them is stronger." in text
+    assert "cannot be rated" not in text
 
 
 @pytest.mark.parametrize(
@@ -214,4 +214,4 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     ],
 )
 def test_a_value_and_half_its_interval(estimate: Estimate, text: str) -> None:
-    assert around(estimate) == text
+    assert with_half_width(estimate) == text

@@ -1,4 +1,4 @@
-"""What tests of evolutions share: the trainers of the yamls with other values, and small trainings."""
+"""Shared parts of the tests of evolutions: the trainers of the yamls with other values, and small trainings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def context(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> Trai
 
 
 class Watcher:
-    """Counts the games it is told of, and asks to stop once there are enough of them."""
+    """Counts the games that are reported, and stops the training once there are enough."""
 
     def __init__(self, stop: threading.Event, enough: float = float("inf")) -> None:
         self.stop = stop

@@ -241,7 +241,7 @@ def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path
     found = qarena("policy", "rebuild", "mine")
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(
-        rf"error: policy 'mine' was bred by the games of 2 runs, and run {run_id} is not in .*\n", found.err
+        rf"error: policy 'mine' was bred from the games of 2 runs, and run {run_id} is no longer in .*\n", found.err
     )
     assert snapshot(root) == before
 
@@ -255,7 +255,10 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     before = snapshot(root)
     for name, expected in (
         ("trained", rf"run {run_id} lacks games from number 0 on: .*"),
-        ("foreign", r"policy 'foreign' was made by trainer 'counting' \(None\), of which nothing says how to .*"),
+        (
+            "foreign",
+            r"policy 'foreign' was made by trainer 'counting' \(None\), which cannot learn again from .*",
+        ),
     ):
         found = qarena("policy", "rebuild", name, "--archive", str(root))
         assert (found.code, found.out) == (2, "")
@@ -273,7 +276,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
         (["kind=gift", "+kind.smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
         (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is no Derivation \(see .*"),
-        (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made of .*smoothing=-1 is below 0: .*"),
+        (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made with .*smoothing=-1 is below 0: .*"),
         (["kind=gift", "kind.smoothing=1,2"], r"Ambiguous value for argument 'kind.smoothing=1,2' .*"),
         (["kind=gift", "kind.smoothing=[1"], r"'kind.smoothing=\[1' cannot be read: .*"),
         (["kind=mc_afterstate", "kind.least=0"], r".*least=0 is not a whole number from 1 to 2147483648"),
@@ -282,9 +285,9 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         (["kind=gift", "threads=two"], r"threads=two: 'two' is not a whole number"),
         (["kind=gift", "where=winner >= 0"], r"'where=winner >= 0' cannot be read: .* --where \"winner >= 0\""),
         (["kind=gift", "--where", "agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
-        (["kind=gift", "--where", "DELETE FROM games"], r"where='DELETE FROM games' is no condition on games: .*"),
-        (["kind=gift", "--where", "true); DROP VIEW games; SELECT (1"], r"where=.* is no condition on games: .*"),
-        (["kind=gift", "--where", "loser = 1"], r"where='loser = 1' is no condition on games: .*loser.*"),
+        (["kind=gift", "--where", "DELETE FROM games"], r"where='DELETE FROM games' is not a condition on games: .*"),
+        (["kind=gift", "--where", "true); DROP VIEW games; SELECT (1"], r"where=.* is not a condition on games: .*"),
+        (["kind=gift", "--where", "loser = 1"], r"where='loser = 1' is not a condition on games: .*loser.*"),
         (["kind=gift"], r"runs [0-9a-f]{12} \(\w+\) and [0-9a-f]{12} \(\w+\) have different rules, .*"),
         (
             ["kind=gift", "--where", "run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
@@ -292,7 +295,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         ),
         (
             ["kind=mc_afterstate", "--where", f"{CLASSIC} AND game_id < 2", "kind.least=9"],
-            r".* games leave no row with least=9: .*",
+            r".* games give no row with least=9: .*",
         ),
         (
             ["kind=encoded_q", "--where", CLASSIC, "kind.agent=semi"],
@@ -310,7 +313,7 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(f"error: {expected}\n", found.err)
     assert snapshot(made) == before
-    late = "leave no row" in expected or "played none" in expected  # only the games tell
+    late = "give no row" in expected or "played none" in expected  # only the games tell
     assert [path.name for path in tmp_path.iterdir()] == ["outputs"] * late
 
 

@@ -223,7 +223,7 @@ def test_faithful_players_follow_their_studies_unless_told_otherwise(tmp_path: P
     )
 
 
-def test_everybody_can_be_judged_anew(tmp_path: Path) -> None:
+def test_all_individuals_can_be_judged_again(tmp_path: Path) -> None:
     trained = trainer("ga2", **SMALL, evaluate="all").train(context(tmp_path))
     archive = Archive.open(tmp_path)
     assert [len(record.pairings) for record in map(archive.run, trained.run_ids) if record] == [5, 8, 8, 8, 8]

@@ -32,7 +32,7 @@ FIXED: dict[str, Any] = {"seats": "fixed", "learner_seat": 1}
 
 
 def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any) -> Policy:
-    """What a training to its end has learned."""
+    """The policy of a training that was carried out to its end."""
     trained = trainer.train(context(root, name, **other))
     assert trained.policy is not None
     return trained.policy
@@ -54,7 +54,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected() -> Policy:
-    """What that training learned, learned slowly."""
+    """The policy of that training, learned slowly."""
     policy, _ = slowly(online(games=GAMES), 5)
     return policy
 
@@ -141,7 +141,7 @@ def test_a_jitted_opponent_that_raises_forfeits_that_game_alone(
     trainer = online(games=60, **SWAPPED)
     with caplog.at_level(logging.CRITICAL):
         fast = learned(trainer, tmp_path / "fast")
-        monkeypatch.setattr(_OnlineTraining, "_together", lambda _self, _lessons, span, _desk: (span[0], True))
+        monkeypatch.setattr(_OnlineTraining, "_play_compiled", lambda _self, _games, span, _buffers: (span[0], True))
         slow = learned(trainer, tmp_path / "slow")
     assert same_bytes(fast, slow)
     assert_same_rows(rows(tmp_path / "fast"), rows(tmp_path / "slow"))
@@ -364,9 +364,9 @@ def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
         ({"games": 2.5}, "trainer.games=2.5 is not a whole number"),
         ({"seats": "both"}, "trainer.seats=both does not exist; valid: fixed, swapped"),
         ({"learner_seat": 2}, "trainer.learner_seat=2 is out of range: it must be at most 1"),
-        ({"learner": "rl"}, "trainer.learner='rl' is no mapping with the class of a learner under _target_"),
-        ({"learner": {}}, "trainer.learner={} is no mapping with the class of a learner under _target_"),
-        ({"learner": {"_target_": "agents.dumb.Dumb"}}, "agents.dumb.Dumb is no Learner"),
+        ({"learner": "rl"}, "trainer.learner='rl' is not a mapping with the class of a learner under _target_"),
+        ({"learner": {}}, "trainer.learner={} is not a mapping with the class of a learner under _target_"),
+        ({"learner": {"_target_": "agents.dumb.Dumb"}}, "agents.dumb.Dumb is not a Learner"),
         ({"learner": {"_target_": "agents.dum.Dumb"}}, "'agents.dum.Dumb' cannot be imported"),
         ({"opponent": "dum"}, "agent 'dum' does not exist; did you mean 'dumb'?"),
         ({"opponent": 3}, "trainer.opponent: 3 is neither a name"),

@@ -1,4 +1,4 @@
-"""`qarena train` as a user meets it: what is learned is kept under a name and told of, what makes no sense refused."""
+"""`qarena train` as a user meets it: a policy is stored under a name and described, an invalid request is refused."""
 
 from __future__ import annotations
 

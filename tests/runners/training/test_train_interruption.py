@@ -48,7 +48,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def knowledge(folder: Path) -> str:
-    """What the policy holds, once everything in the archive is sound."""
+    """The policy's content, after a check that the archive is sound."""
     archive = Archive.open(folder / "games here")
     assert verify(archive).problems == []
     assert sum(commit.games.rows for run_id in archive.run_ids() for commit in archive.commits(run_id)) == GAMES

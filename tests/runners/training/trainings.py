@@ -1,4 +1,4 @@
-"""What tests of trainings share: settings, trainers as their yamls say, and the slow way to train."""
+"""Shared parts of the tests of trainings: settings, trainers as their yamls say, and the slow way to train."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def online(name: str = "q_placement", **other: Any) -> Online:
 
 
 def training(*overrides: str) -> TrainingRequest:
-    """What ``qarena train`` with these overrides asks for."""
+    """The request of ``qarena train`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("train", overrides=list(overrides), return_hydra_config=True)
         return training_request_of(composed, composed.hydra.runtime.choices, "qarena train")
@@ -67,7 +67,7 @@ class StopAfter:
         self._stop = stop
 
     def start(self, games: int) -> None:
-        """Nothing to tell."""
+        """Do nothing."""
 
     def advance(self, games: int) -> None:
         self._left -= games

@@ -23,7 +23,7 @@ def opened_block(seed: int, rules: Rules, opening: int) -> Block:
 
 
 def blocks_of(rules: Rules) -> dict[str, list[Block]]:
-    """What the two runs hold, in the order of game ids."""
+    """The games of the two runs, in the order of game ids."""
     return {
         FIRST: [random_block(1, 0, 0, rules=rules), random_block(1, 0, 8, 4, rules), opened_block(1, rules, 3)],
         SECOND: [random_block(2, 0, 0, 6, rules), random_block(2, 2, 0, 5, rules)],

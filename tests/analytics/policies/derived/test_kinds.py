@@ -12,7 +12,7 @@ import pytest
 from agents.gifts import Gifts
 from agents.learning.gift_features import FEATURES
 from agents.learning.policy import Policy
-from agents.policy import Policy as PolicyAgent
+from agents.policy import PolicyAgent
 from analytics import open_archive
 from analytics.policies.derived.afterstate_keys import forms_of, key_of, level_of
 from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
@@ -186,7 +186,7 @@ def test_turns_by_afterstates_are_those_of_the_slow_twin(logged: Logged, fallbac
 def test_turns_by_risk_are_those_of_the_slow_twin(logged: Logged) -> None:
     archive, rules = logged
     policy = Gift().derive(dataset_of_games(archive), 1)
-    risks = {look: risk for look, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
+    risks = {features: risk for features, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
     agent, twin = Gifts(policy), naive_gifts.Gifts(risks)
     assert assert_same_turns(agent, twin, rules, asked(rules, 5)) > 50
     assert_same_games(agent, twin, rules, 1)

@@ -1,0 +1,206 @@
+"""What the pages show exists: commands, options, keys, yamls, modules and files. Nothing is played."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from runners.cli.flags import FLAGS_WITH_VALUES, flags_first
+from runners.cli.main import app
+from runners.cli.run import is_training
+from tests.paths import CONF, ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
+COMMANDS: Any = typer.main.get_command(app)
+HYDRA_FLAGS = {*FLAGS_WITH_VALUES, "--help", "-m", "--multirun", "--info", "-i", "--hydra-help"}
+SCHEMAS = ("runners.arena.schemas", "runners.training.config", "runners.strength.sprt_config", "runners.policies.build")
+
+
+class Shown(NamedTuple):
+    """A command that a page shows: what follows ``qarena``."""
+
+    page: str
+    words: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.page}: qarena {shlex.join(self.words)}"
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def fences(page: Path) -> list[tuple[str, str]]:
+    """Language and text of each code block."""
+    return re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text_of(page), re.MULTILINE | re.DOTALL)
+
+
+def programs(line: str) -> Iterator[list[str]]:
+    """The words after ``qarena`` of each program that a line of shell starts."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for token in [*lexer, ";"]:
+        if set(token) <= set("|&;<>"):
+            if "qarena" in words:
+                yield words[words.index("qarena") + 1 :]
+            words = []
+        else:
+            words.append(token)
+
+
+def in_blocks(page: Path) -> Iterator[Shown]:
+    """The commands of a page's blocks, as a reader would copy them; in a block with output they follow ``$``."""
+    for language, block in fences(page):
+        lines = block.splitlines()
+        typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
+        for line in typed if language == "" else []:
+            for words in programs(line) if "qarena " in line else ():
+                yield Shown(str(page.relative_to(ROOT)), words)
+
+
+def in_sentences(page: Path) -> Iterator[Shown]:
+    """The commands in the sentences of a page; they may leave out arguments."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+    for code in re.findall(r"`(qarena\s[^`]+)`", prose):
+        for words in programs(" ".join(code.split())):
+            yield Shown(str(page.relative_to(ROOT)), words)
+
+
+BLOCKS = [shown for page in PAGES for shown in in_blocks(page)]
+SENTENCES = [shown for page in PAGES for shown in in_sentences(page)]
+
+
+def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
+    """The names of a command, the command, and its arguments."""
+    command, names, rest = COMMANDS, [], list(shown.words)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        assert rest[0] in command.commands, f"{shown}: there is no command '{rest[0]}'"
+        names.append(rest[0])
+        command = command.commands[rest.pop(0)]
+    return names, command, rest
+
+
+def is_hydra(command: Any) -> bool:
+    return bool(command.context_settings.get("ignore_unknown_options"))
+
+
+@pytest.mark.parametrize("shown", [*BLOCKS, *SENTENCES], ids=str)
+def test_command_and_options_exist(shown: Shown) -> None:
+    _, command, arguments = resolved(shown)
+    known = {name for option in command.params for name in option.opts + option.secondary_opts} | {"--help", "--debug"}
+    known |= HYDRA_FLAGS if is_hydra(command) else set()
+    given = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
+    assert given <= known, f"{command.name} has no option {given - known}"
+
+
+@pytest.mark.parametrize("shown", BLOCKS, ids=str)
+def test_arguments_are_accepted(shown: Shown) -> None:
+    names, command, arguments = resolved(shown)
+    command.make_context(" ".join(names), list(arguments))
+
+
+# Without those that play nothing, and those with yamls of the reader's own.
+HYDRA = [
+    shown
+    for shown in BLOCKS
+    if is_hydra(resolved(shown)[1]) and not {"--help", "--counts", "--config-dir"} & {*shown.words}
+]
+
+
+@pytest.mark.parametrize("shown", HYDRA, ids=str)
+def test_keys_and_the_yamls_they_choose_exist(shown: Shown) -> None:
+    names, command, arguments = resolved(shown)
+    context = command.make_context(" ".join(names), list(arguments))
+    _, overrides = flags_first([*(context.params["arguments"] or []), *context.args])
+    for chosen in choices(overrides):
+        check_labels(composed(names, chosen))
+
+
+def choices(overrides: list[str]) -> list[list[str]]:
+    """Overrides without sweeps, as many as the longest sweep has values: each value occurs in one of them."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    texts = [
+        [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
+        if each.is_sweep_override()
+        else [str(each.input_line)]
+        for each in parsed
+    ]
+    longest = max(map(len, texts), default=1)
+    return [[values[min(number, len(values) - 1)] for values in texts] for number in range(longest)]
+
+
+def composed(names: list[str], overrides: list[str]) -> DictConfig:
+    """What Hydra makes of overrides. It refuses keys and options of groups that do not exist."""
+    for module in SCHEMAS:
+        importlib.import_module(module)
+    config = "_".join(names)
+    if config in ("run", "sweep"):
+        config = "train" if is_training(overrides) else "run"
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(config, overrides=overrides)
+
+
+def check_labels(cfg: DictConfig) -> None:
+    """Each agent and kind that a configuration names by a label has a yaml."""
+    plain: Any = OmegaConf.to_container(cfg, resolve=False)
+    trainer = plain.get("trainer") or {}
+    agents = [plain.get("agents"), *(trainer.get(key) for key in ("agent", "opponent", "opponents", "first"))]
+    for group, named in [*(("agent", value) for value in agents), ("kind", trainer.get("kind"))]:
+        for label in named if isinstance(named, list) else [named]:
+            if isinstance(label, str):
+                check_option(group, label)
+
+
+def check_option(group: str, label: str) -> None:
+    assert (CONF / group / f"{label.partition('(')[0]}.yaml").exists(), f"no {group} {label}"
+
+
+def test_agents_given_to_other_commands_exist() -> None:
+    given = [shown.words[1] for shown in BLOCKS if shown.words[0] == "play" and "--config-dir" not in shown.words]
+    given += [shown.words[shown.words.index("--turn") + 1] for shown in BLOCKS if "--turn" in shown.words]
+    assert given
+    for label in given:
+        check_option("agent", label)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_paths_lead_to_files(page: Path) -> None:
+    text = text_of(page)
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link}
+    assert not {link for link in links if not (page.parent / link).exists()}
+    paths = set(re.findall(r"`((?:agents|analytics|conf|docs|quarto|runners|tests)/[\w./]+)`", text))
+    assert not {path for path in paths if "NAME" not in path and not (ROOT / path).exists()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_the_code_imports_is_there(page: Path) -> None:
+    for language, block in fences(page):
+        for node in ast.walk(ast.parse(block)) if language == "python" and "import" in block else ():
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in OURS:
+                for alias in node.names:
+                    locate(f"{node.module}.{alias.name}")
+    for name in re.findall(rf"\b(?:{'|'.join(OURS)})(?:\.[A-Za-z_]\w*)+", text_of(page)):
+        if not re.search(r"\.(md|npz|parquet)$|\.NAME\.", name):
+            locate(name)
+
+
+OURS = ("quarto", "agents", "analytics", "runners")
+
+
+def locate(name: str) -> object:
+    """The module, or the member of a module, of a dotted name."""
+    module, _, member = name.rpartition(".")
+    found = importlib.import_module(module)
+    return getattr(found, member) if hasattr(found, member) else importlib.import_module(name)
