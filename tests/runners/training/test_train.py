@@ -136,8 +136,8 @@ def test_a_name_stands_for_one_training(qarena: Qarena, root: Path) -> None:
     found = qarena(*SMALL, "policy.name=mine", "seed=2")
     assert (found.code, found.out) == (2, "")
     assert found.err == (
-        "error: policy.name=mine is the name of another training (q_placement, seed 1; 'qarena policy show mine' tells "
-        "all): choose another name\n"
+        "error: policy.name=mine is the name of another training (q_placement, seed 1; 'qarena policy show mine' "
+        "describes it): choose another name\n"
     )
     for other in OTHER_TRAININGS:
         with pytest.raises(RequestError, match=r"policy\.name=mine is the name of another training"):
