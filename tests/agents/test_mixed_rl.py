@@ -75,7 +75,7 @@ def test_the_defaults_are_the_studys_numbers() -> None:
         ({"above": 0.6}, "above=0.6 is not a whole number from 0 to 100"),
         (
             {"policy": Policy("q_placement")},
-            "policy of kind 'q_placement' is for q_placement; mixed_rl reads 'counters'",
+            "policy of kind 'q_placement' is for other players; mixed_rl reads 'counters'",
         ),
     ],
 )

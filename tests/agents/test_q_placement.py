@@ -90,8 +90,8 @@ def changed(column: str, row: int, value: float) -> Policy:
 
 
 WRONG_POLICIES = [
-    (Policy("genome"), "policy of kind 'genome' is for ga2, ga5, ga_minimax; q_placement reads 'q_placement'"),
-    (changed("value", 1, np.inf), "column 'value' of a policy is inf in row 1, which is no value"),
+    (Policy("genome"), "policy of kind 'genome' is for other players; q_placement reads 'q_placement'"),
+    (changed("value", 1, np.inf), "column 'value' of a policy is inf in row 1, where a finite number belongs"),
     (changed("occupied", 0, -1), "occupied -1 in row 0 of a policy is not from 0 to 65535"),
     (changed("occupied", 2, 2), "lanes 281479271743489 in row 2 of a policy has a piece where no cell is occupied"),
     (changed("occupied", 0, 7), "lanes 281479271743489 in row 0 of a policy has a piece twice"),

@@ -120,7 +120,7 @@ def changed(column: str, values: Any) -> Policy:
 
 CODE, VALUE = np.arange(CODES, dtype=np.int32), np.full(CODES, 0.5)
 WRONG_POLICIES = [
-    (Policy("counters"), "policy of kind 'counters' is for rl_tabular, mixed_rl; rl_encoded reads 'encoded_values'"),
+    (Policy("counters"), "policy of kind 'counters' is for other players; rl_encoded reads 'encoded_values'"),
     (Policy("new"), "policy of kind 'new' is for other players; rl_encoded reads 'encoded_values'"),
     ("mine", "policy='mine' is not a policy; rl_encoded reads one of kind 'encoded_values'"),
     (
@@ -131,7 +131,7 @@ WRONG_POLICIES = [
     (changed("value", CODE), r"column 'value' of a policy is int32 \(390625,\), not one row of floats"),
     (
         changed("value", np.where(CODE == 9, np.nan, VALUE)),
-        "column 'value' of a policy is nan in row 9, which is no value",
+        "column 'value' of a policy is nan in row 9, where a finite number belongs",
     ),
     (changed("code", CODE - 1), "code -1 of a policy of kind 'encoded_values' is not from 0 to 390624"),
     (

@@ -82,7 +82,7 @@ def changed(column: str, row: int, value: float) -> Policy:
 WRONG_POLICIES = [
     (
         Policy("encoded_values"),
-        "policy of kind 'encoded_values' is for rl_encoded; rl_tabular reads 'counters'",
+        "policy of kind 'encoded_values' is for other players; rl_tabular reads 'counters'",
     ),
     (
         Policy(GOOD.kind, table={**GOOD.table, "count": np.zeros(3)}),
@@ -92,8 +92,8 @@ WRONG_POLICIES = [
     (changed("occupied", 1, 3), "lanes 0 in row 1 of a policy has a piece twice"),
     (changed("cell", 2, 16), "cell 16 in row 2 of a policy is not from -1 to 15"),
     (changed("gift", 0, -2), "gift -2 in row 0 of a policy is not from -1 to 15"),
-    (changed("gift", 1, 4), "cell 1 in row 1 of a policy is not the one of cell and gift that is there"),
-    (changed("gift", 0, -1), "cell -1 in row 0 of a policy is not the one of cell and gift that is there"),
+    (changed("gift", 1, 4), "cell 1 in row 1 of a policy contradicts the gift: one of them is -1, the other is not"),
+    (changed("gift", 0, -1), "cell -1 in row 0 of a policy contradicts the gift: one of them is -1, the other is not"),
     (changed("cell", 1, 0), "cell 0 in row 1 of a policy is occupied"),
     (changed("gift", 0, 0), "gift 0 in row 0 of a policy is on the board"),
     (changed("cell", 2, 1), "lanes 0 in row 2 of a policy has the same lanes, occupied, cell, gift as the row before"),

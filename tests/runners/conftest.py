@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -33,6 +34,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)  # the tests of one process share the collector
     monkeypatch.setattr(main, "announce_compiling", lambda: None)  # which test compiles first is chance
     root = logging.getLogger()
     before = root.level, list(root.handlers)

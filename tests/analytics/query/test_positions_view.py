@@ -78,7 +78,7 @@ def test_an_empty_archive_has_no_positions(tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("memory", ["", "lots", "0MB", "-1GB", "1", "12 pounds"])
 def test_memory_is_an_amount(archive: Archive, memory: str) -> None:
-    with pytest.raises(RequestError, match="is not an amount: write 1GiB, 500MB or 70%"):
+    with pytest.raises(RequestError, match="is not an amount of memory: write 1GiB, 500MB or 70%"):
         open_archive(archive.root, memory)
 
 

@@ -88,7 +88,8 @@ def test_games_of_one_agent_for_numpy_alone(qarena: Qarena, tmp_path: Path) -> N
     where = "agent_1 = 'rule_based' AND ending = 'line'"
     typed = ("--format", "d3rlpy", "--perspective", "seat_1", "--output", "x.npz", "--archive", SAMPLE)
     assert qarena("archive", "export", "--where", where, *typed).code == 0
-    found = np.load(tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz") as packed:
+        found = dict(packed)
     assert set(found["rewards"][found["terminals"] == 1]) == {-1, 1}
     won = found["observations"][(found["terminals"] == 1) & (found["rewards"] == 1)]
     actions = found["actions"][(found["terminals"] == 1) & (found["rewards"] == 1)]

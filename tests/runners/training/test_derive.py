@@ -206,7 +206,7 @@ def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qa
     (root / f"runs/{run_id}.json").unlink()
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
-    assert re.fullmatch(rf"error: policy 'mine' was derived from run {run_id}, which is not in .*\n", found.err)
+    assert re.fullmatch(rf"error: policy 'mine' was derived from run {run_id}, which is no longer in .*\n", found.err)
     (root / f"runs/{run_id}.json").write_bytes(before[root / f"runs/{run_id}.json"])
     assert snapshot(root) == before
 
@@ -275,7 +275,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; did you mean 'kind.smoothing'\? .*"),
         (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
         (["kind=gift", "+kind.smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
-        (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is no Derivation \(see .*"),
+        (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a Derivation .*"),
         (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made with .*smoothing=-1 is below 0: .*"),
         (["kind=gift", "kind.smoothing=1,2"], r"Ambiguous value for argument 'kind.smoothing=1,2' .*"),
         (["kind=gift", "kind.smoothing=[1"], r"'kind.smoothing=\[1' cannot be read: .*"),

@@ -96,7 +96,7 @@ def test_under_other_rules_too(tmp_path: Path) -> None:
 
 
 def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_OnlineTraining, "_alone")
+    monkeypatch.delattr(_OnlineTraining, "_play_one")
     learned(online(games=40), tmp_path / "a")
 
 
@@ -394,4 +394,6 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
     extended = online(games=40).train(context(root, other_code="extend"))
     assert (extended.played, extended.run_ids) == (20, first.run_ids)
     (warning,) = caplog.messages
-    assert warning.startswith(f"run {first.run_ids[0]} was begun by other code: what is learned from its games is what")
+    assert warning == (
+        f"run {first.run_ids[0]} was begun by other code: this code may learn something else from its games"
+    )

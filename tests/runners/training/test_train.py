@@ -205,7 +205,7 @@ def test_a_job_that_fails_is_told_of_and_the_others_go_on(qarena: Qarena) -> Non
         ("+trainer.learner.rate=1", "agent 'q_placement(training,rate=1)' has no parameter 'rate'"),
         ("trainer.learner.decay=2", "decay=2 is not a probability from 0 to 1"),
         ("+trainer.more=1", "trainer 'q_placement' has no parameter 'more'"),
-        ("trainer._target_=agents.dumb.Dumb", "trainer 'q_placement': agents.dumb.Dumb is no Trainer"),
+        ("trainer._target_=agents.dumb.Dumb", "trainer 'q_placement': agents.dumb.Dumb is not a Trainer"),
         ("trainer.opponent=dum", "agent 'dum' does not exist; did you mean 'dumb'?"),
         ("trainer.opponent='rl_encoded(policy=x)'", "there is no archive at data/archive"),
         ("rules=own_piece", "does not play rules 'own_piece'"),
