@@ -20,11 +20,12 @@ def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: 
     Raises ``RequestError`` for an unknown run, for an invalid condition or one that no game meets, and without the
     extra ``plots``; ``FailureError`` when the file cannot be written.
     """
-    style.altair()  # this and the next line fail early, before any file is read
+    archive = Archive.open(root)  # this and the next two lines fail early, before any game is read
     check_writable(output)
+    style.altair()
     condition = where
     if run_ids:
-        runs = among(chosen_runs(Archive.open(root), run_ids))
+        runs = among(chosen_runs(archive, run_ids))
         condition = runs if where is None else f"{runs} AND (\n{where}\n)"
     with open_archive(root) as opened:
         page = report(opened, condition, title)
