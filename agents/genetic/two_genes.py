@@ -32,29 +32,29 @@ BYTES = uint64(0x0101_0101_0101_0101)
 TOPS = uint64(0x8080_8080_8080_8080)
 
 
-def _wish_list(order: list[int]) -> int:
+def _preferences(order: list[int]) -> int:
     """The pieces as the study tries them, nibble n the n-th, when the values stand in this order of their bits.
 
     The sums of four of the first four values, then of the first five and so on, in lexicographic order of position.
     """
-    wishes: list[int] = []
+    preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
-        wishes += [sum(chosen) for chosen in combinations(order[:size], ATTRIBUTES)]
-    return sum(piece << 4 * place for place, piece in enumerate(dict.fromkeys(wishes)))
+        preferences += [sum(chosen) for chosen in combinations(order[:size], ATTRIBUTES)]
+    return sum(piece << 4 * place for place, piece in enumerate(dict.fromkeys(preferences)))
 
 
-def _wish_lists() -> NDArray[np.uint64]:
+def _preference_tables() -> NDArray[np.uint64]:
     """[4096] by the places of high, coloured, solid and square among the eight values, three bits each."""
     lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
     for places in permutations(range(VALUES), ATTRIBUTES):
         order = [0] * VALUES
         for bit, place in zip(VALUE_BITS, places, strict=False):
             order[place] = bit
-        lists[sum(place << 3 * i for i, place in enumerate(places))] = _wish_list(order)
+        lists[sum(place << 3 * i for i, place in enumerate(places))] = _preferences(order)
     return lists
 
 
-WISH_LISTS = _wish_lists()
+PREFERENCES = _preference_tables()
 
 
 @inlined
@@ -80,12 +80,12 @@ def places_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
 
 @inlined
 def gift_by_frequency(lanes: int, occupied: int, available: int, alpha: float, seed: int) -> int:
-    """The first available piece of the study's wish list; NONE if there is none available."""
+    """The first available piece of the study's order of preference; NONE if there is none available."""
     if available == 0:
         return int64(NONE)
-    wishes = WISH_LISTS[places_of_values(lanes, occupied, unit(draw(seed, 0)) >= alpha)]
+    preferences = PREFERENCES[places_of_values(lanes, occupied, unit(draw(seed, 0)) >= alpha)]
     for place in range(PIECES):
-        piece = int64((wishes >> uint64(4 * place)) & uint64(15))
+        piece = int64((preferences >> uint64(4 * place)) & uint64(15))
         if (available >> piece) & 1:
             return piece
     return int64(NONE)
