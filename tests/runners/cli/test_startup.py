@@ -1,4 +1,4 @@
-"""No command waits for what it does not need: kernels are loaded when something is played, and compiling says so."""
+"""A command loads the kernels of what it plays, no others, and says when it compiles one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.paths import ROOT
 from tests.runners.experiments import command, environment_with
 
-NOTICE = "compiling kernels"
+NOTICE = "Compiling the kernels"
 
 # By command: its exit code. They describe a command, or refuse a request, before anything heavy is imported.
 LIGHT = {
