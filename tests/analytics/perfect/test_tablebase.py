@@ -325,6 +325,7 @@ def test_under_torus_square_the_first_placer_wins_at_placement_13() -> None:
     assert solver.distance(EMPTY, -1) == 13
 
 
+@pytest.mark.slow
 def test_a_search_with_a_base_finds_what_one_without_it_finds(tmp_path: Path) -> None:
     layers = of_layers(built(tmp_path, pieces=4))
     plain = Solver(QUICK, 1.0)

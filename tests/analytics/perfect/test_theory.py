@@ -41,6 +41,7 @@ def test_the_first_turns_are_complete(classic: Finding) -> None:
     assert len({example for example, _, _ in classic.turns}) == len(classic.turns) == 8
 
 
+@pytest.mark.slow
 def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
     silent = BuildProgress(lambda _boards, _solved: None, lambda _boards: None)
     built = build(BuildJob(QUICK, 4, tmp_path, 1, 1.0), {}, Event(), silent)

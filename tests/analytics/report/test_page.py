@@ -189,6 +189,7 @@ def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
     assert sum(text.endswith("the first 3 plies of all games were imposed, or none was played.") for text in said) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_pictures")
 def test_the_same_games_are_the_same_bytes_in_whatever_shards(root: Path, tmp_path: Path) -> None:
     shards = [[block] for shard in RUNS[0].shards for block in shard][::-1]

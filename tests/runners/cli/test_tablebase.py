@@ -78,6 +78,7 @@ def test_a_wrong_request_changes_nothing(qarena: Qarena, own_home: Path, argumen
     assert not own_home.exists()
 
 
+@pytest.mark.slow
 def test_the_page_of_theory_is_what_the_shipped_tablebases_say(qarena: Qarena) -> None:
     page = ROOT / "docs/theory.md"
     found = qarena("tablebase", "show", "--theory")

@@ -132,6 +132,7 @@ def test_an_unknown_name_anywhere_is_refused_before_any_job(
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
+@pytest.mark.slow
 def test_the_multirun_flag_is_the_same_sweep(qarena: Qarena, tmp_path: Path) -> None:
     sweep = ("seed=1,2", "games=4")
     swept = qarena("sweep", *sweep)
@@ -148,6 +149,7 @@ def joblib(tmp_path: Path) -> tuple[str, ...]:
     return "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "threads=1", *paths
 
 
+@pytest.mark.slow
 def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp_path: Path) -> None:
     expected = qarena(*SHORT, "archive.root=one")
     found = qarena(*SHORT, *joblib(tmp_path))

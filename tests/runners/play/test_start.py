@@ -272,6 +272,7 @@ def read_to(process: subprocess.Popen[bytes], text: bytes) -> bytes:
     return read
 
 
+@pytest.mark.slow
 def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
     with begin(tmp_path, "dumb", "--name", "ada") as one, begin(tmp_path, "dumb", "--name", "ada") as two:
         heard = [read_to(process, b"place 0> ") for process in (one, two)]

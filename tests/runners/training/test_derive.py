@@ -92,6 +92,7 @@ def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: 
     assert verify(Archive.open(root)).problems == []
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_another_process_and_archive_and_after_more_games(root: Path, qarena: Qarena) -> None:
     assert qarena(*words("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
     first = card_of(root)
