@@ -6,8 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One dependency ships as source only: it is built by the locked setuptools, not by whichever is newest today.
-# Python compiles the modules that are imported; to compile all of them here would double the time of installing.
-PIP_INSTALL := $(PIP) install -qq --no-compile --no-build-isolation --use-pep517
+PIP_INSTALL := $(PIP) install -qq --no-build-isolation --use-pep517
 COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
