@@ -6,7 +6,8 @@ import importlib
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,33 +42,33 @@ FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is le
 def warm() -> Iterator[tuple[str, float]]:
     """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step."""
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
-        for number, name in enumerate(names("agent")):
+        root = Path(folder)
+        steps: list[tuple[str, Callable[[], object]]] = [
+            *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
+            ("training", load_trainings),
+            ("verify", lambda: verify(Archive.open(root))),
+            ("exchange", lambda: exchange_once(root)),
+            ("openings", lambda: look_at_openings(root)),
+            ("policies", lambda: derive_once(root)),
+            ("annotate", lambda: annotate_once(root)),
+            ("play", ask_once),
+        ]
+        for name, step in steps:
             started = time.perf_counter()
-            agent = load_agent(name)
-            play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), number, 2), Path(folder))
+            step()
             yield name, time.perf_counter() - started
-        started = time.perf_counter()
-        importlib.import_module("runners.training.online")
-        load_all()
-        yield "training", time.perf_counter() - started
-        started = time.perf_counter()
-        verify(Archive.open(Path(folder)))
-        yield "verify", time.perf_counter() - started
-        started = time.perf_counter()
-        exchange_once(Path(folder))
-        yield "exchange", time.perf_counter() - started
-        started = time.perf_counter()
-        look_at_openings(Path(folder))
-        yield "openings", time.perf_counter() - started
-        started = time.perf_counter()
-        derive_once(Path(folder))
-        yield "policies", time.perf_counter() - started
-        started = time.perf_counter()
-        annotate_once(Path(folder))
-        yield "annotate", time.perf_counter() - started
-    started = time.perf_counter()
-    ask_once()
-    yield "play", time.perf_counter() - started
+
+
+def play_itself(name: str, seed: int, root: Path) -> None:
+    """Play an agent against itself, with two imposed plies."""
+    agent = load_agent(name)
+    play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), seed, 2), root)
+
+
+def load_trainings() -> None:
+    """Load the kernels of trainings, and all others of the modules that are imported by now."""
+    importlib.import_module("runners.training.online")
+    load_all()
 
 
 def exchange_once(root: Path) -> None:
