@@ -21,7 +21,7 @@ from analytics.store.schema import first_game_id
 from analytics.store.shard_arrays import read_shard
 from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.jit import uint64
+from quarto.rng import run_word
 from quarto.rules import Rules
 
 
@@ -74,7 +74,7 @@ class LoggedTraining(NamedTuple):
 
     def games_from(self, first_pair: int) -> TrainingGames:
         """The games of the pairs from ``first_pair`` on."""
-        return TrainingGames(uint64(self.record.spec["seed"]), first_pair, self.games_a_pair, self.seat)
+        return TrainingGames(run_word(self.record.run_id), first_pair, self.games_a_pair, self.seat)
 
 
 def training_of(archive: Archive, run_id: str) -> LoggedTraining:

@@ -12,6 +12,7 @@ from pathlib import Path
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from quarto.notation import format_game
+from quarto.rng import run_word
 from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
@@ -61,7 +62,7 @@ def start(options: PlayOptions) -> None:
         number = logbook.next_number()
     screen = screen_for(options.plain)
     screen.greet(_heading(spec, options, number))
-    session = Session(rules, options.seat, AgentOpponent(contestant, options.seed, number or 0))
+    session = Session(rules, options.seat, AgentOpponent(contestant, run_word(spec.run_id), number or 0))
     started = time.perf_counter()
     if not _played(Dialogue(session, screen), screen):
         return
