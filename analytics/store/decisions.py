@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive, now, readable
+from analytics.store.archive import Archive, readable
 from analytics.store.derived_tables import DerivedTable, Manifest, Shard
 from analytics.store.exact_values import ExactValues
 from analytics.store.json_records import Count
@@ -128,18 +128,3 @@ def _columns(
         "saving": saving.astype(np.int32),
         "legal": np.full(size, legal, np.int32),
     }
-
-
-def store_annotation(
-    archive: Archive, shard: Shard[Annotation], frame: pl.DataFrame, extent: AnnotationExtent
-) -> StoredFile | None:
-    """Store the decisions of a shard; None, and nothing is left, when another writer was faster.
-
-    Raises ``FailureError`` when a file cannot be written.
-    """
-    commit = shard.commit
-
-    def annotation_of(stored: StoredFile) -> Annotation:
-        return Annotation(commit.shard, commit.plies.sha256, stored, *extent, created=now())
-
-    return ANNOTATIONS.store(archive, shard, frame, annotation_of, extent.is_in)
