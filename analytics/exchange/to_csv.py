@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import BinaryIO
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,20 +13,6 @@ from quarto.batch import ENDINGS, Games
 from quarto.rules import NONE, PIECES
 
 NO_PREFIX = Prefixes.from_texts([b""] * (3 * len(ENDINGS)))
-
-
-def write_games(chunks: Iterable[GameChunk], out: BinaryIO) -> None:
-    """Write a row a game."""
-    _write((_game_rows(chunk) for chunk in chunks), out)
-
-
-def write_plies(chunks: Iterable[GameChunk], perspective: str, out: BinaryIO) -> None:
-    """Write a row a ply, game by game, with the outcome from a perspective."""
-    _write((_ply_rows(chunk, perspective) for chunk in chunks), out)
-
-
-def _write(frames: Iterable[pl.DataFrame], out: BinaryIO) -> None:
-    out.writelines(frame.write_csv(include_header=number == 0).encode() for number, frame in enumerate(frames))
 
 
 def game_columns(chunk: GameChunk) -> pl.DataFrame:
@@ -51,12 +34,14 @@ def game_columns(chunk: GameChunk) -> pl.DataFrame:
     )
 
 
-def _game_rows(chunk: GameChunk) -> pl.DataFrame:
+def game_rows(chunk: GameChunk) -> pl.DataFrame:
+    """[G] a row a game, with its plies as text."""
     texts = lines_of(chunk.chosen.games, NO_PREFIX).decode().split("\n")[:-1]
     return game_columns(chunk).with_columns(game=pl.Series(texts, dtype=pl.String))
 
 
-def _ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
+def ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
+    """[R] a row a ply, game by game, with the outcome from a perspective."""
     games = chunk.chosen.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2

@@ -23,6 +23,7 @@ from analytics.store.json_records import load
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
+from analytics.store.shard_arrays import games_at
 from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts
 from analytics.verify.problems import Problem
 from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
@@ -264,9 +265,8 @@ def _tallies(shard: _Shard, played: Games) -> Iterator[Problem]:
     start = 0
     for part in shard.slices:
         end = start + part.pairs * (1 + shard.record.swapped)
-        _, _, *columns = played
-        of_part = Games(played.pieces, played.cells, *(column[start:end] for column in columns))
-        if tally_of(Block(part.pairing, part.first_pair, 0, of_part, shard.record.swapped)) != part.tally:
+        block = Block(part.pairing, part.first_pair, 0, games_at(played, slice(start, end)), shard.record.swapped)
+        if tally_of(block) != part.tally:
             what = f"the tally of pairing {part.pairing} from pair {part.first_pair} on is not that of its games"
             yield Problem(shard.path, what)
         start = end
