@@ -102,12 +102,9 @@ def read_plies(
             piece = digit - 48 if digit <= 57 else (digit | LOWER_CASE) - 97 + 10
             column = (int64(text[at + 2]) | LOWER_CASE) - 97
             row = int64(text[at + 3]) - 49
-            legal = 0 <= piece < PIECES and (digit < 58 or piece >= 10)
-            if not (legal and 0 <= column < SIDE and 0 <= row < SIDE):
-                bad[game] = True
-                break
             cell = SIDE * row + column
-            if (used >> piece) & 1 or (occupied >> cell) & 1:
+            legal = 0 <= piece < PIECES and (digit < 58 or piece >= 10) and 0 <= column < SIDE and 0 <= row < SIDE
+            if not legal or (used >> piece) & 1 or (occupied >> cell) & 1:
                 bad[game] = True
                 break
             used |= 1 << piece

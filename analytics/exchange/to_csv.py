@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.text_kernels import Prefixes, lines_of
 from analytics.exchange.turns import PERSPECTIVES
-from quarto.batch import ENDINGS, Games
+from quarto.batch import ENDINGS
 from quarto.rules import NONE, PIECES
 
 NO_PREFIX = Prefixes.from_texts([b""] * (3 * len(ENDINGS)))
@@ -21,11 +20,11 @@ def game_columns(chunk: GameChunk) -> pl.DataFrame:
     games = chosen.games
     return pl.DataFrame(
         {
-            "run_id": pl.repeat(record.run_id, len(chosen.game_id), eager=True),
+            "run_id": record.run_id,
             "game_id": chosen.game_id,
-            "rules": pl.repeat(heading.rules, len(chosen.game_id), eager=True),
-            "agent_0": pl.repeat(heading.agent_0, len(chosen.game_id), eager=True),
-            "agent_1": pl.repeat(heading.agent_1, len(chosen.game_id), eager=True),
+            "rules": heading.rules,
+            "agent_0": heading.agent_0,
+            "agent_1": heading.agent_1,
             "winner": games.winner.astype(np.int32),
             "plies": games.plies.astype(np.int32),
             "opening": chosen.opening.astype(np.int32),
@@ -45,18 +44,14 @@ def ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
     games = chunk.chosen.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
-    player = seat if PERSPECTIVES[perspective] < 0 else np.full(len(ply), PERSPECTIVES[perspective])
+    player = seat if PERSPECTIVES[perspective] < 0 else PERSPECTIVES[perspective]
+    winner = games.winner[game]
+    outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
     return game_columns(chunk)[game].with_columns(
         ply=ply.astype(np.int32),
         seat=seat.astype(np.int32),
         imposed=(ply < chunk.chosen.opening[game]).astype(np.int32),
         piece=games.pieces[ply, game].astype(np.int32),
         cell=games.cells[ply, game].astype(np.int32),
-        **{f"outcome_{perspective}": _outcome(games, game, player).astype(np.int32)},
+        **{f"outcome_{perspective}": outcome.astype(np.int32)},
     )
-
-
-def _outcome(games: Games, game: NDArray[np.intp], seat: NDArray[np.intp]) -> NDArray[np.int64]:
-    """[R] 1, 0 or -1: the seat in each row won, drew or lost its game."""
-    winner = games.winner[game]
-    return np.where(winner == NONE, 0, np.where(winner == seat, 1, -1))

@@ -167,11 +167,9 @@ class Archive:
 
     def covered(self, run_id: str) -> dict[int, list[Range]]:
         """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
-        ranges: dict[int, list[Range]] = {}
-        for commit in self.commits(run_id):
-            for part in commit.slices:
-                ranges.setdefault(part.pairing, []).append((part.first_pair, part.end_pair))
-        return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
+        ledger = _Ledger(self.folder("commits", run_id))
+        ledger.refresh()
+        return dict(sorted(ledger.ranges.items()))
 
     def tallies(self, run_id: str) -> dict[int, Tally]:
         """The tallies of a run's games by pairing, from the commits alone."""

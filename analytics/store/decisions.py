@@ -22,7 +22,7 @@ from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from analytics.store.shard_arrays import ShardGames
 from quarto.rules import CELLS, PIECES, Rules
 
-FIRST_PIECES_MOVER = 5  # where the mover chooses the piece: a position with fewer takes minutes
+FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
 
 
 class Annotation(Manifest, frozen=True):
@@ -74,16 +74,11 @@ def annotation_jobs(
     """
     jobs = []
     for shard in ANNOTATIONS.shards(archive, run_ids):
-        rules = readable(shard.record).rules
-        extent = AnnotationExtent(choices, first_pieces(rules) if from_pieces is None else from_pieces)
+        least = FIRST_PIECES_MOVER if readable(shard.record).rules.mover_chooses else 0
+        extent = AnnotationExtent(choices, least if from_pieces is None else from_pieces)
         if ANNOTATIONS.lacks(archive, shard, extent.is_in):
             jobs.append(AnnotationJob(shard, extent))
     return jobs
-
-
-def first_pieces(rules: Rules) -> int:
-    """The number of pieces on the board from which on decisions are annotated by default."""
-    return FIRST_PIECES_MOVER if rules.mover_chooses else 0
 
 
 def first_plies(shard: ShardGames, extent: AnnotationExtent) -> NDArray[np.int8]:
