@@ -13,7 +13,7 @@ from analytics.query.named_queries import query_of
 from analytics.query.results import PairingResult
 from analytics.query.selection import Selection, select
 from analytics.ratings.head_to_head import of_commits, of_games
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Tally, summed
 from analytics.store.records import RunRecord
 
 MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
@@ -66,11 +66,9 @@ class ChosenGames:
     @cached_property
     def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
         """The tallies by first and second agent, all runs together."""
-        found: dict[tuple[str, str], Tally] = {}
-        for (run_id, pairing), tally in self.tallies.items():
-            agents = self.records[run_id].pairings[pairing]
-            found[agents] = found.get(agents, Tally()) + tally
-        return found
+        return summed(
+            (self.records[run_id].pairings[pairing], tally) for (run_id, pairing), tally in self.tallies.items()
+        )
 
     @cached_property
     def games_of(self) -> Mapping[str, int]:
