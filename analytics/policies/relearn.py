@@ -33,11 +33,6 @@ class LearnerState:
         self.rules = rules
         self._set_knowledge(learner.knowledge(rules))
 
-    @property
-    def knowledge(self) -> Knowledge:
-        """Its knowledge now; the arrays change as it learns."""
-        return self._knowledge
-
     def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
         """Learn from the games of a block in order, from column ``start`` to before ``end``."""
         end = len(games.plies) if end is None else end
@@ -49,10 +44,10 @@ class LearnerState:
 
     def grow(self) -> None:
         """Make room for more, after an update has returned that there is none."""
-        self._set_knowledge(self.learner.grown(self._knowledge))
+        self._set_knowledge(self.learner.grown(self.knowledge))
 
     def _set_knowledge(self, knowledge: Knowledge) -> None:
-        self._knowledge = knowledge
+        self.knowledge = knowledge  # its arrays change as it learns
         self.player = KernelPlayer(type(self.learner).kernel, knowledge, self.rules)
 
 

@@ -61,8 +61,7 @@ class FittedQ:
         for ply in range(CELLS - 1, -1, -1):
             move(go_back, ply)
             parts.append(self._level(dataset, ply, boards, worth, threads))
-        lanes, occupied, count, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Policy(FITTED_Q, table=ordered_rows(lanes, occupied, {"count": count, "value": value}))
+        return Policy(FITTED_Q, table=ordered_rows(parts, "value"))
 
     def _level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,7 @@ class McAfterstate:
                 advance(games, ply, boards, (first, last))
 
             over_spans(add, 0, len(dataset.game_id), threads)
-        lanes, occupied, count, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Policy(MC_AFTERSTATE, table=ordered_rows(lanes, occupied, {"count": count, "mean": mean}))
+        return Policy(MC_AFTERSTATE, table=ordered_rows(parts, "mean"))
 
     def _level(self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int) -> tuple[NDArray[Any], ...]:
         """Lanes, occupied, count and mean of the afterstates with this many pieces."""
@@ -60,9 +60,12 @@ class McAfterstate:
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
 
 
-def ordered_rows(
-    lanes: NDArray[Any], occupied: NDArray[Any], others: dict[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
-    """The columns of a table of afterstates, rows ascending by lanes, then by occupied."""
+def ordered_rows(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict[str, NDArray[Any]]:
+    """The table of the afterstates of all levels, rows ascending by lanes, then by occupied.
+
+    Each level has the columns lanes, occupied, count and the one named ``value``.
+    """
+    lanes, occupied, *others = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
-    return {name: column[order] for name, column in {"lanes": lanes, "occupied": occupied, **others}.items()}
+    columns = zip(("lanes", "occupied", "count", value), (lanes, occupied, *others), strict=True)
+    return {name: column[order] for name, column in columns}

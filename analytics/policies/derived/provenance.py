@@ -59,7 +59,10 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
     for run_id, ids in wanted.items():
         record = opened.archive.run(run_id)
         if record is None:
-            raise RequestError(f"policy '{card.name}' was derived from run {run_id}, {_lost(opened.archive)}")
+            raise RequestError(
+                f"policy '{card.name}' was derived from run {run_id}, which is no longer in archive "
+                f"{opened.archive.root}: restore it, or name the archive that has it"
+            )
         lost = _missing(opened.archive, run_id, ids)
         if lost.size:
             raise RequestError(
@@ -76,10 +79,6 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
         runs.append(readable(record))
     counts = tuple(len(wanted[record.run_id]) for record in runs)
     return Selection(opened, EVERYTHING, tuple(runs), counts, wanted)
-
-
-def _lost(archive: Archive) -> str:
-    return f"which is no longer in archive {archive.root}: restore it, or name the archive that has it"
 
 
 def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:
