@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.query.database import OpenArchive
 from analytics.query.views import RUN_OF_FILE, from_files
-from analytics.statistics.intervals import wilson
+from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive, readable
 from analytics.store.derived_tables import Shard
 from analytics.store.position_index import INDEXES, Index, count_positions
@@ -275,11 +275,10 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
         pl.Series(name, [_text(name, value) for value in rows[column].to_list()], pl.String)
         for name, column in named.items()
     ]
-    rates = {
-        f"{rate}_{name}": pl.Series(values, dtype=pl.Float64)
-        for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses"))
-        for name, values in _rates(rows[column].to_list(), rows["games"].to_list()).items()
-    }
+    rates: dict[str, pl.Series] = {}
+    for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
+        low, high = map(pl.Series, wilson_bounds(rows[column], rows["games"]))
+        rates |= {f"{rate}_rate": rows[column] / rows["games"], f"{rate}_low": low, f"{rate}_high": high}
     shares = rows.with_columns(share=pl.col("games") / games, **rates)
     counts = ("alike", "games", "share", "wins", "draws", "losses")
     return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
@@ -287,15 +286,6 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
 
 def _text(column: str, value: int) -> str | None:
     return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
-
-
-def _rates(counts: Sequence[int], games: Sequence[int]) -> dict[str, list[float]]:
-    intervals = [wilson(count, n) for count, n in zip(counts, games, strict=True)]
-    return {
-        "rate": [count / n for count, n in zip(counts, games, strict=True)],
-        "low": [low for low, _ in intervals],
-        "high": [high for _, high in intervals],
-    }
 
 
 def _game_texts(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[str]:

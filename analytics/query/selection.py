@@ -51,7 +51,7 @@ class Selection:
             if count != sum(commit.games.rows for commit in commits):
                 wanted = self.game_ids(record.run_id)
             for commit in commits:
-                if wanted is None or _may_hold(commit, wanted):
+                if wanted is None or holds_any(commit, wanted):
                     chosen = read_chosen(self.opened.archive, record.run_id, commit, wanted)
                     if len(chosen.game_id):
                         yield record, chosen
@@ -132,13 +132,15 @@ def _by_chance(where: str, what: str) -> RequestError:
     )
 
 
-def _may_hold(commit: Commit, wanted: NDArray[np.int64]) -> bool:
+def within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
+    """Where the ids of these pairs of games are among ``ids``, which ascend."""
+    edges = (pairing << GAME_BITS) + 2 * np.array([first_pair, end_pair])
+    return slice(*np.searchsorted(ids, edges).tolist())
+
+
+def holds_any(commit: Commit, ids: NDArray[np.int64]) -> bool:
     """Whether any of these ids, which ascend, is in a slice of the shard."""
-    for part in commit.slices:
-        first, end = (np.int64(part.pairing) << GAME_BITS) + 2 * np.array([part.first_pair, part.end_pair])
-        if np.searchsorted(wanted, first) < np.searchsorted(wanted, end):
-            return True
-    return False
+    return any(ids[within(ids, part.pairing, part.first_pair, part.end_pair)].size for part in commit.slices)
 
 
 def read_chosen(archive: Archive, run_id: str, commit: Commit, wanted: NDArray[np.int64] | None) -> ShardGames:

@@ -28,10 +28,6 @@ from quarto.rules import ATTRIBUTES, CELLS, SIDE, Rules
 _TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEGER", pl.Int8: "INTEGER"}  # else VARCHAR
 
 
-def _widened(schema: pl.Schema) -> dict[str, str]:
-    return {"run_id": "VARCHAR"} | {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
-
-
 class Pairing(NamedTuple):
     """A pairing of a run, for the views in which a row has its number."""
 
@@ -44,7 +40,10 @@ class Pairing(NamedTuple):
 
 
 def _columns_of_views() -> dict[str, dict[str, str]]:
-    columns = {table: _widened(schema) for table, schema in TABLES.items()}
+    columns: dict[str, dict[str, str]] = {}
+    for table, schema in TABLES.items():
+        widened = {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
+        columns[table] = {"run_id": "VARCHAR"} | widened
     text = (files("analytics.query") / "views.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         columns.setdefault(row["view"], {})[row["column"]] = row["type"]
@@ -166,10 +165,6 @@ def insert(view: str) -> str:
 _MAP = "map_from_entries(${}::STRUCT(name VARCHAR, setting VARCHAR)[])"
 
 
-def _entries(settings: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "setting": setting} for name, setting in settings.items()]
-
-
 def pairings(archive: Archive) -> list[Pairing]:
     """Every pairing of every run. Raises ``FailureError`` for a damaged record."""
     return [
@@ -220,7 +215,7 @@ def _job_rows(archive: Archive, job: SweepJob) -> list[dict[str, Any]]:
     of_job = {
         "sweep_id": job.sweep_id,
         "job": job.job,
-        "overrides": _entries(job.overrides),
+        "overrides": [{"name": name, "setting": setting} for name, setting in job.overrides.items()],
         "run_id": job.run_id,
         "status": job.status,
         "error": job.error,

@@ -16,10 +16,11 @@ from analytics.policies.derived.afterstate_keys import (
     advance,
     forms_of,
     level_of,
+    move_all,
     runs_of_keys,
     sorted_level,
 )
-from analytics.policies.derived.dataset import Dataset, over_spans
+from analytics.policies.derived.dataset import Dataset
 from quarto.rules import CELLS
 
 MOST = 1 << 31
@@ -40,15 +41,10 @@ class McAfterstate:
         self.least = checked_whole("least", least, 1, MOST)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        games, boards = dataset.games, GameBoards.empty(len(dataset.game_id))
-        parts = []
+        boards, parts = GameBoards.empty(len(dataset.game_id)), []
         for pieces in range(CELLS):
             parts.append(self._level(dataset, pieces, boards, threads))
-
-            def add(first: int, last: int, ply: int = pieces) -> None:
-                advance(games, ply, boards, (first, last))
-
-            over_spans(add, 0, len(dataset.game_id), threads)
+            move_all(advance, dataset.games, pieces, boards, threads)
         return Policy(MC_AFTERSTATE, table=ordered_rows(parts, "mean"))
 
     def _level(self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int) -> tuple[NDArray[Any], ...]:

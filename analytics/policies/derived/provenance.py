@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import Dataset
 from analytics.query.database import OpenArchive
-from analytics.query.selection import EVERYTHING, Selection
+from analytics.query.selection import EVERYTHING, Selection, holds_any, within
 from analytics.store.archive import Archive, readable
 from analytics.store.records import PolicyCard
-from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 
 TABLE = "games"
@@ -86,22 +85,16 @@ def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[n
     held = np.zeros(len(ids), np.bool_)
     for pairing, ranges in archive.covered(run_id).items():
         for pairs in ranges:
-            held[_within(ids, pairing, *pairs)] = True
+            held[within(ids, pairing, *pairs)] = True
     return ids[~held]
 
 
 def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
     """A file with some of the ids that a commit names and that does not exist, if any."""
     for commit in archive.commits(run_id):
-        if any(ids[_within(ids, part.pairing, part.first_pair, part.end_pair)].size for part in commit.slices):
+        if holds_any(commit, ids):
             for table, stored in (("games", commit.games), ("plies", commit.plies)):
                 path = archive.file(table, run_id, stored)
                 if not path.is_file():
                     return path
     return None
-
-
-def _within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
-    """Where the ids of these pairs are among ``ids``."""
-    first, end = ((pairing << GAME_BITS) + 2 * pair for pair in (first_pair, end_pair))
-    return slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, end)))

@@ -18,8 +18,6 @@ from analytics.store.records import RunRecord
 
 MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
 
-RESULTS = ("losses", "draws", "wins")
-
 
 @dataclass(frozen=True)
 class ChosenGames:
@@ -120,27 +118,20 @@ class ChosenGames:
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
         """
         rows = [
-            {
-                "run_id": run_id,
-                "pairing": pairing,
-                "game": game,
-                "agent_0": agents[game],
-                "agent_1": agents[1 - game],
-                "rules": record.rules.name,
-                "mover_chooses": record.rules.mover_chooses,
-                "imposed": record.spec["opening_plies"],
-            }
+            (
+                *(run_id, pairing, game, agents[game], agents[1 - game]),
+                *(record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]),
+            )
             for run_id, record in self.records.items()
             for pairing, agents in enumerate(record.pairings)
             for game in range(2)
         ]
-        return pl.DataFrame(rows, schema=PLAYERS)
+        return pl.DataFrame(rows, schema=PLAYERS, orient="row")
 
 
 PLAYERS = {
     "run_id": pl.String(),
-    "pairing": pl.Int64(),
-    "game": pl.Int64(),
+    **dict.fromkeys(("pairing", "game"), pl.Int64()),
     **dict.fromkeys(("agent_0", "agent_1", "rules"), pl.String()),
     "mover_chooses": pl.Boolean(),
     "imposed": pl.Int64(),
