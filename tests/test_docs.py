@@ -16,9 +16,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from runners.cli.flags import FLAGS_WITH_VALUES, flags_first
 from runners.cli.main import app
 from runners.cli.run import is_training
+from runners.hydra_app.flags import FLAGS_WITH_VALUES, flags_first
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])

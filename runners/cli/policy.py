@@ -53,16 +53,13 @@ def build(
     archive: Annotated[Path | None, typer.Option("--archive", help="The same as archive.root=DIR.")] = None,
 ) -> None:
     """Derive a policy from logged games: those that a condition in SQL on the view games chooses."""
-    from runners.cli.flags import MULTIRUN, flags_first, quoted
     from runners.hydra_app.application import launch
+    from runners.hydra_app.flags import quoted
     from runners.policies.build import BUILD
 
-    arguments = [*(arguments or []), *context.args]
-    multirun, flags, rest = flags_first(arguments)
     options = {"where": where, "archive.root": archive}
-    rest += [f"{key}={quoted(str(value))}" for key, value in options.items() if value is not None]
-    typed = ["policy", "build", *(flag for flag in arguments if flag in MULTIRUN), *flags, *rest]
-    raise typer.Exit(launch(BUILD, [*flags, *rest], typed, multirun))
+    own = [f"{key}={quoted(str(value))}" for key, value in options.items() if value is not None]
+    raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *context.args, *own]))
 
 
 @app.command("rebuild")

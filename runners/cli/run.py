@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from runners.cli.flags import flags_first
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT, Overrides, TrainingOverrides
 
 if TYPE_CHECKING:
@@ -52,17 +51,16 @@ def is_training(arguments: Sequence[str]) -> bool:
 def _hydra(command: str, arguments: Sequence[str]) -> None:
     from runners.hydra_app.application import launch
 
-    multirun, flags, rest = flags_first(arguments)
-    application = _application(command == "train" or is_training(rest))
-    raise typer.Exit(launch(application, [*flags, *rest], [command, *arguments], multirun or command == "sweep"))
+    application = _application(command == "train" or is_training(arguments))
+    raise typer.Exit(launch(application, command, arguments, command == "sweep"))
 
 
-def _application(training: bool) -> Application:
+def _application(training: bool) -> Application[Any]:
     if training:
         from runners.training.application import TRAIN
 
         return TRAIN
-    from runners.hydra_app.application import RUN
+    from runners.hydra_app.experiments import RUN
 
     return RUN
 

@@ -114,9 +114,7 @@ def sprt(
 
         show_counts(counts, given)
         return
-    from runners.cli.flags import flags_first
     from runners.hydra_app.application import launch
     from runners.strength.sprt_application import SPRT
 
-    multirun, flags, rest = flags_first(given)
-    raise typer.Exit(launch(SPRT, [*flags, *rest], ["sprt", *given], multirun))
+    raise typer.Exit(launch(SPRT, "sprt", given))

@@ -1,7 +1,7 @@
-"""Hydra applications: the parts that all of them share, and `qarena run` and `qarena sweep`.
+"""Commands that Hydra carries out: ``Application``, which each of them is, and ``launch``, which starts one.
 
-The task functions live here, at module level, because launchers that use other processes import them by name. What
-plays is imported when something is to be played: Hydra answers ``--help`` and refuses most wrong requests before that.
+What plays or learns is imported when something is to be done: Hydra answers ``--help`` and refuses most wrong requests
+before that.
 """
 
 from __future__ import annotations
@@ -14,30 +14,25 @@ import re
 import shlex
 import sys
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import hydra
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import ArenaError
-from runners.arena.config_groups import CONF, NOT_PARAMETERS, settings_of
-from runners.arena.schemas import RunConfig, check_values
-from runners.arena.storage import ArchiveConfig
+from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
 from runners.hydra_app import sweep_folders
-from runners.hydra_app.error_messages import Keys, explained, own_settings
+from runners.hydra_app.error_messages import explained, own_settings
+from runners.hydra_app.flags import flags_first
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
-
-if TYPE_CHECKING:
-    from runners.arena.config import Request
-    from runners.arena.experiment import Experiment
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
@@ -45,12 +40,115 @@ INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 # name of this launch's output folders, which must differ between two launches in the same second.
 COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
 
+Prepared = TypeVar("Prepared")
+
 
 class OneLine(logging.Formatter):
     """Formats log records without tracebacks, which are in the job's log file."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {record.getMessage()}"
+
+
+class Finished(NamedTuple):
+    """The outcome of a request."""
+
+    run_id: str | None
+    show: Callable[[], None]
+    interrupted: bool = False  # it is not complete
+    stopped: bool = False  # because the user asked to
+    score: float | None = None  # for sweepers that optimise
+    row: Mapping[str, str] | None = None  # in a sweep's table; None: the pairings of the run are shown
+    exit_code: int = 0  # of a single request that is not interrupted
+
+
+class Application(ABC, Generic[Prepared]):
+    """A command that Hydra carries out: what it checks, what it does, and which keys it has.
+
+    Launchers that use other processes pickle an application with its task: it keeps no more than what is prepared.
+    """
+
+    config: ClassVar[str]  # the yaml in conf/
+    schema: ClassVar[type[Any]]  # the dataclass of its keys
+    groups: ClassVar[Sequence[tuple[str, str]]]  # whose options have keys of their own, and the option of the yaml
+
+    def __init__(self) -> None:
+        self._prepared: Prepared | None = None  # kept from the early check, so that the work is done once
+
+    @abstractmethod
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
+        """Check a composed configuration and get ready. Raises ``ArenaError`` if it cannot be carried out."""
+
+    @abstractmethod
+    def execute(self, prepared: Prepared) -> Finished:
+        """Carry out what is prepared."""
+
+    def games(self, cfg: DictConfig) -> int:
+        """The games that a job of a sweep asks for, of each pairing."""
+        return int(cfg.get("games", 0))
+
+    def check(self, cfg: DictConfig) -> None:
+        """Prepare a single request before Hydra creates any folder. Raises ``ArenaError``."""
+        self._prepared = self.prepare(cfg, cfg.hydra)
+
+    def single(self, cfg: DictConfig) -> float | None:
+        """Hydra's task of a single request: carry it out and show its outcome; returns the score."""
+        try:
+            finished = self.execute(self._prepared or self.prepare(cfg, HydraConfig.get()))
+        except ArenaError as error:
+            raise Refused(error) from error  # to any other exception Hydra adds lines of its own
+        finished.show()
+        if finished.interrupted:
+            sys.exit(_say_how_to_resume())
+        if finished.exit_code:
+            sys.exit(finished.exit_code)
+        return finished.score
+
+    def job(self, cfg: DictConfig) -> float | None:
+        """Hydra's task of a sweep's job: carry it out, keep its outcome for the table at the end; returns the score."""
+        from runners.hydra_app import sweep
+
+        job = sweep.job_of(cfg, HydraConfig.get(), self.games(cfg))
+        try:
+            finished = self.execute(self.prepare(cfg, HydraConfig.get()))
+        except Exception as error:
+            sweep.failed(job, error)
+            raise
+        except KeyboardInterrupt:
+            sweep.interrupted(job, None)
+            raise
+        if finished.interrupted:
+            sweep.interrupted(job, finished.run_id)
+        else:
+            sweep.completed(job, finished.run_id, finished.row)
+        if finished.stopped:
+            sys.exit(_say_how_to_resume())
+        return finished.score
+
+    def keys(self, unknown: str, arguments: Sequence[str]) -> list[str]:
+        """The keys that the user may have meant by an unknown one: those of its option, or all."""
+        own = {_node(override): _own_keys(override, option, arguments) for override, option in self.groups}
+        if (node := unknown.partition(".")[0]) in own:
+            return own[node]
+        shared = [key for key, _ in flat(plain(OmegaConf.structured(self.schema))) if key not in own]
+        return [*shared, *(override for override, _ in self.groups), *chain(*own.values())]
+
+
+def _node(override: str) -> str:
+    """The key that a choice such as ``agent@a=random`` sets."""
+    return override.rpartition("@")[2]
+
+
+def _own_keys(override: str, option: str, arguments: Sequence[str]) -> list[str]:
+    """The keys of the option that is chosen by ``override``, which is ``option`` if ``arguments`` choose none."""
+    group, _, at = override.partition("@")
+    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{override}=")]
+    name = chosen[-1] if chosen else option
+    keys = own_settings(group, name, arguments)
+    if not keys and name in names(group):
+        keys = [key for key, _ in flat(settings_of(group, name))]
+    kept = [key for key in keys if key.rpartition(".")[2] not in NOT_PARAMETERS]
+    return [f"{_node(override)}.{key}" for key in (["name", *kept] if at else kept)]
 
 
 class Refused(SystemExit):
@@ -64,13 +162,11 @@ class Refused(SystemExit):
 class EarlyChecks(Callback):
     """Refuses a wrong request before Hydra creates any folder, and remembers the folder of a sweep's jobs."""
 
-    def check(self, config: DictConfig) -> None:
-        """Raises ``ArenaError`` for a request that cannot be carried out."""
-        raise NotImplementedError
+    application: ClassVar[Application[Any]]  # that ``launch`` started; on the class, since Hydra makes the object
 
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
-            self.check(config)
+            EarlyChecks.application.check(config)
         except Exception as error:
             raise Refused(error) from error
 
@@ -78,61 +174,29 @@ class EarlyChecks(Callback):
         sweep_folders.begin(Path(config.hydra.sweep.dir))
 
 
-class Checks(EarlyChecks):
-    """Checks of experiments."""
+def launch(application: Application[Any], command: str, given: Sequence[str], multirun: bool = False) -> int:
+    """Let Hydra carry out a command with the arguments that the user gave, in any order. Returns the exit code.
 
-    prepared: Experiment | None = None  # kept from the check, so that the agents are made once
-
-    def check(self, config: DictConfig) -> None:
-        check_values(config, RunConfig)
-        from runners.arena.experiment import prepare
-
-        Checks.prepared = prepare(_request(config, config.hydra))
-
-
-class Finished(NamedTuple):
-    """The outcome of a task."""
-
-    run_id: str | None
-    interrupted: bool  # it is not complete
-    stopped: bool  # because the user asked to
-    score: float | None  # for sweepers that optimise
-    show: Callable[[], None]
-    row: Mapping[str, str] | None = None  # in a sweep's table; None: the pairings of the run are shown
-
-
-Task = Callable[[DictConfig], float | None]
-
-
-class Application(NamedTuple):
-    """A command that Hydra runs."""
-
-    config: str  # the yaml in conf/
-    alone: Task  # of a single run
-    job: Task  # of each job of a multirun
-    keys: Keys  # to suggest for an unknown key
-    words: int = 1  # of the command's name
-
-
-def launch(application: Application, arguments: Sequence[str], typed: Sequence[str], multirun: bool = False) -> int:
-    """Run an application with ``arguments`` for Hydra, flags first. Returns the exit code.
-
-    ``typed`` is the command as the user typed it, without the program's name. Raises ``ArenaError`` with a message of
-    one line for any error.
+    Raises ``ArenaError`` with a message of one line for any error.
     """
+    asked, flags, overrides = flags_first(given)
+    arguments = [*flags, *overrides]
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
-    os.environ[COMMAND] = shlex.join(typed)
+    os.environ[COMMAND] = shlex.join([*command.split(), *given])
     os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()
-    if multirun:
-        given = any(argument.startswith("sweep.id=") for argument in arguments)
+    EarlyChecks.application = application
+    task = application.single
+    if multirun or asked:
+        task = application.job
+        known = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
-        arguments = ["--multirun", *arguments, *([] if given else own)]
-    command = " ".join(typed[: application.words])
+        arguments = ["--multirun", *arguments, *([] if known else own)]
     with _argv([f"qarena {command}", *arguments]), explained(command, arguments, application.keys):
         try:
-            _start(application.config, application.job if multirun else application.alone)
+            # A path: as a package, a folder named conf in ``sys.path`` could hide it.
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=application.config)(task)()
         except Refused as refused:
             raise refused.error from None
         except KeyboardInterrupt:
@@ -157,74 +221,9 @@ def _report() -> int:
     return report()
 
 
-def _start(config: str, task: Task) -> None:
-    """Let Hydra run ``task``. ``conf`` is a path: as a package, a folder of that name in ``sys.path`` could hide it."""
-    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(task)()
-
-
-def finish_alone(execute: Callable[[], Finished]) -> float | None:
-    """Carry out a single run and show its outcome; returns the score, for sweepers that optimise."""
-    try:
-        finished = execute()
-    except ArenaError as error:
-        raise Refused(error) from error  # to any other exception Hydra adds lines of its own
-    finished.show()
-    if finished.interrupted:
-        sys.exit(_say_how_to_resume())
-    return finished.score
-
-
-def finish_job(cfg: DictConfig, games: int, execute: Callable[[], Finished]) -> float | None:
-    """Carry out a job of a sweep and keep its outcome for the table at the end; returns the score."""
-    from runners.hydra_app import sweep
-
-    job = sweep.job_of(cfg, HydraConfig.get(), games)
-    try:
-        finished = execute()
-    except Exception as error:
-        sweep.failed(job, error)
-        raise
-    except KeyboardInterrupt:
-        sweep.interrupted(job, None)
-        raise
-    if finished.interrupted:
-        sweep.interrupted(job, finished.run_id)
-    else:
-        sweep.completed(job, finished.run_id, finished.row)
-    if finished.stopped:
-        sys.exit(_say_how_to_resume())
-    return finished.score
-
-
-def _run_task(cfg: DictConfig) -> float | None:
-    return finish_alone(lambda: _execute(cfg, Checks.prepared))
-
-
-def _sweep_task(cfg: DictConfig) -> float | None:
-    return finish_job(cfg, cfg.games, lambda: _execute(cfg))
-
-
-def _execute(cfg: DictConfig, prepared: Experiment | None = None) -> Finished:
-    from runners.arena.experiment import carry_out, interruptible, prepare
-
-    experiment = prepared or prepare(_request(cfg, HydraConfig.get()))
-    for note in experiment.request.notes:
-        console.print_note(note)
-    with interruptible() as stop, progress_bar("playing", "games", experiment.request.progress) as progress:
-        outcome = carry_out(experiment, typed_command(), stop, progress)
-    score = outcome.results[0].score.mean if outcome.results else None
-    return Finished(outcome.run_id, outcome.interrupted, outcome.stopped, score, lambda: console.show_outcome(outcome))
-
-
 def typed_command() -> str:
     """The command as it was typed."""
     return f"qarena {os.environ[COMMAND]}"
-
-
-def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
-    from runners.arena.config import request_of
-
-    return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
 def _say_how_to_resume() -> int:
@@ -248,18 +247,3 @@ def _argv(arguments: list[str]) -> Iterator[None]:
         yield
     finally:
         sys.argv = before
-
-
-def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
-    """The keys that the user may have meant by an unknown one: those of an agent, or those of the configuration."""
-    seat, _, _ = unknown.partition(".")
-    if seat in ("a", "b"):
-        chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"agent@{seat}=")]
-        agent = chosen[-1] if chosen else {"a": "rule_based", "b": "random"}[seat]
-        settings = own_settings("agent", agent, arguments) or settings_of("agent", agent)
-        return [f"{seat}.name", *(f"{seat}.{key}" for key in settings if key not in NOT_PARAMETERS)]
-    keys = [each.name for each in fields(RunConfig)] + [f"archive.{each.name}" for each in fields(ArchiveConfig)]
-    return [key for key in keys if key not in ("a", "b", "sweep", "archive")] + ["agent@a", "agent@b", "experiment"]
-
-
-RUN = Application("run", _run_task, _sweep_task, _keys)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from quarto.errors import RequestError, nearest
@@ -22,8 +21,7 @@ from runners.arena.checks import check_keys
 from runners.arena.config_groups import names, plain, settings_of
 from runners.arena.schemas import SweepConfig, check_values, threads_of
 from runners.arena.storage import ARCHIVE
-from runners.hydra_app.application import Application, EarlyChecks, Finished, finish_alone, finish_job, typed_command
-from runners.hydra_app.error_messages import own_settings
+from runners.hydra_app.application import Application, Finished, typed_command
 from runners.terminal import console
 from runners.training.schemas import GROUP
 
@@ -52,18 +50,6 @@ class PolicyBuildConfig:
 
 
 ConfigStore.instance().store(name="policy_build_schema", node=PolicyBuildConfig)
-
-
-class BuildChecks(EarlyChecks):
-    """The checks of builds."""
-
-    prepared: PreparedBuild | None = None  # the result of the check, so that games are chosen once
-
-    def check(self, config: DictConfig) -> None:
-        request = _request(config, config.hydra)
-        from runners.training.derive import prepare
-
-        BuildChecks.prepared = prepare(request)
 
 
 def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
@@ -97,28 +83,6 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
     )
 
 
-def _build_task(cfg: DictConfig) -> float | None:
-    return finish_alone(lambda: _execute(cfg, BuildChecks.prepared))
-
-
-def _build_job(cfg: DictConfig) -> float | None:
-    return finish_job(cfg, 0, lambda: _execute(cfg))
-
-
-def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> BuildRequest:
-    return build_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
-
-
-def _execute(cfg: DictConfig, prepared: PreparedBuild | None = None) -> Finished:
-    from runners.training.derive import build, prepare
-
-    started = time.perf_counter()
-    card = build(prepared or prepare(_request(cfg, HydraConfig.get())))
-    seconds, root = time.perf_counter() - started, Path(cfg.archive.root)
-    row = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_rows(card):,}"}
-    return Finished(None, False, False, None, lambda: _show(card, root, seconds), row)
-
-
 def _rows(card: PolicyCard) -> int:
     from analytics.policies import policy_store
 
@@ -142,15 +106,27 @@ def _show(card: PolicyCard, root: Path, seconds: float) -> None:
         console.print_line(line)
 
 
-def _keys(unknown: str, arguments: Sequence[str]) -> list[str]:
-    """The keys that could have been meant by an unknown one."""
-    chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{GROUP}=")]
-    kind = chosen[-1] if chosen else ""
-    own = own_settings(GROUP, kind, arguments) or (list(settings_of(GROUP, kind)) if kind in names(GROUP) else [])
-    if unknown.startswith(f"{GROUP}."):
-        return [f"{GROUP}.{key}" for key in own if key != "_target_"]
-    keys = [each.name for each in fields(PolicyBuildConfig) if each.name not in ("archive", "sweep")]
-    return [*keys, "archive.root", *(f"{GROUP}.{key}" for key in own if key != "_target_")]
+class BuildApplication(Application["PreparedBuild"]):
+    """Derives a policy from logged games and stores it."""
+
+    config = "policy_build"
+    schema = PolicyBuildConfig
+    groups = ((GROUP, ""),)
+
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedBuild:
+        request = build_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
+        from runners.training.derive import prepare
+
+        return prepare(request)
+
+    def execute(self, prepared: PreparedBuild) -> Finished:
+        from runners.training.derive import build
+
+        started = time.perf_counter()
+        card = build(prepared)
+        seconds = time.perf_counter() - started
+        row = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_rows(card):,}"}
+        return Finished(None, lambda: _show(card, prepared.request.root, seconds), row=row)
 
 
-BUILD = Application("policy_build", _build_task, _build_job, _keys, words=2)
+BUILD = BuildApplication()

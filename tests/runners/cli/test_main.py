@@ -20,7 +20,7 @@ import pytest
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.cli import options
-from runners.cli.flags import flags_first
+from runners.hydra_app.flags import flags_first
 from runners.terminal.console import QUESTIONS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, command, play
