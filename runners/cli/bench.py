@@ -10,12 +10,6 @@ import typer
 from quarto.errors import RequestError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(bench)
-    app.command()(warm)
-
-
 def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,

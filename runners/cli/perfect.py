@@ -10,12 +10,6 @@ import typer
 from runners.cli.options import ARCHIVE, ArchiveOption, MegabytesOption, RunIds, ThreadsOption
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (solve, annotate, mistakes, perft):
-        app.command()(command)
-
-
 def solve(
     position: Annotated[
         str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
