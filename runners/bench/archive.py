@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import linear_regression
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,6 +24,7 @@ from runners.arena.config_groups import load_rules
 from runners.arena.machine import available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.policies import KINDS, policy_figures
+from runners.bench.rounds import best
 from runners.bench.warm import play
 
 Figures = dict[str, Any]
@@ -75,7 +77,7 @@ def _index(root: Path) -> Figures:
     size = {"bytes": done.bytes, "rows": done.rows}
     return {
         "index": index | size,
-        "index_unchanged": {"seconds": _best(partial(_left, archive)), "target_seconds": 1.0},
+        "index_unchanged": {"seconds": best(partial(_left, archive), ROUNDS), "target_seconds": 1.0},
     }
 
 
@@ -87,7 +89,7 @@ def _questions(root: Path) -> Figures:
     """Seconds of two named queries on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
-        seconds = {name: _best(partial(opened.sql, query(name))) for name in ("win_rates", "first_plies")}
+        seconds = {name: best(partial(opened.sql, query(name)), ROUNDS) for name in ("win_rates", "first_plies")}
     return {name: {"seconds": each, "target_seconds": 0.2} for name, each in seconds.items()}
 
 
@@ -97,8 +99,8 @@ def _explorer(root: Path) -> Figures:
         started = time.perf_counter()
         openings(opened, POSITIONS[0], samples=False)
         first = time.perf_counter() - started
-        seconds = _best(lambda: _explore(opened, samples=False)) / len(POSITIONS)
-        sampled = _best(lambda: _explore(opened, samples=True)) / len(POSITIONS)
+        seconds = best(partial(_explore, opened, samples=False), ROUNDS) / len(POSITIONS)
+        sampled = best(partial(_explore, opened, samples=True), ROUNDS) / len(POSITIONS)
     position = {"milliseconds": 1000 * seconds, "target_milliseconds": 50.0}
     return {"explorer": position | {"first_milliseconds": 1000 * first, "with_samples_milliseconds": 1000 * sampled}}
 
@@ -120,16 +122,6 @@ def _memory(root: Path) -> Figures:
     return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
 
 
-def _best(measure: Callable[[], object]) -> float:
-    """Seconds of the fastest of some rounds."""
-    seconds = math.inf
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        measure()
-        seconds = min(seconds, time.perf_counter() - started)
-    return seconds
-
-
 def _growth(by_size: dict[int, Figures]) -> Figures:
     """Seconds by number of games, and the exponent of the power of that number that fits them (1: linear growth)."""
     figures: Figures = {}
@@ -142,10 +134,7 @@ def _growth(by_size: dict[int, Figures]) -> Figures:
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """The slope of seconds over sizes on logarithmic scales, by least squares. Two sizes at least, all positive."""
-    across, up = ([math.log(value) for value in values] for values in (sizes, seconds))
-    middle, height = sum(across) / len(across), sum(up) / len(up)
-    spread = sum((x - middle) ** 2 for x in across)
-    return sum((x - middle) * (y - height) for x, y in zip(across, up, strict=True)) / spread
+    return linear_regression([math.log(size) for size in sizes], [math.log(each) for each in seconds]).slope
 
 
 def _policies(root: Path) -> Figures:
