@@ -16,14 +16,16 @@ from analytics import open_archive
 from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
-from analytics.store.archive import Archive
+from analytics.query.selection import select
+from analytics.store.archive import MARKER, Archive
 from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
+from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.machine import available_cores
 from runners.arena.spec import RunSpec
-from runners.bench.policies import KINDS, policy_figures
+from runners.bench.processes import MEBIBYTE, process
 from runners.bench.rounds import best
 from runners.bench.warm import play
 
@@ -31,6 +33,8 @@ Figures = dict[str, Any]
 
 GAMES = (100_000, 1_000_000, 10_000_000)
 QUICK_GAMES = (100_000, 300_000)  # the positions of the explorer are met in both
+KINDS = ("mc_afterstate", "gift")  # of policies that are derived
+TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million games on two cores
 ROUNDS = 3  # the best counts: noise only ever adds
 MEMORY = "1GiB"
 # Needs more than MEMORY from about three million games on.
@@ -141,6 +145,37 @@ def _policies(root: Path) -> Figures:
     """Policies derived from all games, each in a process of its own, its start included."""
     found = policy_figures(root)
     return {f"policy_{kind}": found[kind] for kind in KINDS}
+
+
+def policy_figures(archive_root: Path) -> Figures:
+    """Seconds and peak memory by kind, each derived from all games of an archive in a process of its own.
+
+    Its runs must have the same rules. The policies go into a second archive, of links to the files of this one, so that
+    this one does not change. Raises ``FailureError`` if a kind cannot be derived.
+    """
+    with open_archive(archive_root) as opened:
+        games = select(opened).games
+    figures: Figures = {"games": games}
+    for kind in KINDS:
+        with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+            root = Path(folder) / "archive"
+            linked(archive_root, root)
+            seconds, peak = process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+        figures[kind] = {
+            "seconds": seconds,
+            "target_seconds": TARGET_SECONDS,
+            "peak_memory_mib": peak / MEBIBYTE,
+            "target_peak_memory_mib": TARGET_MEBIBYTES,
+            "games_per_second": games / seconds,
+        }
+    return figures
+
+
+def linked(archive_root: Path, root: Path) -> None:
+    """Make an archive at ``root`` that has the games of another one and no policies."""
+    root.mkdir()
+    for name in (MARKER, "runs", "commits", *TABLES):
+        (root / name).symlink_to((archive_root / name).absolute())
 
 
 # Each takes the folder of an archive and gives its figures, by name; the order matters: an explorer needs an index.

@@ -92,7 +92,7 @@ def perft(
     """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
     from quarto.perft import perft as count
     from runners.arena.config_groups import load_rules
-    from runners.perfect.perft_table import perft_table
+    from runners.perfect.tables import perft_table
     from runners.terminal.console import show
 
     show([perft_table(rules, count(load_rules(rules), plies))])

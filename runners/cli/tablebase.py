@@ -118,7 +118,7 @@ def show_tablebases(
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
     from runners.arena.config_groups import load_rules, names
-    from runners.perfect.tablebase_tables import tablebase_tables
+    from runners.perfect.tables import tablebase_tables
     from runners.terminal.console import show
 
     if theory:

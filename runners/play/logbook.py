@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from analytics.store.archive import Archive
-from analytics.store.schema import MAX_PAIRS, first_game_id
+from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
@@ -78,7 +78,3 @@ class Logbook:
             with suppress(ArenaError):  # the error of the commit is the one to report
                 end(self._archive, self.spec, seconds + time.perf_counter() - started)
         return number
-
-    def game_id(self, number: int) -> int:
-        """The ``game_id`` of the game with this number."""
-        return first_game_id(0, number)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.store.archive import Archive
+from analytics.store.schema import first_game_id
 from quarto.errors import FailureError
 from quarto.notation import format_game
 from runners.arena.agent_labels import agent_named
@@ -107,6 +108,6 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
 
 def _write_place(screen: Screen, logbook: Logbook, number: int, root: Path) -> None:
     screen.write(f"Logged as game {number} of run {logbook.run_id} in {root}. To find it again:")
-    game = f"run_id = '{logbook.run_id}' AND game_id = {logbook.game_id(number)}"
+    game = f"run_id = '{logbook.run_id}' AND game_id = {first_game_id(0, number)}"
     question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)
     screen.write(f"  {sql_command(question, root)}", unwrapped=True)

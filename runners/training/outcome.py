@@ -141,8 +141,7 @@ def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
     runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
     if trained.played == 0:
         return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
-    speed = trained.played / trained.seconds
-    took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
+    took = console.speed(trained.played, trained.seconds)
     return f"{took}; learned from {runs} in {request.context.storage.root}."
 
 
