@@ -25,11 +25,11 @@ from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
-from runners.arena.machine import available_cores
+from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
-from runners.bench.processes import MEBIBYTE, process
+from runners.bench.processes import process
 from runners.bench.rounds import scaling
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,8 +90,7 @@ def _threads(asked: Sequence[Position]) -> dict[str, float]:
         started = time.perf_counter()
         waiting = iter(asked)  # shared, since some positions take a hundred times as long as others
         with ThreadPoolExecutor(threads) as pool:
-            for _done in pool.map(_solve_all, forks, [waiting] * threads):
-                pass
+            list(pool.map(lambda solver: [solver.value(position) for position in waiting], forks))
         return time.perf_counter() - started
 
     return scaling("positions", len(asked), seconds, ROUNDS + 1) | {"target_speedup": TARGET_SPEEDUP}
@@ -102,11 +101,6 @@ def _forks(threads: int) -> list[Solver]:
     shared = Solver(CLASSIC, MEGABYTES)
     shared.touch()
     return [shared.fork() for _ in range(threads)]
-
-
-def _solve_all(solver: Solver, waiting: Iterator[Position]) -> None:
-    for position in waiting:
-        solver.value(position)
 
 
 def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], float]:

@@ -90,11 +90,7 @@ def row(card: PolicyCard, trained: Trained) -> dict[str, str]:
     last = score(trained.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
     what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
-    return {
-        "policy": card.name,
-        "games": f"{trained.games:,}",
-        what: "·" if last is None else console.percent(last),
-    }
+    return {"policy": card.name, "games": f"{trained.games:,}", what: "·" if last is None else console.percent(last)}
 
 
 def show_interrupted(request: TrainingRequest, trained: Trained) -> None:
