@@ -124,11 +124,8 @@ def gc(
         fate = "foreign" if not file.ours else "young" if file.age_seconds < least_age else "unreferenced"
         typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
     able = sum(file.ours and file.age_seconds >= least_age for file in found)
-    typer.echo(
-        f"{len(removed)} of {len(found)} files removed"
-        if remove
-        else f"{len(found)} files, {able} to remove with --remove"
-    )
+    known = f"{len(found)} files"
+    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {able} to remove with --remove")
 
 
 @app.command("index")
