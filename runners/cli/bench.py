@@ -61,6 +61,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.bench.tables import show_turns
     from runners.bench.turn_times import turn_times
     from runners.bench.warm import rules_played_by
+    from runners.terminal.console import INTERRUPTED
     from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
@@ -72,7 +73,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     if json:
         write_json(times.figures(), json)
     if stop.is_set():
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def warm() -> None:

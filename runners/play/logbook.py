@@ -53,13 +53,9 @@ class Logbook:
         other = known is not None and known.code.get("fingerprint") != self._code["fingerprint"]
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
-    @property
-    def run_id(self) -> str:
-        return self.spec.run_id
-
     def next_number(self) -> int:
         """The first free number in the run."""
-        covered = self._archive.covered(self.run_id).get(0, [])
+        covered = self._archive.covered(self.spec.run_id).get(0, [])
         return missing(MAX_PAIRS, covered)[0][0]
 
     def enter(self, game: Game, number: int, seconds: float) -> int:
@@ -71,7 +67,7 @@ class Logbook:
         try:
             while True:
                 begin(self._archive, self.spec, self._code, number + 1, self._command)
-                if self._archive.commit(self.run_id, [block_of(game, number)], self.spec.labels) is not None:
+                if self._archive.commit(self.spec.run_id, [block_of(game, number)], self.spec.labels) is not None:
                     break
                 number = self.next_number()
         finally:

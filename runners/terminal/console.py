@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
+INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 
 QUESTIONS = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
