@@ -48,7 +48,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     destination = output_of(format, output)  # before anything is counted
     met = _met(archive, where, run, rules)
-    found = fit(met.tallies, anchor, anchor_elo, samples=samples)
+    found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if destination.is_printed:
         show_ratings(met, found, anchor, anchor_elo)
     else:

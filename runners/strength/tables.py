@@ -106,10 +106,10 @@ def show_head_to_head(met: HeadToHead, by_seat: bool) -> None:
     """Print the crosstable of a tournament, then the results of every two agents that played each other."""
     others = [result for result in met.results if result.first != result.second]
     if len(others) > 1 and not by_seat:
-        console.show_crosstable(crosstable(others))
+        console.show_crosstable(crosstable(others, met.shared))
     title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
     if by_seat:
-        found = by_seats(met.results)
+        found = by_seats(met.results, met.shared)
         seats = Column("its seat", [str(seat) for seat, _ in found])
         columns = _columns([result for _, result in found])
         console.show([console.tabulated([columns[0], seats, *columns[1:]], title)])

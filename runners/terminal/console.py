@@ -102,7 +102,12 @@ def show_outcome(outcome: Outcome) -> None:
     if len(outcome.results) > 1:
         from analytics.query.results import crosstable
 
-        show_crosstable(crosstable(outcome.results))
+        # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
+        shared = any(each.by_pairs for each in outcome.results)
+        show_crosstable(crosstable(outcome.results), intervals=not shared)
+        if shared:
+            command = f"{program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
+            print_line(f"Pairings share openings; intervals over openings: {command}")
     _show_pairings(outcome.results)
     print_line(_summary(outcome))
     if not outcome.interrupted:
@@ -126,8 +131,12 @@ def speed(games: int, seconds: float) -> str:
 
 def sql_command(question: str, root: Path) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
-    archive = "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
-    return f'{program()} sql{archive} "{question}"'
+    return f'{program()} sql{archive_option(root)} "{question}"'
+
+
+def archive_option(root: Path) -> str:
+    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
+    return "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
 
 
 def percent(share: float) -> str:
@@ -145,13 +154,13 @@ def ranked(agents: Sequence[str]) -> list[Column]:
     return [Column("", [str(place) for place in range(1, len(agents) + 1)]), Column("agent", [*agents], right=False)]
 
 
-def show_crosstable(table: Crosstable) -> None:
+def show_crosstable(table: Crosstable, intervals: bool = True) -> None:
     """Print agents by score, and the mean score of each agent (row) against each other agent (column) in percent."""
     standings = table.standings
     agents = ranked([each.agent for each in standings])
     totals = [
         Column("score", [percent(each.score.mean) for each in standings]),
-        Column("95 % interval", [interval(each.score) for each in standings]),
+        *([Column("95 % interval", [interval(each.score) for each in standings])] if intervals else []),
         Column("games", [f"{each.games:,}" for each in standings]),
         Column("win", [percent(each.wins / each.games) for each in standings]),
         Column("draw", [percent(each.draws / each.games) for each in standings]),
