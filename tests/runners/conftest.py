@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from quarto import hooks
 from runners.cli import main
 from runners.hydra_app import sweep_folders
 
@@ -35,7 +36,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)  # the tests of one process share the collector
-    monkeypatch.setattr(main, "announce_compiling", lambda: None)  # which test compiles first is chance
+    monkeypatch.setattr(main, "CompilingNotice", lambda: hooks.ignore)  # which test compiles first is chance
     root = logging.getLogger()
     before = root.level, list(root.handlers)
 
