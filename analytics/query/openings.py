@@ -270,7 +270,7 @@ def _openings_of(counted: pl.DataFrame, same: Sequence[str], records: Sequence[R
     least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
     narrow; with more, as where the games of a pair part ways, they are wider than need be.
     """
-    seeds = {record.run_id: str(record.spec["seed"]) for record in records if record.spec["opening_plies"] > 0}
+    seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
     origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
     of_deciders = counted.group_by(*same, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
     of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()

@@ -82,8 +82,8 @@ class SharedOpenings:
 
 def sharing(records: Iterable[RunRecord], met: Iterable[Key]) -> dict[Key, int]:
     """The seed of each pairing among ``met`` that shares openings with another one; ``records`` are their runs."""
-    seeds = {record.run_id: record.spec["seed"] for record in records if record.spec["opening_plies"] > 0}
-    found = {key: seeds[key[0]] for key in met if key[0] in seeds}
+    seeds = {record.run_id: record.opening_seed for record in records}
+    found = {key: seed for key in met if (seed := seeds[key[0]]) is not None}
     played = Counter(found.values())
     return {key: seed for key, seed in found.items() if played[seed] > 1}
 

@@ -29,6 +29,7 @@ class GameFilter:
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; empty: all runs
     rules: str | None = None  # the rules' name
+    trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
 
 @dataclass(frozen=True)
@@ -110,11 +111,16 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> Head
             raise RequestError(f"run {run_id!r} is not in archive {opened.archive.root}{nearest(run_id, known)}")
     records = _all(opened) if choice.where is None else select(opened, choice.where).runs
     chosen = [readable(record) for record in records if not choice.runs or record.run_id in choice.runs]
-    chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
+    chosen = [record for record in chosen if _has_games(opened, record)]
+    kept = [record for record in chosen if choice.trainings or choice.runs or not record.training]
+    if chosen and not kept:
+        raise RequestError("all chosen games are those of trainings: --trainings takes them in")
+    left_out = len(chosen) - len(kept)
+    chosen = _of_one_rules(kept, choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
     shared = openings_shared(opened, choice.where, chosen, found)
     merged = merged_results(found.values(), shared)
-    return HeadToHead(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)), shared)
+    return HeadToHead(chosen[0].rules.name, merged, tuple(_notes(chosen, merged, left_out)), shared)
 
 
 def openings_shared(
@@ -224,8 +230,11 @@ def merged_results(found: Iterable[PairingResult], shared: SharedOpenings | None
     )
 
 
-def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list[str]:
-    """Warnings: labels that stand for different agents, and games that are left out of ratings."""
+def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult], trainings: int) -> list[str]:
+    """Warnings: labels that stand for different agents, and games that are left out here or in ratings.
+
+    ``trainings`` is the number of runs of trainings that were left out.
+    """
     agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
     met = {label for result in found for label in (result.first, result.second)}
     for record in records:
@@ -239,4 +248,7 @@ def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list
         if len(kinds) > 1 and label in met
     ]
     alone = sum(result.games for result in found if result.first == result.second)
+    if trainings:
+        runs = "1 run of a training is" if trainings == 1 else f"{trainings:,} runs of trainings are"
+        notes.append(f"{runs} left out: --trainings takes them in")
     return [*notes, *([f"{alone:,} games of agents against themselves say nothing about strength"] * bool(alone))]

@@ -9,6 +9,7 @@ so all pairs with one opening are drawn together. Elo is 400 / ln 10 times natur
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,6 +59,8 @@ class Ratings:
     draws: Estimate  # share of draws between equals
     superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
     by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
+    forfeited: tuple[tuple[str, int], ...] = ()  # agents that forfeited all of their games, and how many: not rated
+    without_contest: tuple[str, ...] = ()  # agents that met only those: not rated
 
     @property
     def groups(self) -> int:
@@ -95,9 +98,10 @@ def ratings(
     anchor: str | None = None,
     anchor_elo: float = 0.0,
     samples: int = SAMPLES,
+    trainings: bool = False,
 ) -> Ratings:
     """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
-    met = head_to_head(opened, GameFilter(where, rules=rules))
+    met = head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
     return rate(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
 
 
@@ -113,17 +117,22 @@ def rate(
 
     They draw pairs, and openings where ``shared`` has those that several pairings played. Without samples there are no
     intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a group without the anchor the
-    mean of the bounded ratings is ``anchor_elo``. An agent's games against itself contain no information about strength
-    and are left out.
+    mean of the bounded ratings is ``anchor_elo``. Left out are games that contain no information about strength: those
+    of an agent against itself, and those of agents that forfeited every game.
 
     Raises ``RequestError`` for an anchor that did not play, and when no two different agents played each other.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    tallies = _ordered(tallies)
-    agents = sorted({agent for both in tallies for agent in both})
+    met = _ordered(tallies)
+    forfeited = _forfeited(met)
+    tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
+    agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
     if not agents:
-        raise RequestError("there are no games between different agents: choose others, or play some")
+        why = f": {', '.join(forfeited)} forfeited every game" if forfeited else ": choose others, or play some"
+        raise RequestError(f"there are no games between different agents{why}")
+    if anchor in forfeited:
+        raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
     pairs = _Pairs.of(tallies, agents, shared)
@@ -146,7 +155,19 @@ def rate(
         _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again]),
         _superiority([rated.elos(each, level=0.0) for each in again], rated.groups)[np.ix_(order, order)],
         tuple(agents[i] for i in order if fitted.seat_decides and rated.in_reference(fitted)[i]),
+        tuple(forfeited.items()),
+        tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
     )
+
+
+def _forfeited(tallies: Tallies) -> dict[str, int]:
+    """The agents that forfeited all of their games, and how many these are."""
+    games, forfeits = Counter[str](), Counter[str]()
+    for both, tally in tallies.items():
+        for agent, illegal, errors in zip(both, tally.illegal, tally.errors, strict=True):
+            games[agent] += tally.games
+            forfeits[agent] += illegal + errors
+    return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
 def _ordered(tallies: Tallies) -> Tallies:

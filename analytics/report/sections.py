@@ -110,6 +110,9 @@ def ratings_section(chosen: ChosenGames) -> Section:
         f"({interval(fit.seat.low, fit.seat.high, _elo)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
+    note += "".join(
+        f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
+    )
     figures = drawn(chosen, "ratings", [strength.ratings_panel(frame, chosen)])
     return Section("Ratings", note + (apart if several else ""), Table("Ratings", headings, rows), figures, beside=True)
 
