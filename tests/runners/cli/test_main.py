@@ -329,7 +329,7 @@ def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> No
 def test_agents_are_listed_with_their_parameters(qarena: Qarena) -> None:
     found = qarena("agents")
     assert (found.code, found.err) == (0, "")
-    assert re.search(r"│ rule_based +│ faithful=False +│ agents.rule_based.RuleBased +│", found.out)
+    assert re.search(r"│ rule_based +│ faithful=False, version=last +│ agents.rule_based.RuleBased +│", found.out)
     assert re.search(r"│ semi_random +│ +│", found.out)
 
 
