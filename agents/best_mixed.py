@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from agents.base import KernelAgent, Knowledge
-from agents.mixed import NOT_LOST, mixed_turn
-from agents.parameters import checked_flag, checked_whole
-from agents.search.alpha_beta import MEMORY_SIZE
-from quarto.rules import CELLS, PIECES, Rules
+from agents.mixed import Mixed
+from agents.parameters import checked_flag
 
 BY_TEXT = (6, 3)  # fewer unused pieces than this, placements ahead
 BY_CODE = (8, 5)
 
 
-class BestMixed(KernelAgent):
+class BestMixed(Mixed):
     """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed``, searching three deep from five unused pieces on.
 
     With ``faithful``, as in the study's code, it searches when fewer than eight pieces are off the board (the one in
@@ -23,14 +18,7 @@ class BestMixed(KernelAgent):
     pair of numbers. Raises ``ValueError`` for one that is not from 0 or 1 to 16.
     """
 
-    kernel = mixed_turn
-
     def __init__(self, few_unused: int | None = None, depth: int | None = None, faithful: bool = False) -> None:
         self.faithful = checked_flag("faithful", faithful)
         usual_unused, usual_depth = BY_CODE if faithful else BY_TEXT
-        self.few_unused = usual_unused if few_unused is None else checked_whole("few_unused", few_unused, 0, PIECES)
-        self.depth = usual_depth if depth is None else checked_whole("depth", depth, 1, CELLS)
-
-    def knowledge(self, rules: Rules) -> Knowledge:
-        settings = [float(self.few_unused), float(self.depth), NOT_LOST, float(self.faithful)]
-        return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)
+        super().__init__(usual_unused if few_unused is None else few_unused, usual_depth if depth is None else depth)

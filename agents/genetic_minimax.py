@@ -47,9 +47,8 @@ NOBODY = -1
 BELOW_ALL, ABOVE_ALL = -2, 2
 UNKNOWN = 3  # no value
 UNSET, FITNESS_OF_COPIES = -1000, -100
-FRAME_WORDS = (
-    4  # for each depth: how many games pass through the node, how many were looked at, least and largest value
-)
+# For each depth: how many games pass through the node, how many were looked at, least and largest value
+FRAME_WORDS = 4
 
 
 @inlined

@@ -8,16 +8,16 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_whole
-from agents.random import random_cell, random_piece
-from agents.rule_based import FEW_SAFE_GIFTS, mirror_cell, mirror_piece
-from agents.search.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, after_placing, best_turn
+from agents.random import random_piece
+from agents.rule_based import mirror_or_random_cell, rule_of_thumb_gift
+from agents.search.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, best_turn
 from agents.search.leaf_turns import NO_TURN, cell_of, gift_of, study_a_turn
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.threats import safe_pieces, winning_cells
+from quarto.threats import winning_cells
 
 NOT_LOST = 0.0  # percent: a turn that is worth more is accepted
 FAITHFUL = 3  # index of the parameter, after the three that say when a searched turn is accepted
@@ -43,23 +43,6 @@ def accepted_turn(position: Position, when: Any, faithful: bool, rules: Any, own
     return found & 0xFFFF if percent > above * WHOLE else int64(NO_TURN)
 
 
-@inlined
-def mirror_or_random_cell(position: Position, word: int, faithful: bool) -> int:
-    """``rule_based``'s mirror cell; on an empty board a random one."""
-    empty = ~position.occupied & ALL_CELLS
-    if position.last_cell == NONE:
-        return random_cell(word, empty)
-    return mirror_cell(empty, position.last_cell, faithful)
-
-
-@inlined
-def rule_of_thumb_gift(placed: Position, piece: int, rules: Any) -> int:
-    """``rule_based``'s gift after ``piece`` was placed: the first of one or two safe ones, else the mirror piece."""
-    safe = placed.available & safe_pieces(placed.lanes, placed.occupied, rules)
-    few = safe != 0 and popcount(safe) <= FEW_SAFE_GIFTS
-    return lowest_bit(safe) if few else mirror_piece(placed.available, piece)
-
-
 @turn
 def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     word, settings = draw(seed, 0), params(own)
@@ -75,7 +58,7 @@ def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     if cell == NONE:
         cell = mirror_or_random_cell(position, word, faithful)
     if gift == NONE:
-        gift = rule_of_thumb_gift(after_placing(position, cell), position.hand, rules)
+        gift = rule_of_thumb_gift(position, cell, rules)
     return encode_turn(cell, gift)
 
 
@@ -89,11 +72,12 @@ class Mixed(KernelAgent):
     """
 
     kernel = mixed_turn
+    faithful = False
 
     def __init__(self, few_unused: int = 8, depth: int = 4) -> None:
         self.few_unused = checked_whole("few_unused", few_unused, 0, PIECES)
         self.depth = checked_whole("depth", depth, 1, CELLS)
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = [float(self.few_unused), float(self.depth), NOT_LOST, 0.0]
+        settings = [float(self.few_unused), float(self.depth), NOT_LOST, float(self.faithful)]
         return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)

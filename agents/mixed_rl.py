@@ -9,10 +9,10 @@ import numpy as np
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
 from agents.learning.counters import checked_counters, counted_cell, counted_gift, knowledge_of
 from agents.learning.policy import Policy
-from agents.mixed import accepted_turn, mirror_or_random_cell
+from agents.mixed import accepted_turn
 from agents.parameters import checked_whole
 from agents.random import random_piece
-from agents.rule_based import mirror_piece
+from agents.rule_based import mirror_or_random_cell, mirror_piece
 from agents.search.alpha_beta import MEMORY_SIZE, after_placing
 from agents.search.leaf_turns import cell_of, gift_of
 from quarto.bits import lowest_bit

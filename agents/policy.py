@@ -79,8 +79,5 @@ def _checked(policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
     pieces = check_boards(lanes, occupied)
     refuse("lanes", lanes, (pieces >> HAND) & 1 == 1, "has the piece in hand on the board")
     check_ascending({"lanes": lanes, "occupied": occupied})
-    outside = np.flatnonzero(np.abs(value) > 1.0)
-    if outside.size:
-        row = int(outside[0])
-        raise ValueError(f"{VALUE_COLUMNS[kind]} {value[row]} in row {row} of a policy is not from -1 to 1")
+    refuse(VALUE_COLUMNS[kind], value, np.abs(value) > 1.0, "is not from -1 to 1")
     return lanes, occupied, value

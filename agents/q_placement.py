@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
 from agents.genetic.two_genes import gift_by_frequency
 from agents.learning.boards import check_ascending, check_boards, check_within, refuse
-from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.learner import LoggedGame, update
 from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import (
+    RowLearner,
     add_row,
     empty_rows,
     find_row,
-    grown_rows,
     has_room,
     items_of,
     known_positions,
@@ -188,7 +188,7 @@ class QPlacement(KernelAgent):
         return self._knowledge
 
 
-class QPlacementLearner(Learner):
+class QPlacementLearner(RowLearner):
     """Learns what ``QPlacement`` plays by, as study B did in seat 1 against ``ga2``; it plays in either seat.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, a cell is
@@ -234,9 +234,6 @@ class QPlacementLearner(Learner):
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return empty_rows(np.array(self.settings))
-
-    def grown(self, knowledge: Knowledge) -> Knowledge:
-        return grown_rows(knowledge)
 
     def policy(self, knowledge: Knowledge) -> Policy:
         known = known_positions(knowledge)

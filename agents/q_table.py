@@ -18,9 +18,9 @@ from agents.learning.afterstates import (
     explores,
     turn_by_afterstates,
 )
-from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.learner import LoggedGame, update
 from agents.learning.policy import Policy
-from agents.learning.rows import add_row, empty_rows, grown_rows, has_room, known_positions
+from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
 from agents.parameters import checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.canonical import canonical
@@ -80,7 +80,7 @@ def learn_turns(game: LoggedGame, rules: Any, own: Any) -> bool:
     return has_room(words, values)
 
 
-class QTableLearner(Learner):
+class QTableLearner(RowLearner):
     """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
 
     The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for the player who made
@@ -121,9 +121,6 @@ class QTableLearner(Learner):
 
     def knowledge(self, rules: Rules) -> Knowledge:
         return replace(empty_rows(np.array(self.settings)), symmetric=True)
-
-    def grown(self, knowledge: Knowledge) -> Knowledge:
-        return grown_rows(knowledge)
 
     def policy(self, knowledge: Knowledge) -> Policy:
         lanes, occupied, _, first = known_positions(knowledge)

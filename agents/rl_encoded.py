@@ -231,6 +231,4 @@ def _values_of(policy: Policy) -> NDArray[np.float64]:
     if (counts != 1).any():
         code = int(np.argmax(counts != 1))
         raise ValueError(f"code {code} is in a policy of kind '{ENCODED_VALUES}' {counts[code]} times, not once")
-    by_code = np.empty(CODES)
-    by_code[codes] = values
-    return by_code
+    return values[np.argsort(codes)]

@@ -19,9 +19,9 @@ from agents.learning.counters import (
     gift_place,
     knowledge_of,
 )
-from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.learner import LoggedGame, update
 from agents.learning.policy import Policy
-from agents.learning.rows import empty_rows, grown_rows, has_room
+from agents.learning.rows import RowLearner, empty_rows, has_room
 from agents.parameters import checked_flag, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.jit import inlined, int64, uint64
@@ -108,7 +108,7 @@ class RlTabular(KernelAgent):
         return knowledge_of(self._columns, np.array([0.0, float(self.faithful)]), rules)
 
 
-class TabularLearner(Learner):
+class TabularLearner(RowLearner):
     """Learns what ``RlTabular`` plays by, as study A did against ``rule_based``.
 
     With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
@@ -130,9 +130,6 @@ class TabularLearner(Learner):
     def knowledge(self, rules: Rules) -> Knowledge:
         settings = np.array([self.exploration, 0.0, self.exploration_step])
         return replace(empty_rows(settings), symmetric=True)
-
-    def grown(self, knowledge: Knowledge) -> Knowledge:
-        return grown_rows(knowledge)
 
     def policy(self, knowledge: Knowledge) -> Policy:
         return counters_policy(knowledge)

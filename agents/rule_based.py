@@ -10,9 +10,8 @@ from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
-from quarto.position import ALL_CELLS, Position
+from quarto.jit import inlined, int64
+from quarto.position import ALL_CELLS, Position, placed
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
@@ -51,23 +50,32 @@ def mirror_piece(available: int, placed: int) -> int:
     return best
 
 
+@inlined
+def mirror_or_random_cell(position: Position, word: int, faithful: bool) -> int:
+    """The mirror cell; on an empty board a random one."""
+    empty = ~position.occupied & ALL_CELLS
+    if position.last_cell == NONE:
+        return random_cell(word, empty)
+    return mirror_cell(empty, position.last_cell, faithful)
+
+
+@inlined
+def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
+    """The gift after the hand was placed on ``cell``: the first of one or two safe pieces, else the mirror piece."""
+    lanes = placed(position.lanes, position.hand, cell)
+    safe = position.available & safe_pieces(lanes, position.occupied | (int64(1) << cell), rules)
+    few = safe != 0 and popcount(safe) <= FEW_SAFE_GIFTS
+    return lowest_bit(safe) if few else mirror_piece(position.available, position.hand)
+
+
 @turn
 def rule_based_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     word = draw(seed, 0)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
-    empty = ~position.occupied & ALL_CELLS
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    if wins != 0:
-        cell = lowest_bit(wins)
-    elif position.last_cell == NONE:
-        cell = random_cell(word, empty)
-    else:
-        cell = mirror_cell(empty, position.last_cell, params(own)[0] != 0.0)
-    lanes = position.lanes | (spread(position.hand) << uint64(cell))
-    safe = position.available & safe_pieces(lanes, position.occupied | (int64(1) << cell), rules)
-    few = safe != 0 and popcount(safe) <= FEW_SAFE_GIFTS
-    return encode_turn(cell, lowest_bit(safe) if few else mirror_piece(position.available, position.hand))
+    cell = lowest_bit(wins) if wins != 0 else mirror_or_random_cell(position, word, params(own)[0] != 0.0)
+    return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))
 
 
 class RuleBased(KernelAgent):

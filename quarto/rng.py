@@ -1,9 +1,13 @@
-"""Randomness: one counter-based stream per (run seed, pair, game), of which each seat has every other turn.
+"""Randomness: one counter-based stream per (run, pairing, pair, game), of which each seat has every other turn.
 
 A stream is a 64-bit word. The words of a turn are SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
 number generators", OOPSLA 2014) evaluated at counters that only the turn and the draw's index choose. Turn ``t``
 belongs to seat ``t mod 2``, so no seat uses the other's words. A game depends on its own stream alone: not on block
 size, thread, shard or machine, and no seat depends on the words that the other one used.
+
+The streams of games follow from the run's id (``run_word``): no two runs draw the same words, so their games are
+independent evidence. The streams of openings follow from the run's seed and the pair's number alone: all pairings and
+runs of one seed begin with the same openings, so that their results can be compared pair by pair.
 """
 
 from __future__ import annotations
@@ -29,9 +33,15 @@ def mix(word: int) -> int:
     return word ^ (word >> uint64(31))
 
 
+def run_word(run_id: str) -> int:
+    """The first argument of ``stream`` for the games of a run, uint64: its id, hex digits, as a number."""
+    word: int = uint64(int(run_id, 16))
+    return word
+
+
 @kernel()
 def stream(seed: int, pair: int, game: int) -> int:
-    """The stream of a game: ``game`` is 0 or 1 in its pair, or ``OPENING``."""
+    """The stream of game 0 or 1 of a pair, where ``seed`` is the run's word; of its opening, where it is the seed."""
     word = mix(uint64(seed) + GAMMA)
     word = mix(word ^ (uint64(pair) * GAMMA + uint64(1)))
     return mix(word + uint64(game + 1) * GAMMA)

@@ -231,9 +231,9 @@ def board_after(plies: Sequence[tuple[int, int]]) -> Board:
     return board
 
 
-def opening(run_seed: int, pair: int, plies: int, rules: Rules) -> list[tuple[int, int]]:
+def opening(seed: int, pair: int, plies: int, rules: Rules) -> list[tuple[int, int]]:
     """The (piece, cell) plies imposed on both games of the ``pair``-th pair of every pairing; none finishes a line."""
-    words = stream(run_seed, pair, OPENING)
+    words = stream(seed, pair, OPENING)
     for attempt in count():
         available, drawn = list(range(16)), list[tuple[int, int]]()
         for ply in range(plies):
@@ -345,14 +345,15 @@ class NaiveGame:
 def play_game(
     rules: Rules,
     players: tuple[Player, Player],
-    run_seed: int,
+    run: int,
     pair: int,
     game: int,
     *,
+    seed: int = 0,
     pairing: int = 0,
     opening_plies: int = 0,
 ) -> Outcome:
     """Game 0 or 1 of a pair between a pairing's first and second player: in game 0 the first holds seat 0."""
     seats = players if game == 0 else (players[1], players[0])
-    words = stream(run_seed, pair_key(pairing, pair), game)
-    return NaiveGame(rules, seats, words).play(opening(run_seed, pair, opening_plies, rules))
+    words = stream(run, pair_key(pairing, pair), game)
+    return NaiveGame(rules, seats, words).play(opening(seed, pair, opening_plies, rules))

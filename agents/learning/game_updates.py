@@ -19,7 +19,7 @@ from quarto.rules import CELLS
 class TrainingGames(NamedTuple):
     """The games of consecutive pairs of a run's only pairing, which a learner learns from in order."""
 
-    seed: int  # uint64: of the run
+    run: int  # uint64: the run's word, see quarto.rng
     first_pair: int  # this and the others: int64
     games_a_pair: int  # 2, or 1 if the seats are not swapped
     seat: int  # the learner's in game 0 of a pair
@@ -49,7 +49,7 @@ def update_from_game(
     for ply in range(CELLS):
         pieces[ply], cells[ply] = games.pieces[ply, column], games.cells[ply, column]
     game = column % training_games.games_a_pair
-    source = stream(training_games.seed, training_games.first_pair + column // training_games.games_a_pair, game)
+    source = stream(training_games.run, training_games.first_pair + column // training_games.games_a_pair, game)
     plies, winner = int64(games.plies[column]), int64(games.winner[column])
     return update(LoggedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, own)
 

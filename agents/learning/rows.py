@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Knowledge
+from agents.learning.learner import Learner
 from quarto.bits import popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
@@ -125,6 +126,13 @@ def grown_rows(knowledge: Knowledge) -> Knowledge:
     keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
     _move_slots(knowledge.keys, keys)
     return replace(knowledge, table=table, keys=keys)
+
+
+class RowLearner(Learner):
+    """A learner whose knowledge is a row of values for each position."""
+
+    def grown(self, knowledge: Knowledge) -> Knowledge:
+        return grown_rows(knowledge)
 
 
 @kernel()

@@ -11,10 +11,10 @@ from typing import BinaryIO, NamedTuple
 
 from analytics.exchange import to_minari
 from analytics.exchange.sequence import GameChunk, games_in_order
-from analytics.exchange.to_csv import write_games, write_plies
+from analytics.exchange.text_kernels import text_of
+from analytics.exchange.to_csv import game_rows, ply_rows
 from analytics.exchange.to_d3rlpy import write_d3rlpy
 from analytics.exchange.to_rlds import rows_of, write_rlds
-from analytics.exchange.to_text import write_text
 from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
 from analytics.query.database import OpenArchive
 from analytics.query.selection import select
@@ -42,13 +42,14 @@ class ExportRequest:
     masks: bool = False  # include legal actions
 
     def __post_init__(self) -> None:
-        for name, value, known in (("format", self.form, FORMS), ("rows", self.rows, ROWS)):
-            if value not in known:
+        named = (
+            ("format", self.form, FORMS),
+            ("rows", self.rows, ROWS),
+            ("perspective", self.perspective, PERSPECTIVES),
+        )
+        for name, value, known in named:
+            if value is not None and value not in known:
                 raise RequestError(f"--{name} {value} is not known{nearest(value, known)}")
-        if self.perspective is not None and self.perspective not in PERSPECTIVES:
-            raise RequestError(
-                f"--perspective {self.perspective} is not known{nearest(self.perspective, PERSPECTIVES)}"
-            )
         if self.sample is not None and self.sample < 1:
             raise RequestError(f"--sample {self.sample} is not a number of games: ask for at least 1, or leave it out")
         self._check_form()
@@ -146,19 +147,14 @@ def _chosen(opened: OpenArchive, request: ExportRequest, on_written: OnWritten |
 def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> int:
     """Write games as text or csv; returns how many."""
     games = 0
-
-    def counted() -> Iterator[GameChunk]:
-        nonlocal games
-        for chunk in chunks:
-            games += len(chunk.chosen.game_id)
-            yield chunk
-
-    if request.form == "text":
-        write_text(counted(), out)
-    elif request.rows == "games":
-        write_games(counted(), out)
-    else:
-        write_plies(counted(), request.perspective or "mover", out)
+    for chunk in chunks:
+        if request.form == "text":
+            out.write(text_of(chunk.heading, chunk.chosen.games))
+        else:
+            by_game = request.rows == "games"
+            rows = game_rows(chunk) if by_game else ply_rows(chunk, request.perspective or "mover")
+            out.write(rows.write_csv(include_header=games == 0).encode())
+        games += len(chunk.chosen.game_id)
     return games
 
 
@@ -188,9 +184,8 @@ def _write_episodes(
                 yield chunk, part
 
     if request.form == "minari":
-        named = ((part, chunk.chosen.game_id[part.game], chunk.record.run_id) for chunk, part in parts())
         about = {"dataset_id": output.name, "description": description(request)}
-        to_minari.write_minari(named, request.imposed, request.masks, path, about)
+        to_minari.write_minari(parts(), request.imposed, request.masks, path, about)
     elif request.form == "d3rlpy":
         write_d3rlpy((part for _, part in parts()), request.imposed, request.masks, path, room)
     else:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from analytics.exchange.reading import ParsedText
 from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
-from analytics.exchange.to_text import text_of
+from analytics.exchange.text_kernels import text_of
 from analytics.store.archive import Archive, now
 from analytics.store.records import RunRecord, run_id_of
+from analytics.store.shard_arrays import games_at
 from quarto.batch import Block, Games
 from quarto.errors import RequestError
 from quarto.rules import Rules
@@ -64,23 +65,12 @@ def _runs(text: ParsedText) -> Iterator[list[Part]]:
     of_heading: dict[Heading, list[int]] = {}
     for at in np.unique(text.tags).tolist():
         of_heading.setdefault(headings[at], []).append(at)
-    run: list[Part] = []
-    for heading in sorted(of_heading):
-        if run and heading[:4] != run[0][0][:4]:
-            yield run
-            run = []
-        run.append((heading, _taken(text.games, np.isin(text.tags, of_heading[heading]))))
-    if run:
-        yield run
+    for _, run in groupby(sorted(of_heading), key=lambda heading: heading[:4]):
+        yield [(heading, games_at(text.games, np.isin(text.tags, of_heading[heading]))) for heading in run]
 
 
 def _heading(tags: Tags) -> Heading:
     return Heading(tags.rules, tags.event, tags.date, tags.opening, tags.agent_0, tags.agent_1)
-
-
-def _taken(games: Games, rows: NDArray[np.bool_] | slice) -> Games:
-    pieces, cells, *columns = games
-    return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
 
 
 def _spec(parts: list[Part], rules: Rules) -> dict[str, Any]:
@@ -132,7 +122,7 @@ def _shards(parts: list[Part]) -> Iterator[list[Block]]:
     for pairing, (heading, games) in enumerate(parts):
         start = 0
         while start < len(games.plies):
-            part = _taken(games, slice(start, start + room))
+            part = games_at(games, slice(start, start + room))
             blocks.append(Block(pairing, number, heading.opening, part, swapped=False))
             size = len(part.plies)
             start, number, room = start + size, number + size, room - size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from analytics.exchange.tags import Tags, outcome_of, parse_tags
 from analytics.exchange.text_kernels import first_line_plies, read_plies
+from analytics.store.shard_arrays import games_at
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.notation import parse_game
-from quarto.rules import NONE, PIECES, Rules
+from quarto.rules import PIECES, Rules
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UTF-8
 
@@ -58,16 +59,11 @@ def read_text(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) 
     for game in np.flatnonzero(unreadable).tolist():
         reasons[game] = _parse_error(content[lines.start[game] : lines.end[game]].strip())
     reasons |= _set_outcomes(games, lines.tags, parsed, unreadable)
-    for tags, entry in enumerate(parsed):
-        if isinstance(entry, str):
-            reasons |= dict.fromkeys(np.flatnonzero(lines.tags == tags).tolist(), entry)
     bad = [BadLine(int(lines.number[game]), reasons[game]) for game in sorted(reasons)]
     good = np.ones(len(lines.number), np.bool_)
     good[list(reasons)] = False
-    pieces, cells, *columns = games
-    kept = Games(pieces[:, good], cells[:, good], *(column[good] for column in columns))
     known = [entry[0] if not isinstance(entry, str) else defaults for entry in parsed]
-    return ParsedText(kept, lines.tags[good], known, bad)
+    return ParsedText(games_at(games, good), lines.tags[good], known, bad)
 
 
 def _lines(content: bytes, found: dict[bytes, int]) -> Lines:
@@ -104,17 +100,16 @@ def _parse_error(plies: bytes) -> str:
 def _set_outcomes(
     games: Games, tags: NDArray[np.int64], parsed: list[tuple[Tags, Rules] | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
-    """Set winner and ending of each readable game by the rules. Returns the errors by game."""
-    line_at = np.full(len(tags), NONE, np.int64)
-    for rules, which in _by_rules(tags, parsed, unreadable):
-        line_at[which] = first_line_plies(games, which, rules.tables)
+    """Set winner and ending of each readable game by the rules. Returns the errors by game, also those in tags."""
     reasons: dict[int, str] = {}
     for at, entry in enumerate(parsed):
         if isinstance(entry, str):
+            reasons |= dict.fromkeys(np.flatnonzero(tags == at).tolist(), entry)
             continue
         rows = np.flatnonzero((tags == at) & ~unreadable)
+        line_at = first_line_plies(games, rows, entry[1].tables)
         # Games with the same tags and length whose line is at the same ply have one outcome, or one error.
-        kinds, kind = np.unique(games.plies[rows] * np.int64(2 * PIECES) + line_at[rows] + 1, return_inverse=True)
+        kinds, kind = np.unique(games.plies[rows] * np.int64(2 * PIECES) + line_at + 1, return_inverse=True)
         for number, (plies, line) in enumerate(divmod(value, 2 * PIECES) for value in kinds.tolist()):
             same = rows[kind == number]
             try:
@@ -122,15 +117,3 @@ def _set_outcomes(
             except RequestError as error:
                 reasons |= dict.fromkeys(same.tolist(), str(error))
     return reasons
-
-
-def _by_rules(
-    tags: NDArray[np.int64], parsed: list[tuple[Tags, Rules] | str], unreadable: NDArray[np.bool_]
-) -> Iterator[tuple[Rules, NDArray[np.int64]]]:
-    """The indices of the readable games, by rules."""
-    by_rules: dict[Rules, list[int]] = {}
-    for at, entry in enumerate(parsed):
-        if not isinstance(entry, str):
-            by_rules.setdefault(entry[1], []).append(at)
-    for rules, indices in by_rules.items():
-        yield rules, np.flatnonzero(np.isin(tags, indices) & ~unreadable)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any
 
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED
 from quarto.errors import RequestError, nearest
@@ -71,27 +72,23 @@ def checked_text(what: str, value: str) -> str:
 
 
 def _tags(found: Mapping[str, str], defaults: Tags) -> Tags:
-    winner, ending, opening = defaults.winner, defaults.ending, defaults.opening
+    values: dict[str, Any] = {name: found[name] for name in found if name not in ("result", "ending", "opening")}
     if "result" in found:
         if found["result"] not in RESULTS:
             raise RequestError(f"tag 'result': {_shown(found['result'])} is not one of {', '.join(RESULTS)}")
-        winner = RESULTS[found["result"]]
+        values["winner"] = RESULTS[found["result"]]
     if "ending" in found:
-        if found["ending"] not in ENDINGS:
-            raise RequestError(
-                f"tag 'ending': {_shown(found['ending'])} is not known{nearest(found['ending'], ENDINGS)}"
-            )
-        ending = ENDINGS.index(found["ending"])
+        ending = found["ending"]
+        if ending not in ENDINGS:
+            raise RequestError(f"tag 'ending': {_shown(ending)} is not known{nearest(ending, ENDINGS)}")
+        values["ending"] = ENDINGS.index(ending)
     if "opening" in found:
         if not re.fullmatch("[0-9]{1,2}", found["opening"]) or int(found["opening"]) > PIECES:
             raise RequestError(f"tag 'opening': {_shown(found['opening'])} is not a number of plies, 0 to {PIECES}")
-        opening = int(found["opening"])
+        values["opening"] = int(found["opening"])
     if "date" in found:
         check_date(found["date"])
-    texts = {
-        name: found.get(name, getattr(defaults, name)) for name in ("rules", "event", "date", "agent_0", "agent_1")
-    }
-    return Tags(**texts, opening=opening, winner=winner, ending=ending)
+    return replace(defaults, **values)
 
 
 def check_date(text: str) -> None:

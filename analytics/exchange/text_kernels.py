@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.exchange.sequence import Heading
+from analytics.exchange.tags import ending_tags, heading_tags
 from quarto.batch import ENDINGS, Games
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.lanes import spread
 from quarto.notation import COLUMN_LETTERS, PIECE_DIGITS, ROW_DIGITS
-from quarto.rules import PIECES, SIDE, finishes_line
+from quarto.rules import NONE, PIECES, SIDE, finishes_line
 
 PLY_BYTES = 5  # a space, the piece, @, the cell
 DIGITS = np.frombuffer(PIECE_DIGITS.encode(), np.uint8)
@@ -39,6 +41,13 @@ def lines_of(games: Games, prefixes: Prefixes) -> bytes:
     longest = int(prefixes.lengths.max()) + PIECES * PLY_BYTES + 1
     out = np.empty(len(games.plies) * longest, np.uint8)
     return out[: _write(games, prefixes, out)].tobytes()
+
+
+def text_of(heading: Heading, games: Games) -> bytes:
+    """The lines of games of one heading, with everything that is needed to import them again."""
+    common = heading_tags(heading._asdict())
+    texts = [f"{common} {ending_tags(winner, ending)}" for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
+    return lines_of(games, Prefixes.from_texts([text.encode() for text in texts]))
 
 
 @kernel()
@@ -93,12 +102,9 @@ def read_plies(
             piece = digit - 48 if digit <= 57 else (digit | LOWER_CASE) - 97 + 10
             column = (int64(text[at + 2]) | LOWER_CASE) - 97
             row = int64(text[at + 3]) - 49
-            legal = 0 <= piece < PIECES and (digit < 58 or piece >= 10)
-            if not (legal and 0 <= column < SIDE and 0 <= row < SIDE):
-                bad[game] = True
-                break
             cell = SIDE * row + column
-            if (used >> piece) & 1 or (occupied >> cell) & 1:
+            legal = 0 <= piece < PIECES and (digit < 58 or piece >= 10) and 0 <= column < SIDE and 0 <= row < SIDE
+            if not legal or (used >> piece) & 1 or (occupied >> cell) & 1:
                 bad[game] = True
                 break
             used |= 1 << piece

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import BinaryIO
-
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.text_kernels import Prefixes, lines_of
 from analytics.exchange.turns import PERSPECTIVES
-from quarto.batch import ENDINGS, Games
+from quarto.batch import ENDINGS
 from quarto.rules import NONE, PIECES
 
 NO_PREFIX = Prefixes.from_texts([b""] * (3 * len(ENDINGS)))
-
-
-def write_games(chunks: Iterable[GameChunk], out: BinaryIO) -> None:
-    """Write a row a game."""
-    _write((_game_rows(chunk) for chunk in chunks), out)
-
-
-def write_plies(chunks: Iterable[GameChunk], perspective: str, out: BinaryIO) -> None:
-    """Write a row a ply, game by game, with the outcome from a perspective."""
-    _write((_ply_rows(chunk, perspective) for chunk in chunks), out)
-
-
-def _write(frames: Iterable[pl.DataFrame], out: BinaryIO) -> None:
-    out.writelines(frame.write_csv(include_header=number == 0).encode() for number, frame in enumerate(frames))
 
 
 def game_columns(chunk: GameChunk) -> pl.DataFrame:
@@ -38,11 +20,11 @@ def game_columns(chunk: GameChunk) -> pl.DataFrame:
     games = chosen.games
     return pl.DataFrame(
         {
-            "run_id": pl.repeat(record.run_id, len(chosen.game_id), eager=True),
+            "run_id": record.run_id,
             "game_id": chosen.game_id,
-            "rules": pl.repeat(heading.rules, len(chosen.game_id), eager=True),
-            "agent_0": pl.repeat(heading.agent_0, len(chosen.game_id), eager=True),
-            "agent_1": pl.repeat(heading.agent_1, len(chosen.game_id), eager=True),
+            "rules": heading.rules,
+            "agent_0": heading.agent_0,
+            "agent_1": heading.agent_1,
             "winner": games.winner.astype(np.int32),
             "plies": games.plies.astype(np.int32),
             "opening": chosen.opening.astype(np.int32),
@@ -51,27 +33,25 @@ def game_columns(chunk: GameChunk) -> pl.DataFrame:
     )
 
 
-def _game_rows(chunk: GameChunk) -> pl.DataFrame:
+def game_rows(chunk: GameChunk) -> pl.DataFrame:
+    """[G] a row a game, with its plies as text."""
     texts = lines_of(chunk.chosen.games, NO_PREFIX).decode().split("\n")[:-1]
     return game_columns(chunk).with_columns(game=pl.Series(texts, dtype=pl.String))
 
 
-def _ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
+def ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
+    """[R] a row a ply, game by game, with the outcome from a perspective."""
     games = chunk.chosen.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
-    player = seat if PERSPECTIVES[perspective] < 0 else np.full(len(ply), PERSPECTIVES[perspective])
+    player = seat if PERSPECTIVES[perspective] < 0 else PERSPECTIVES[perspective]
+    winner = games.winner[game]
+    outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
     return game_columns(chunk)[game].with_columns(
         ply=ply.astype(np.int32),
         seat=seat.astype(np.int32),
         imposed=(ply < chunk.chosen.opening[game]).astype(np.int32),
         piece=games.pieces[ply, game].astype(np.int32),
         cell=games.cells[ply, game].astype(np.int32),
-        **{f"outcome_{perspective}": _outcome(games, game, player).astype(np.int32)},
+        **{f"outcome_{perspective}": outcome.astype(np.int32)},
     )
-
-
-def _outcome(games: Games, game: NDArray[np.intp], seat: NDArray[np.intp]) -> NDArray[np.int64]:
-    """[R] 1, 0 or -1: the seat in each row won, drew or lost its game."""
-    winner = games.winner[game]
-    return np.where(winner == NONE, 0, np.where(winner == seat, 1, -1))

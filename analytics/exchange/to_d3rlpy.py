@@ -9,37 +9,17 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
+from analytics.exchange.turns import Episodes
 
 BLOCK = 1 << 20  # bytes copied at a time
 LEVEL = 1  # of deflate: a board is mostly -1
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
-
-
-class _Array(NamedTuple):
-    """One array of the file."""
-
-    dtype: np.dtype[np.generic]
-    shape: tuple[int, ...]  # of a step
-
-
-ARRAYS = {
-    "observations": _Array(np.dtype(np.int8), (OBSERVED,)),
-    "actions": _Array(np.dtype(np.int64), ()),
-    "rewards": _Array(np.dtype(np.float32), ()),
-    "terminals": _Array(np.dtype(np.float32), ()),
-    "timeouts": _Array(np.dtype(np.float32), ()),
-}
-IMPOSED = {"imposed": _Array(np.dtype(np.bool_), ())}
-MASKS = {"action_masks": _Array(np.dtype(np.bool_), (ACTIONS,))}
 
 
 def arrays_of(episodes: Episodes, imposed: bool, masks: bool) -> dict[str, NDArray[np.generic]]:
@@ -64,23 +44,20 @@ def write_d3rlpy(parts: Iterable[Episodes], imposed: bool, masks: bool, path: Pa
 
     Raises ``OSError``.
     """
-    arrays = ARRAYS | (IMPOSED if imposed else {}) | (MASKS if masks else {})
+    arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
-    with ExitStack() as stack:
-        files = {name: stack.enter_context((aside / name).open("wb")) for name in arrays}
-        for episodes in parts:
-            steps += len(episodes.actions)
-            for name, array in arrays_of(episodes, imposed, masks).items():
-                files[name].write(np.ascontiguousarray(array).data)
+    for episodes in parts:
+        steps += len(episodes.actions)
+        arrays = arrays_of(episodes, imposed, masks)
+        for name, array in arrays.items():
+            with (aside / name).open("ab") as rows:
+                rows.write(np.ascontiguousarray(array).data)
     with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as packed:
-        for name, kind in arrays.items():
+        for name, array in arrays.items():  # the arrays of all parts differ only in their lengths
             entry = zipfile.ZipInfo(f"{name}.npy", EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             with packed.open(entry, "w", force_zip64=True) as out, (aside / name).open("rb") as rows:
-                _write_header(out, kind, steps)
+                shape = steps, *array.shape[1:]
+                header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(out, header)
                 shutil.copyfileobj(rows, out, BLOCK)
-
-
-def _write_header(out: IO[bytes], kind: _Array, steps: int) -> None:
-    header = {"descr": npy.dtype_to_descr(kind.dtype), "fortran_order": False, "shape": (steps, *kind.shape)}
-    npy.write_array_header_1_0(out, header)

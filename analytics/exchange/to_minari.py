@@ -11,12 +11,14 @@ import importlib
 import json
 import re
 from collections.abc import Iterable
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.exchange.sequence import GameChunk
 from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
 from quarto.errors import RequestError
 from quarto.rules import NONE, PIECES
@@ -28,13 +30,6 @@ MAIN, METADATA = "main_data.hdf5", "metadata.json"
 VERSION = "0.5.0"  # of Minari: the first with this layout
 NO_INFOS = ("infos",)
 HDF5 = "v110"  # readable from this library version on; half the size of files that all versions read
-
-
-class DatasetSize(NamedTuple):
-    """The size of a dataset."""
-
-    episodes: int
-    steps: int
 
 
 def library() -> Any:
@@ -58,38 +53,31 @@ def is_dataset(folder: Path) -> bool:
 
 
 def write_minari(
-    parts: Iterable[tuple[Episodes, NDArray[np.int64], str]],
-    imposed: bool,
-    masks: bool,
-    folder: Path,
-    about: dict[str, str],
-) -> DatasetSize:
-    """Write episodes, each part with the ids of their games and their run, to a new dataset in ``folder``.
+    parts: Iterable[tuple[GameChunk, Episodes]], imposed: bool, masks: bool, folder: Path, about: dict[str, str]
+) -> None:
+    """Write episodes, each part with the games that it was made from, to a new dataset in ``folder``.
 
     ``about`` has Minari's ``dataset_id`` and ``description``. Raises ``OSError``.
     """
     h5py = library()
     (folder / DATA).mkdir(parents=True)
     main = folder / DATA / MAIN
-    written = DatasetSize(0, 0)
     with h5py.File(main, "x", libver=(HDF5, HDF5)) as file:
         writer = _Writer(h5py, file, imposed, masks)
-        for episodes, game_id, run_id in parts:
-            writer.add(episodes, game_id, run_id, written.episodes)
-            written = DatasetSize(written.episodes + len(episodes.steps), written.steps + len(episodes.actions))
+        for chunk, episodes in parts:
+            writer.add(episodes, chunk.chosen.game_id[episodes.game], chunk.record.run_id)
     size = round(main.stat().st_size / 1e6, 1)
-    metadata = _metadata(written) | about | {"dataset_size": size}
+    metadata = _metadata(writer.episodes, writer.steps) | about | {"dataset_size": size}
     (folder / DATA / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
-    return written
 
 
-def _metadata(size: DatasetSize) -> dict[str, Any]:
+def _metadata(episodes: int, steps: int) -> dict[str, Any]:
     """The metadata that Minari's reader needs. Spaces are serialised as Minari serialises those of Gymnasium."""
     low, high = [NONE] * OBSERVED, [PIECES - 1] * OBSERVED
     box = {"type": "Box", "dtype": "int8", "shape": [OBSERVED], "low": low, "high": high}
     return {
-        "total_episodes": size.episodes,
-        "total_steps": size.steps,
+        "total_episodes": episodes,
+        "total_steps": steps,
         "data_format": "hdf5",
         "observation_space": json.dumps(box),
         "action_space": json.dumps({"type": "Discrete", "dtype": "int64", "start": 0, "n": ACTIONS}),
@@ -98,14 +86,16 @@ def _metadata(size: DatasetSize) -> dict[str, Any]:
 
 
 class _Writer:
-    """Adds episodes to an open file."""
+    """Adds episodes to an open file, and counts them and their steps."""
 
     def __init__(self, h5py: Any, file: Any, imposed: bool, masks: bool) -> None:
         self._h5 = h5py
         self._root = file.id
         self._imposed, self._masks = imposed, masks
-        self._spaces: dict[tuple[int, ...], Any] = {}
-        self._types: dict[np.dtype[Any], Any] = {}
+        self.episodes, self.steps = 0, 0
+        h5s = h5py.h5s
+        self._space = cache(lambda shape: h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR))
+        self._type = cache(partial(h5py.h5t.py_create, logical=True))
         self._shared: dict[tuple[Any, ...], Any] = {}  # objects that several episodes link to
         self._small = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         self._small.set_layout(h5py.h5d.COMPACT)  # stored in the header of the object, without a block of its own
@@ -113,15 +103,15 @@ class _Writer:
         for kind in (self._small, self._plain):
             kind.set_obj_track_times(False)  # the same games are the same bytes
 
-    def add(self, episodes: Episodes, game_id: NDArray[np.int64], run_id: str, number: int) -> None:
-        """Write episodes, the first of which has this number; ``game_id`` [E]."""
+    def add(self, episodes: Episodes, game_id: NDArray[np.int64], run_id: str) -> None:
+        """Write episodes of one run; ``game_id`` [E]."""
         ends = np.cumsum(episodes.steps)
         run = np.array(run_id.encode())
         for episode, end in enumerate(ends.tolist()):
             steps = int(episodes.steps[episode])
             first, row = end - steps, end - steps + episode
-            group = self._group(self._root, b"episode_%d" % (number + episode))
-            self._note(group, b"id", np.array(number + episode))
+            group = self._group(self._root, b"episode_%d" % self.episodes)
+            self._note(group, b"id", np.array(self.episodes))
             self._note(group, b"total_steps", np.array(steps))
             self._note(group, b"run_id", run)
             self._note(group, b"game_id", game_id[episode : episode + 1].reshape(()))
@@ -129,6 +119,8 @@ class _Writer:
             self._put(group, b"actions", episodes.actions[first:end])
             self._link_ends(group, steps, float(episodes.rewards[end - 1]), bool(episodes.terminated[episode]))
             self._put_infos(group, episodes, first, row, steps)
+            self.episodes += 1
+            self.steps += steps
 
     def _link_ends(self, group: Any, steps: int, reward: float, terminated: bool) -> None:
         """Rewards and ends, which most episodes of a length have in common."""
@@ -164,20 +156,9 @@ class _Writer:
         return self._h5.h5g.create(parent, name, gcpl=self._plain)
 
     def _put(self, group: Any, name: bytes, array: NDArray[Any]) -> Any:
-        dataset = self._h5.h5d.create(group, name, self._type(array), self._space(array.shape), self._small)
+        dataset = self._h5.h5d.create(group, name, self._type(array.dtype), self._space(array.shape), self._small)
         dataset.write(self._h5.h5s.ALL, self._h5.h5s.ALL, np.ascontiguousarray(array))
         return dataset
 
     def _note(self, group: Any, name: bytes, value: NDArray[Any]) -> None:
-        self._h5.h5a.create(group, name, self._type(value), self._space(())).write(value)
-
-    def _type(self, array: NDArray[Any]) -> Any:
-        if array.dtype not in self._types:
-            self._types[array.dtype] = self._h5.h5t.py_create(array.dtype, logical=True)
-        return self._types[array.dtype]
-
-    def _space(self, shape: tuple[int, ...]) -> Any:
-        if shape not in self._spaces:
-            h5s = self._h5.h5s
-            self._spaces[shape] = h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
-        return self._spaces[shape]
+        self._h5.h5a.create(group, name, self._type(value.dtype), self._space(())).write(value)

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.parquet.packing import pack_bits, pack_deltas, pack_runs, summary
-from analytics.parquet.thrift import BINARY, BYTE, I32, STRUCT, TRUE, binary, i32, i64, many, nested, struct
+from analytics.parquet.thrift import BINARY, BYTE, I32, STRUCT, TRUE, binary, i32, i64, many, nested, struct, zigzag
 
 MAGIC = b"PAR1"
 CREATED_BY = b"quarto-arena"
@@ -107,7 +107,7 @@ def _describe(name: str, physical: int, chunk: Chunk, rows: int, offset: int) ->
     statistics = [i64(3, 0), binary(5, chunk.largest), binary(6, chunk.least)]
     metadata = [
         i32(1, physical),
-        many(2, I32, [i32(0, encoding)[2] for encoding in chunk.encodings]),
+        many(2, I32, [zigzag(encoding) for encoding in chunk.encodings]),
         many(3, BINARY, [binary(0, name.encode())[2]]),
         i32(4, UNCOMPRESSED),
         i64(5, rows),
@@ -129,13 +129,5 @@ def _footer(schema: pl.Schema, rows: int, groups: list[bytes]) -> bytes:
         elements.append(struct(fields))
     # Readers may use the least and largest values only if the order of each column is stated: here that of its type.
     orders = [struct([nested(1, [])]) for _ in schema]
-    return struct(
-        [
-            i32(1, 2),
-            many(2, STRUCT, elements),
-            i64(3, rows),
-            many(4, STRUCT, groups),
-            binary(6, CREATED_BY),
-            many(7, STRUCT, orders),
-        ]
-    )
+    table = many(2, STRUCT, elements), i64(3, rows), many(4, STRUCT, groups)
+    return struct([i32(1, 2), *table, binary(6, CREATED_BY), many(7, STRUCT, orders)])

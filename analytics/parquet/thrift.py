@@ -39,12 +39,6 @@ def struct(fields: Iterable[Field]) -> bytes:
     return bytes(result)
 
 
-def items(kind: int, values: list[bytes]) -> bytes:
-    """A list of values of one type."""
-    head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + varint(len(values))
-    return head + b"".join(values)
-
-
 def i32(identifier: int, number: int) -> Field:
     """A 32-bit number as a field."""
     return identifier, I32, zigzag(number)
@@ -66,5 +60,6 @@ def nested(identifier: int, fields: Iterable[Field]) -> Field:
 
 
 def many(identifier: int, kind: int, values: list[bytes]) -> Field:
-    """A list as a field."""
-    return identifier, LIST, items(kind, values)
+    """A list of values of one type as a field."""
+    head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + varint(len(values))
+    return identifier, LIST, head + b"".join(values)

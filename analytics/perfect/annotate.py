@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies, store_annotation
+from analytics.store.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies
 from analytics.store.exact_values import ExactValues, Task, evaluate
 from analytics.store.jobs import run_jobs
 from analytics.store.shard_arrays import read_shard
@@ -88,17 +88,15 @@ def annotate_runs(
         shard = ANNOTATIONS.renewed(archive, job.shard)
         if not ANNOTATIONS.lacks(archive, shard, job.extent.is_in):
             continue  # another writer has annotated it meanwhile
-        rules, extent = (
-            shard.record.rules,
-            job.extent.joined(shard.manifest),
-        )  # the new annotation includes the stored one
+        rules = shard.record.rules
+        extent = job.extent.joined(shard.manifest)  # the new annotation includes the stored one
         if rules not in evaluators:
             evaluators[rules] = Evaluator(rules, settings)
         stored_games = read_shard(archive, shard.record.run_id, shard.commit)
         first = first_plies(stored_games, extent)
         values = evaluators[rules].values(stored_games.games, first, extent.choices, progress)
         frame = decisions_of(stored_games, first, values, rules)
-        if store_annotation(archive, shard, frame, extent):
+        if ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in):
             games, decisions = total.games + len(first), total.decisions + len(frame)
             total = AnnotationSummary(total.shards + 1, games, decisions)
     return total

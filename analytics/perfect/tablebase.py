@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,15 +64,18 @@ class Card(JsonRecord, frozen=True):
             raise ValueError(f"format {self.format!r} is not {FORMAT!r}")
         Rules(**self.rules)
         datetime.fromisoformat(self.created)
-        for counts in (self.boards, self.won, self.drawn, self.lost):
+        by_value = self.won, self.drawn, self.lost
+        for counts in (self.boards, *by_value):
             if len(counts) != self.pieces + 1:
                 raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
-        if any(sum(parts) != whole for whole, *parts in zip(self.boards, *self._by_value, strict=True)):
+        if any(sum(parts) != whole for whole, *parts in zip(self.boards, *by_value, strict=True)):
             raise ValueError("boards is not the sum of won, drawn and lost for each number of pieces")
 
     @property
-    def _by_value(self) -> tuple[Sequence[int], ...]:
-        return self.won, self.drawn, self.lost
+    def layers(self) -> list[slice]:
+        """The rows of the table with 0, 1, ... pieces."""
+        ends = accumulate(self.boards)
+        return [slice(end - count, end) for end, count in zip(ends, self.boards, strict=True)]
 
 
 class Tablebase(NamedTuple):
@@ -96,6 +100,11 @@ class BoardTable(NamedTuple):
     pieces: NDArray[np.int8]  # [N]
     values: NDArray[np.int8]  # [N]
 
+    def base(self, most: int) -> Base:
+        """The boards of up to ``most`` pieces, as a ``Solver`` needs them."""
+        count = np.searchsorted(self.pieces, most, side="right")
+        return base_of(self.keys[:count], self.values[:count], most)
+
 
 def name_of(rules: Rules, pieces: int) -> str:
     """The name of a tablebase's files without their ending."""
@@ -103,15 +112,9 @@ def name_of(rules: Rules, pieces: int) -> str:
     return f"{plain}-{pieces}"
 
 
-def card_path(path: Path) -> Path:
-    """The card that belongs to a Parquet file."""
-    return path.with_suffix(".json")
-
-
 def open_tablebase(path: Path) -> Tablebase:
     """The tablebase that a Parquet file or a card belongs to. Raises ``FailureError`` if its card cannot be read."""
-    table = path.with_suffix(".parquet")
-    return Tablebase(table, load(card_path(table), Card))
+    return Tablebase(path.with_suffix(".parquet"), load(path.with_suffix(".json"), Card))
 
 
 def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
@@ -146,10 +149,7 @@ def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
     found = largest_for(rules)
     if found is None:
         return None
-    table = read(found)
-    most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
-    count = sum(found.card.boards[: most + 1])
-    return base_of(table.keys[:count], table.values[:count], most)
+    return read(found).base(found.card.pieces if pieces is None else min(pieces, found.card.pieces))
 
 
 def read(tablebase: Tablebase) -> BoardTable:
@@ -189,5 +189,5 @@ def write(
     with explained("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content)
-        replace(card_path(path), card_content)
+        replace(path.with_suffix(".json"), card_content)
     return Tablebase(path, card)

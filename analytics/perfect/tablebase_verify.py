@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 
 import numpy as np
 
@@ -33,15 +32,10 @@ def verify(tablebase: Tablebase, sample: int, megabytes: float) -> Iterator[str]
         yield from _solved(tablebase, table, sample, megabytes)
 
 
-def _slices(tablebase: Tablebase) -> list[slice]:
-    ends = list(accumulate(tablebase.card.boards))
-    return [slice(end - count, end) for end, count in zip(ends, tablebase.card.boards, strict=True)]
-
-
 def _boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     card = tablebase.card
     expected = layers_of_keys(tablebase.rules, card.pieces)
-    for pieces, (part, keys) in enumerate(zip(_slices(tablebase), expected, strict=True)):
+    for pieces, (part, keys) in enumerate(zip(card.layers, expected, strict=True)):
         if not np.array_equal(table.keys[part], keys) or (table.pieces[part] != pieces).any():
             yield f"{tablebase.path}: its boards of {pieces} pieces are not the {len(keys):,} that play reaches"
         counts = [int((table.values[part] == value).sum()) for value in VALUES]
@@ -50,7 +44,7 @@ def _boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
 
 
 def _values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
-    parts = _slices(tablebase)
+    parts = tablebase.card.layers
     layers = smaller(tablebase.rules, [table.keys[part] for part in parts], table.values[parts[-1]])
     for pieces, ((_, values), part) in enumerate(zip(layers, parts, strict=True)):
         wrong = int((values != table.values[part]).sum())
@@ -59,7 +53,7 @@ def _values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
 
 
 def _solved(tablebase: Tablebase, table: BoardTable, sample: int, megabytes: float) -> Iterator[str]:
-    part = _slices(tablebase)[-1]
+    part = tablebase.card.layers[-1]
     keys, values = table.keys[part], table.values[part]
     chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample, len(keys)), replace=False))
     solver = Solver(tablebase.rules, megabytes)

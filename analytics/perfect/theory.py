@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,7 @@ from quarto.jit import int64, kernel
 from quarto.keys import board_key
 from quarto.notation import format_position
 from quarto.position import ALL_PIECES, EMPTY, Position, from_plies, pieces_on
-from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.solver.base import base_of
+from quarto.rules import NONE, PIECES, Rules
 from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver, value_of
 from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
@@ -92,12 +90,10 @@ def finding(tablebase: Tablebase, most: int | None = None) -> Finding:
     """
     rules, card, table = tablebase.rules, tablebase.card, read(tablebase)
     largest = card.pieces if most is None else min(most, card.pieces)
-    count = sum(card.boards[: largest + 1])
-    solver = Solver(rules, 1.0, base_of(table.keys[:count], table.values[:count], largest))
+    solver = Solver(rules, 1.0, table.base(largest))
     examples: dict[str, str] = {}
     boards, positions = [], []
-    for pieces, end in enumerate(accumulate(card.boards[: largest + 1])):
-        part = slice(end - card.boards[pieces], end)
+    for pieces, part in enumerate(card.layers[: largest + 1]):
         lanes, occupied = boards_of_keys(table.keys[part], rules)
         images = np.empty(len(lanes), np.int64)
         _images(lanes, occupied, images, symmetries(rules))
@@ -135,9 +131,10 @@ def _add_examples(
         found = np.flatnonzero(values == value)[:1]
         if len(found) and f"{kind} {word}" not in examples:
             lanes, occupied = boards_of_keys(keys[found], rules)
-            cells = [cell for cell in range(CELLS) if int(occupied[0]) >> cell & 1]
-            plies = [(sum((int(lanes[0]) >> 16 * a + cell & 1) << a for a in range(4)), cell) for cell in cells]
-            position = from_plies(plies, NONE if kind == "board" else 0)
+            hand = NONE if kind == "board" else 0
+            position = EMPTY._replace(
+                lanes=int(lanes[0]), occupied=int(occupied[0]), hand=hand
+            )  # all that its text shows
             examples[f"{kind} {word}"] = format_position(position, rules.name)
 
 
@@ -152,10 +149,9 @@ def first_turns(solver: Solver) -> list[tuple[str, int, int]]:
     for turn in solver.turns(start, distance=False):
         piece, hand = (turn.gift, NONE) if rules.mover_chooses else (0, turn.gift)
         after = from_plies([(piece, turn.cell)], hand)
-        example, times, value = found.get(
-            canonical_position(after, rules), (format_position(after, rules.name), 0, turn.value)
-        )
-        found[canonical_position(after, rules)] = example, times + 1, value
+        form = canonical_position(after, rules)
+        example, times, value = found.get(form, (format_position(after, rules.name), 0, turn.value))
+        found[form] = example, times + 1, value
     return sorted(found.values(), key=lambda row: -row[2])
 
 
@@ -165,9 +161,10 @@ def report(tablebases: Sequence[Tablebase]) -> str:
 
 
 def _section(found: Finding) -> Iterator[str]:
-    name = found.rules.name
-    yield f"## {name}\n"
-    yield f"The game is {WORDS[_start(found)]} for the player who {_acts(found.rules)} first.\n"
+    start = VALUES[found.boards[0].canonical.index(1)]
+    acts = "moves" if found.rules.mover_chooses else "gives"
+    yield f"## {found.rules.name}\n"
+    yield f"The game is {WORDS[start]} for the player who {acts} first.\n"
     yield from _counts("Boards", found.boards)
     if found.positions:
         yield from _counts("Positions", found.positions)
@@ -176,14 +173,6 @@ def _section(found: Finding) -> Iterator[str]:
     for kind, example in found.examples.items():
         yield f"- {kind}: `{example}`"
     yield ""
-
-
-def _acts(rules: Rules) -> str:
-    return "moves" if rules.mover_chooses else "gives"
-
-
-def _start(found: Finding) -> int:
-    return VALUES[found.boards[0].canonical.index(1)]
 
 
 def _counts(title: str, counts: Sequence[Count]) -> Iterator[str]:

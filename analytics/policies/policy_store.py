@@ -288,17 +288,14 @@ def _policy(archive: Archive, card: PolicyCard) -> Policy:
         for name in card.parameters:
             if name not in genes:
                 raise ValueError(f"gene {name!r} is missing from {GENOME_FILE}")
-        return _of_card(Policy(GENOME, genes), card)
-    frame = pl.read_parquet(_content(archive, card, TABLE))
-    nulls = {name: count for name, count in frame.null_count().row(0, named=True).items() if count}
-    if nulls:
-        raise ValueError(f"{TABLE} has nulls in column {next(iter(nulls))!r}")
-    table = {column.name: column.to_numpy(writable=True) for column in frame.iter_columns()}
-    return _of_card(Policy(card.kind, card.parameters, table), card)
-
-
-def _of_card(policy: Policy, card: PolicyCard) -> Policy:
-    """The policy. Raises ``ValueError`` if it is not the one that a card describes."""
+        policy = Policy(GENOME, genes)
+    else:
+        frame = pl.read_parquet(_content(archive, card, TABLE))
+        for column in frame.iter_columns():
+            if column.null_count():
+                raise ValueError(f"{TABLE} has nulls in column {column.name!r}")
+        table = {column.name: column.to_numpy(writable=True) for column in frame.iter_columns()}
+        policy = Policy(card.kind, card.parameters, table)
     if knowledge_of(checked(policy)) != card.knowledge:
         raise ValueError("its values are not those that its card describes")
     return policy

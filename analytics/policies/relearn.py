@@ -15,13 +15,13 @@ from agents.base import Knowledge
 from agents.learning.game_updates import TrainingGames, update_from_games
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
+from analytics.query.selection import within
 from analytics.store.archive import Archive, readable
 from analytics.store.records import Commit, RunRecord
-from analytics.store.schema import first_game_id
 from analytics.store.shard_arrays import read_shard
 from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.jit import uint64
+from quarto.rng import run_word
 from quarto.rules import Rules
 
 
@@ -32,11 +32,6 @@ class LearnerState:
         self.learner = learner
         self.rules = rules
         self._set_knowledge(learner.knowledge(rules))
-
-    @property
-    def knowledge(self) -> Knowledge:
-        """Its knowledge now; the arrays change as it learns."""
-        return self._knowledge
 
     def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
         """Learn from the games of a block in order, from column ``start`` to before ``end``."""
@@ -49,10 +44,10 @@ class LearnerState:
 
     def grow(self) -> None:
         """Make room for more, after an update has returned that there is none."""
-        self._set_knowledge(self.learner.grown(self._knowledge))
+        self._set_knowledge(self.learner.grown(self.knowledge))
 
     def _set_knowledge(self, knowledge: Knowledge) -> None:
-        self._knowledge = knowledge
+        self.knowledge = knowledge  # its arrays change as it learns
         self.player = KernelPlayer(type(self.learner).kernel, knowledge, self.rules)
 
 
@@ -74,7 +69,7 @@ class LoggedTraining(NamedTuple):
 
     def games_from(self, first_pair: int) -> TrainingGames:
         """The games of the pairs from ``first_pair`` on."""
-        return TrainingGames(uint64(self.record.spec["seed"]), first_pair, self.games_a_pair, self.seat)
+        return TrainingGames(run_word(self.record.run_id), first_pair, self.games_a_pair, self.seat)
 
 
 def training_of(archive: Archive, run_id: str) -> LoggedTraining:
@@ -130,6 +125,5 @@ def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Ite
 def _games(archive: Archive, run_id: str, commit: Commit, pairing: int, pairs: tuple[int, int]) -> Games:
     """The games of some consecutive pairs of a shard."""
     shard = read_shard(archive, run_id, commit)
-    ids = [first_game_id(pairing, pair) for pair in pairs]
-    first, end = np.searchsorted(shard.game_id, ids)
-    return Games(*(np.ascontiguousarray(field[..., first:end]) for field in shard.games))
+    columns = within(shard.game_id, pairing, *pairs)
+    return Games(*(np.ascontiguousarray(field[..., columns]) for field in shard.games))

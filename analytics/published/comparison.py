@@ -71,20 +71,14 @@ class Row(NamedTuple):
     where: str  # in the study
 
 
-HEADINGS = Row(
-    "",
-    "player",
-    "opponent",
-    "seat",
-    "published",
-    "ours by the text",
-    "agrees",
-    "ours by the code",
-    "agrees",
-    "draws published : ours",
-    "games",
-    "note",
-    "where published",
+HEADINGS = Row(*Row._fields)._replace(
+    figure="",
+    text="ours by the text",
+    text_agrees="agrees",
+    code="ours by the code",
+    code_agrees="agrees",
+    draws="draws published : ours",
+    where="where published",
 )
 NUMBERS = ("published", "text", "code", "draws", "games")  # columns of numbers
 NONE = "·"
@@ -149,13 +143,10 @@ def interval(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
-def rate_and_interval(estimate: Estimate) -> str:
-    """A share and its interval as percentages."""
-    return f"{100 * estimate.mean:.1f} ({interval(estimate)})"
-
-
 def _ours(one: Played | None) -> tuple[str, str]:
-    return (rate_and_interval(one.rate), "yes" if one.agrees else "no") if one else (NONE, NONE)
+    if one is None:
+        return NONE, NONE
+    return f"{100 * one.rate.mean:.1f} ({interval(one.rate)})", "yes" if one.agrees else "no"
 
 
 def markdown(reproduction: Reproduction, made: str) -> str:

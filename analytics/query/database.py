@@ -7,11 +7,10 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import duckdb
 import polars as pl
@@ -28,12 +27,6 @@ from quarto.errors import FailureError, RequestError, nearest
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)")
-
-_ROWS: dict[str, Callable[[Archive], list[dict[str, Any]]]] = {
-    "runs": views.run_rows,
-    "sweeps": views.sweep_rows,
-    "verdicts": views.verdict_rows,
-}
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, as those of Thrift.
@@ -230,14 +223,14 @@ class OpenArchive:
     def _create(self, connection: duckdb.DuckDBPyConnection, view: str) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
         try:
-            if view not in _ROWS:
+            if view not in views.FILLED:
                 if view == "positions":
                     self._require_indexed()
                 _require_whole(self._files[view])
                 known = [] if view in TABLES else views.pairings(self.archive)
-                connection.execute(views.over_files(view, [str(file.path) for file in self._files[view]], known))
+                connection.execute(views.over_files(view, [file.path for file in self._files[view]], known))
                 return None
-            rows = _ROWS[view](self.archive)
+            rows = views.rows(view, self.archive)
         except FailureError as error:
             return error
         except duckdb.OutOfMemoryException:

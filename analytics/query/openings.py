@@ -11,17 +11,16 @@ from datetime import UTC, date, datetime, time
 import polars as pl
 
 from analytics.query.database import OpenArchive
-from analytics.query.game_texts import game_texts
-from analytics.query.views import RUN_OF_FILE, quoted
-from analytics.statistics.intervals import wilson
+from analytics.query.views import RUN_OF_FILE, from_files
+from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive, readable
 from analytics.store.derived_tables import Shard
 from analytics.store.position_index import INDEXES, Index, count_positions
 from analytics.store.positions import turns_in
-from analytics.store.records import RunRecord
+from analytics.store.records import Commit, RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest
-from quarto.notation import format_cell, format_piece, format_position, parse_position
+from quarto.notation import format_cell, format_game, format_piece, format_position, parse_position
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rules import NONE, Rules, finished_lines
 
@@ -85,18 +84,11 @@ def openings(
     Shards that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
-    return explore(opened, position, by, filters, samples).rows
+    return explore(opened, position, by, filters or Filters(), samples).rows
 
 
-def explore(
-    opened: OpenArchive,
-    position: str = EMPTY_BOARD,
-    by: str | None = None,
-    filters: Filters | None = None,
-    samples: bool = True,
-) -> Explored:
+def explore(opened: OpenArchive, position: str, by: str | None, filters: Filters, samples: bool = True) -> Explored:
     """The answer of ``openings`` together with the position; raises the same errors."""
-    filters = filters or Filters()
     parsed, by, records = checked(opened.archive, position, by, filters)
     rules = records[0].rules
     turns = turns_in(parsed, rules)
@@ -113,7 +105,7 @@ def explore(
     rows = _presented(rows, by, rules, games)
     if samples:
         keys = list(rows.select("run_id", "game_id").iter_rows())
-        rows = rows.with_columns(sample=pl.Series(game_texts(opened, keys), dtype=pl.String))
+        rows = rows.with_columns(sample=pl.Series(_game_texts(opened, keys), dtype=pl.String))
     return Explored(parsed, rules, by, games, rows)
 
 
@@ -207,12 +199,8 @@ def _decided(
 
 def _from_index(opened: OpenArchive, shards: Iterable[Shard[Index]], where: str) -> pl.DataFrame:
     files = (INDEXES.file(opened.archive, each.record.run_id, each.manifest) for each in shards if each.manifest)
-    listed = ", ".join(quoted(str(file.absolute())) for file in files)
-    columns = ", ".join(list(_DECIDED)[1:])
-    found = opened.sql(
-        f"SELECT {RUN_OF_FILE} AS run_id, {columns} "  # noqa: S608  (names of our own)
-        f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false) WHERE {where}"
-    )
+    source, columns = from_files(file.absolute() for file in files), ", ".join(list(_DECIDED)[1:])
+    found = opened.sql(f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}")
     return found.cast(_DECIDED)
 
 
@@ -287,11 +275,10 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
         pl.Series(name, [_text(name, value) for value in rows[column].to_list()], pl.String)
         for name, column in named.items()
     ]
-    rates = {
-        f"{rate}_{name}": pl.Series(values, dtype=pl.Float64)
-        for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses"))
-        for name, values in _rates(rows[column].to_list(), rows["games"].to_list()).items()
-    }
+    rates: dict[str, pl.Series] = {}
+    for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
+        low, high = map(pl.Series, wilson_bounds(rows[column], rows["games"]))
+        rates |= {f"{rate}_rate": rows[column] / rows["games"], f"{rate}_low": low, f"{rate}_high": high}
     shares = rows.with_columns(share=pl.col("games") / games, **rates)
     counts = ("alike", "games", "share", "wins", "draws", "losses")
     return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
@@ -301,10 +288,29 @@ def _text(column: str, value: int) -> str | None:
     return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
 
 
-def _rates(counts: Sequence[int], games: Sequence[int]) -> dict[str, list[float]]:
-    intervals = [wilson(count, n) for count, n in zip(counts, games, strict=True)]
-    return {
-        "rate": [count / n for count, n in zip(counts, games, strict=True)],
-        "low": [low for low, _ in intervals],
-        "high": [high for _, high in intervals],
+def _game_texts(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[str]:
+    """The texts (``F@b1 3@b2 ...``) of games given by ``run_id`` and ``game_id``; empty for a game without plies.
+
+    Reads only their shards. Raises ``FailureError`` for a damaged file.
+    """
+    paths = {
+        opened.archive.file("plies", shard.record.run_id, shard.commit.plies).absolute()
+        for shard in opened.shards()
+        if any(run_id == shard.record.run_id and _holds(shard.commit, game_id) for run_id, game_id in games)
     }
+    if not paths:
+        return ["" for _ in games]
+    wanted = ", ".join(str(game_id) for game_id in sorted({game_id for _, game_id in games}))
+    found = opened.sql(
+        f"SELECT {RUN_OF_FILE} AS run_id, game_id, piece, cell {from_files(sorted(paths))} "
+        f"WHERE game_id IN ({wanted}) ORDER BY ply"
+    )
+    plies: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for run_id, game_id, piece, cell in found.iter_rows():
+        plies.setdefault((run_id, game_id), []).append((piece, cell))
+    return [format_game(plies.get(game, [])) for game in games]
+
+
+def _holds(commit: Commit, game_id: int) -> bool:
+    pairing, pair = game_id >> GAME_BITS, (game_id & ((1 << GAME_BITS) - 1)) >> 1
+    return any(part.pairing == pairing and part.first_pair <= pair < part.end_pair for part in commit.slices)

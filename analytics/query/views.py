@@ -1,11 +1,18 @@
-"""The views of SQL: their columns, and the statements and rows that fill them."""
+"""The views of SQL: their columns, and the statements and rows that fill them.
+
+The columns of ``games`` and ``plies`` are those of the table files; ``views.csv`` lists those of the other views.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import csv
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import polars as pl
 
 from analytics.query.results import PairingResult, results
@@ -18,15 +25,7 @@ from quarto.batch import GAME_BITS
 from quarto.notation import CLASSIC_NAME, PIECE_DIGITS
 from quarto.rules import ATTRIBUTES, CELLS, SIDE, Rules
 
-_TYPES: dict[type[pl.DataType], str] = {
-    pl.Int64: "BIGINT",
-    pl.Int32: "INTEGER",
-    pl.Int8: "INTEGER",
-}  # all else is VARCHAR
-
-
-def _widened(schema: pl.Schema) -> dict[str, str]:
-    return {"run_id": "VARCHAR"} | {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
+_TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEGER", pl.Int8: "INTEGER"}  # else VARCHAR
 
 
 class Pairing(NamedTuple):
@@ -40,100 +39,19 @@ class Pairing(NamedTuple):
     rules: str  # the end of the text of a position: nothing, or a space and the name
 
 
-# The columns of each view: names and DuckDB's types.
-VIEWS: dict[str, dict[str, str]] = {
-    **{table: _widened(schema) for table, schema in TABLES.items()},
-    "runs": {
-        "run_id": "VARCHAR",
-        "created": "TIMESTAMP",
-        "status": "VARCHAR",
-        "rules": "VARCHAR",
-        "agents": "VARCHAR[]",
-        "pairings": "INTEGER",
-        "seed": "BIGINT",
-        "opening_plies": "INTEGER",
-        "games_asked": "BIGINT",
-        "games": "BIGINT",
-        "shards": "INTEGER",
-        "code_version": "VARCHAR",
-        "fingerprint": "VARCHAR",
-        "command": "VARCHAR",
-        "seconds": "DOUBLE",
-    },
-    "sweeps": {
-        "sweep_id": "VARCHAR",
-        "job": "INTEGER",
-        "overrides": "MAP(VARCHAR, VARCHAR)",
-        "run_id": "VARCHAR",
-        "status": "VARCHAR",
-        "error": "VARCHAR",
-        "agent_a": "VARCHAR",
-        "agent_b": "VARCHAR",
-        "games": "BIGINT",
-        "wins": "BIGINT",
-        "draws": "BIGINT",
-        "losses": "BIGINT",
-        "win_rate": "DOUBLE",
-        "win_low": "DOUBLE",
-        "win_high": "DOUBLE",
-    },
-}
+def _columns_of_views() -> dict[str, dict[str, str]]:
+    columns: dict[str, dict[str, str]] = {}
+    for table, schema in TABLES.items():
+        widened = {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
+        columns[table] = {"run_id": "VARCHAR"} | widened
+    text = (files("analytics.query") / "views.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        columns.setdefault(row["view"], {})[row["column"]] = row["type"]
+    return columns
 
-VIEWS["decisions"] = {
-    "run_id": "VARCHAR",
-    "game_id": "BIGINT",
-    "ply": "INTEGER",
-    "kind": "VARCHAR",  # gift or placement
-    "seat": "INTEGER",
-    "agent": "VARCHAR",
-    "value_before": "INTEGER",
-    "value_after": "INTEGER",
-    "regret": "INTEGER",  # half-points given up
-    "choices": "INTEGER",
-    "saving": "INTEGER",  # NULL: not counted
-}
 
-VIEWS["verdicts"] = {
-    "run_id": "VARCHAR",
-    "verdict_id": "VARCHAR",
-    "created": "TIMESTAMP",
-    "elo0": "DOUBLE",
-    "elo1": "DOUBLE",
-    "alpha": "DOUBLE",
-    "beta": "DOUBLE",
-    "most_pairs": "BIGINT",
-    "accepted": "VARCHAR",  # NULL: undecided
-    "pairs": "BIGINT",
-    "ll": "BIGINT",
-    "ld": "BIGINT",
-    "dd": "BIGINT",
-    "wd": "BIGINT",
-    "ww": "BIGINT",
-    "ratio": "DOUBLE",
-    "normalised_elo": "DOUBLE",
-    "normalised_elo_low": "DOUBLE",
-    "normalised_elo_high": "DOUBLE",
-    "command": "VARCHAR",
-}
-
-VIEWS["positions"] = {
-    "run_id": "VARCHAR",
-    "ply": "INTEGER",
-    "position": "VARCHAR",  # its canonical text
-    "occupied": "INTEGER",  # of its canonical board: bit c says that cell c holds a piece
-    "board": "BIGINT",
-    "pairing": "INTEGER",
-    "agent": "VARCHAR",  # the one that decided
-    "opponent": "VARCHAR",
-    "cell": "INTEGER",
-    "piece": "INTEGER",  # NULL: no gift came with the placement
-    "imposed": "VARCHAR",  # nothing, placement, turn
-    "games": "BIGINT",
-    "wins": "BIGINT",
-    "draws": "BIGINT",
-    "losses": "BIGINT",
-    "sample_game": "BIGINT",
-}
+VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
+FILLED = ("runs", "sweeps", "verdicts")  # views that are tables in memory; the others read files
 
 # The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
 # evaluates it once a file, and does not open files that a condition on run_id excludes.
@@ -149,20 +67,21 @@ def _literal(value: object) -> str:
     return quoted(value) if isinstance(value, str) else str(value)
 
 
-def _columns(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{value} AS {name}" for name, value in values.items())
+def from_files(paths: Iterable[Path]) -> str:
+    """The clause that reads table files, with ``RUN_OF_FILE`` for each row."""
+    listed = ", ".join(quoted(str(path)) for path in paths)  # a view takes no parameters
+    return f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
 
 
-def over_files(view: str, files: Iterable[str], known: Iterable[Pairing] = ()) -> str:
+def over_files(view: str, paths: Sequence[Path], known: Iterable[Pairing] = ()) -> str:
     """The statement that creates a view over Parquet files.
 
     The agents of ``decisions`` and ``positions`` follow from the pairings ``known``, so that ``games`` is not read.
     """
     columns = VIEWS[view]
-    listed = ", ".join(map(quoted, files))  # a view takes no parameters
-    if not listed:
+    if not paths:
         return _view(view, {name: f"NULL::{kind}" for name, kind in columns.items()}, "WHERE false")
-    source = f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
+    source = from_files(paths)
     values, number = _DERIVED.get(view, ({"run_id": RUN_OF_FILE}, ""))
     if number:
         rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
@@ -225,11 +144,12 @@ def broken(view: str, reason: str) -> str:
 
 
 def _view(view: str, values: Mapping[str, str], rest: str) -> str:
-    return f"CREATE VIEW {view} AS SELECT {_columns(values)} {rest}"
+    columns = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    return f"CREATE VIEW {view} AS SELECT {columns} {rest}"
 
 
 def table(view: str) -> str:
-    """The statement that creates ``runs``, ``sweeps`` or ``verdicts`` as an empty table."""
+    """The statement that creates one of ``FILLED`` as an empty table."""
     return f"CREATE TABLE {view} ({', '.join(f'{name} {kind}' for name, kind in VIEWS[view].items())})"
 
 
@@ -245,10 +165,6 @@ def insert(view: str) -> str:
 _MAP = "map_from_entries(${}::STRUCT(name VARCHAR, setting VARCHAR)[])"
 
 
-def _entries(settings: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "setting": setting} for name, setting in settings.items()]
-
-
 def pairings(archive: Archive) -> list[Pairing]:
     """Every pairing of every run. Raises ``FailureError`` for a damaged record."""
     return [
@@ -262,18 +178,12 @@ def _suffix(rules: Rules) -> str:
     return "" if rules.name == CLASSIC_NAME else f" {rules.name}"
 
 
-def run_rows(archive: Archive) -> list[dict[str, Any]]:
-    """The rows of ``runs``, by column. Raises ``FailureError`` for a damaged record or commit."""
-    return [_run_row(archive, record) for record in archive.runs()]
-
-
-def sweep_rows(archive: Archive) -> list[dict[str, Any]]:
-    """The rows of ``sweeps``, by column. Raises ``FailureError`` for a damaged record or commit."""
-    return [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)]
-
-
-def verdict_rows(archive: Archive) -> list[dict[str, Any]]:
-    """The rows of ``verdicts``, by column. Raises ``FailureError`` for a damaged file."""
+def rows(view: str, archive: Archive) -> list[dict[str, Any]]:
+    """The rows of one of ``FILLED``, by column. Raises ``FailureError`` for a damaged record, commit or verdict."""
+    if view == "runs":
+        return [_run_row(archive, record) for record in archive.runs()]
+    if view == "sweeps":
+        return [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)]
     return [_verdict_row(sprt_verdicts.read(path)) for path in sprt_verdicts.files(archive)]
 
 
@@ -305,7 +215,7 @@ def _job_rows(archive: Archive, job: SweepJob) -> list[dict[str, Any]]:
     of_job = {
         "sweep_id": job.sweep_id,
         "job": job.job,
-        "overrides": _entries(job.overrides),
+        "overrides": [{"name": name, "setting": setting} for name, setting in job.overrides.items()],
         "run_id": job.run_id,
         "status": job.status,
         "error": job.error,
@@ -322,29 +232,16 @@ def _pairing_columns(result: PairingResult) -> dict[str, Any]:
         "wins": result.wins,
         "draws": result.draws,
         "losses": result.losses,
-        "win_rate": result.win_rate.mean,
-        "win_low": result.win_rate.low,
-        "win_high": result.win_rate.high,
+        **dict(zip(("win_rate", "win_low", "win_high"), result.win_rate, strict=True)),
     }
 
 
 def _verdict_row(verdict: sprt_verdicts.Verdict) -> dict[str, Any]:
     estimate = strength(verdict.counts).normalised_elo
+    stored = msgspec.structs.asdict(verdict) | msgspec.structs.asdict(verdict.hypotheses)
     return {
-        "run_id": verdict.run_id,
-        "verdict_id": verdict.verdict_id,
+        **{name: value for name, value in stored.items() if name in VIEWS["verdicts"]},
         "created": datetime.fromisoformat(verdict.created).replace(tzinfo=None),
-        "elo0": verdict.hypotheses.elo0,
-        "elo1": verdict.hypotheses.elo1,
-        "alpha": verdict.hypotheses.alpha,
-        "beta": verdict.hypotheses.beta,
-        "most_pairs": verdict.most_pairs,
-        "accepted": verdict.accepted,
-        "pairs": verdict.pairs,
         **dict(zip(("ll", "ld", "dd", "wd", "ww"), verdict.counts, strict=True)),
-        "ratio": verdict.ratio,
-        "normalised_elo": estimate.mean,
-        "normalised_elo_low": estimate.low,
-        "normalised_elo_high": estimate.high,
-        "command": verdict.command,
+        **dict(zip(("normalised_elo", "normalised_elo_low", "normalised_elo_high"), estimate, strict=True)),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -204,7 +203,7 @@ def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list
     met = {label for result in found for label in (result.first, result.second)}
     for record in records:
         for agent in record.spec["agents"]:
-            described = json.dumps(_described(agent), sort_keys=True)
+            described = json.dumps(dict(agent), sort_keys=True)
             agents.setdefault(agent["label"], {}).setdefault(described, []).append(record.run_id)
     notes = [
         f"{label!r} is not the same agent in all of these games, as in runs {' and '.join(runs[0] for runs in kinds)}: "
@@ -214,7 +213,3 @@ def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list
     ]
     alone = sum(result.games for result in found if result.first == result.second)
     return [*notes, *([f"{alone:,} games of agents against themselves say nothing about strength"] * bool(alone))]
-
-
-def _described(agent: Any) -> dict[str, Any]:
-    return {key: value for key, value in dict(agent).items() if key != "label"}

@@ -19,7 +19,7 @@ from analytics.query.database import OpenArchive
 from analytics.ratings.head_to_head import GameFilter, head_to_head
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Tally, summed
 from quarto.errors import RequestError
 
 ELO = 400 / math.log(10)  # Elo points for one natural unit
@@ -140,11 +140,11 @@ def rate(
 
 def _ordered(tallies: Tallies) -> Tallies:
     """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
-    found: dict[tuple[str, str], Tally] = {}
-    for (first, second), tally in tallies.items():
-        if first != second and tally.games:
-            agents, seen = ((first, second), tally) if first < second else ((second, first), tally.swapped)
-            found[agents] = found.get(agents, Tally()) + seen
+    found = summed(
+        ((first, second), tally) if first < second else ((second, first), tally.swapped)
+        for (first, second), tally in tallies.items()
+        if first != second and tally.games
+    )
     return dict(sorted(found.items()))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.statistics.intervals import wilson
+from analytics.statistics.intervals import wilson_bounds
 from quarto.errors import RequestError
 
 EXTRA = "pip install 'quarto-arena[plots]'"
@@ -178,7 +178,7 @@ def curve_chart(curve: pl.DataFrame) -> Picture:
 def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
     """The win rate of each block of games, at the block's end, with a band of its 95 % interval."""
     curve = _joined(curve)
-    low, high = zip(*(wilson(*each) for each in curve.select("wins", "games").rows()), strict=True)
+    low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
     )

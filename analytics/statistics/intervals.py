@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -43,6 +43,12 @@ def wilson(successes: float, n: float) -> tuple[float, float]:
     low = 0.0 if successes <= 0 else max(0.0, (centre - reach) / scale)
     high = 1.0 if successes >= n else min(1.0, (centre + reach) / scale)
     return low, high
+
+
+def wilson_bounds(successes: Iterable[int], n: Iterable[int]) -> tuple[list[float], list[float]]:
+    """Wilson's intervals of many proportions: all lower bounds, all upper bounds."""
+    intervals = [wilson(*each) for each in zip(successes, n, strict=True)]
+    return [low for low, _ in intervals], [high for _, high in intervals]
 
 
 def design_effect(tally: Tally) -> float:

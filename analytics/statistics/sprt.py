@@ -10,7 +10,7 @@ engines; the bounds of the log-likelihood ratio are A. Wald's, "Sequential tests
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -263,21 +263,17 @@ def _both_signs(slopes: Sequence[float]) -> bool:
 
 
 def _multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
-    """Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0; the sum falls with x."""
+    """Lagrange's multiplier: the x with sum p s / (1 + x s) = 0 between the poles next to 0.
 
-    def excess(x: float) -> float:
-        return sum(p * slope / (1 + x * slope) for p, slope in zip(shares, slopes, strict=True))
-
-    return _root(excess, -1 / max(slopes), -1 / min(slopes))
-
-
-def _root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """The root of a function that falls between two poles, by bisection."""
+    The sum falls with x, so bisection finds it.
+    """
+    low, high = -1 / max(slopes), -1 / min(slopes)
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+        excess = sum(p * slope / (1 + middle * slope) for p, slope in zip(shares, slopes, strict=True))
+        low, high = (middle, high) if excess > 0 else (low, middle)
     return (low + high) / 2
 
 

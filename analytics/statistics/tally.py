@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Block
 from quarto.jit import kernel
+
+Key = TypeVar("Key")
 
 LOSS, DRAW, WIN = range(3)
 
@@ -30,17 +32,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plies: Count = 0  # of all games
 
     def __add__(self, other: Tally) -> Tally:
-        rows = [[a + b for a, b in zip(*both, strict=True)] for both in zip(self.pairs, other.pairs, strict=True)]
-        singles = [
-            [a + b for a, b in zip(*both, strict=True)] for both in zip(self.singles, other.singles, strict=True)
-        ]
-        return _tally(
-            rows,
-            singles,
-            [a + b for a, b in zip(self.illegal, other.illegal, strict=True)],
-            [a + b for a, b in zip(self.errors, other.errors, strict=True)],
-            self.plies + other.plies,
-        )
+        return Tally(*map(_added, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
     @property
     def pair_count(self) -> int:
@@ -86,23 +78,28 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def swapped(self) -> Tally:
         """The same pairs from the second agent's point of view: it holds seat 0 in what was game 1."""
-        return _tally(
-            [[self.pairs[WIN - b][WIN - a] for b in range(3)] for a in range(3)],
-            [row[::-1] for row in self.singles[::-1]],
+        (ll, ld, lw), (dl, dd, dw), (wl, wd, ww) = self.pairs
+        of_seat_0, of_seat_1 = self.singles
+        return Tally(
+            ((ww, dw, lw), (wd, dd, ld), (wl, dl, ll)),
+            (of_seat_1[::-1], of_seat_0[::-1]),
             self.illegal[::-1],
             self.errors[::-1],
             self.plies,
         )
 
 
-def _tally(pairs: Any, singles: Any, illegal: Any, errors: Any, plies: Any) -> Tally:
-    return Tally(
-        tuple(tuple(int(count) for count in row) for row in pairs),  # type: ignore[arg-type]
-        tuple(tuple(int(count) for count in row) for row in singles),  # type: ignore[arg-type]
-        tuple(int(count) for count in illegal),  # type: ignore[arg-type]
-        tuple(int(count) for count in errors),  # type: ignore[arg-type]
-        int(plies),
-    )
+def _added(mine: Any, other: Any) -> Any:
+    """The sums of counts, or of tuples of the same form."""
+    return tuple(map(_added, mine, other)) if isinstance(mine, tuple) else mine + other
+
+
+def summed(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
+    """The sum of the tallies with each key, in the order in which the keys come first."""
+    totals: dict[Key, Tally] = {}
+    for key, each in tallies:
+        totals[key] = totals.get(key, Tally()) + each
+    return totals
 
 
 @kernel()
@@ -132,14 +129,12 @@ def tally_of(block: Block) -> Tally:
     """The tally of one block."""
     games, counts = block.games, np.zeros(14, np.int64)
     _count(games.winner, games.ending, games.plies, block.games_a_pair, counts)
-    pairs = counts[:9].reshape(3, 3) if block.swapped else NO_PAIRS
-    singles = NO_SINGLES if block.swapped else (counts[:3], NO_SINGLES[1])
-    return _tally(pairs, singles, counts[9:11], counts[11:13], counts[13])
+    pairs = counts[:9].reshape(3, 3).tolist()
+    played = {"pairs": pairs} if block.swapped else {"singles": [pairs[0], NO_SINGLES[1]]}
+    illegal, errors = counts[9:13].reshape(2, 2).tolist()
+    return msgspec.convert({**played, "illegal": illegal, "errors": errors, "plies": int(counts[13])}, Tally)
 
 
 def tally(blocks: Iterable[Block]) -> dict[int, Tally]:
     """The tally of each pairing in ``blocks``, in constant memory."""
-    totals: dict[int, Tally] = {}
-    for block in blocks:
-        totals[block.pairing] = totals.get(block.pairing, Tally()) + tally_of(block)
-    return totals
+    return summed((block.pairing, tally_of(block)) for block in blocks)

@@ -16,9 +16,10 @@ from pathlib import Path
 from threading import Lock
 
 import polars as pl
+from msgspec import structs
 
 from analytics.statistics.tally import Tally, tally_of
-from analytics.store.atomic import TEMPORARY, create, explained, make_folder, replace, sync_folder, temporary_beside
+from analytics.store.atomic import TEMPORARY, aside, create, explained, make_folder, replace, sync_folder
 from analytics.store.blocks import in_order, tables, write_table
 from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse, save
 from analytics.store.ranges import Range, merged, overlaps
@@ -113,7 +114,7 @@ class Archive:
             _make(root)
         _check_marker(marker)
         if create and not os.access(root, os.W_OK | os.X_OK):
-            raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root")
+            raise _not_writable(root)
         return Archive(root)
 
     # Paths.
@@ -166,11 +167,9 @@ class Archive:
 
     def covered(self, run_id: str) -> dict[int, list[Range]]:
         """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
-        ranges: dict[int, list[Range]] = {}
-        for commit in self.commits(run_id):
-            for part in commit.slices:
-                ranges.setdefault(part.pairing, []).append((part.first_pair, part.end_pair))
-        return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
+        ledger = _Ledger(self.folder("commits", run_id))
+        ledger.refresh()
+        return dict(sorted(ledger.ranges.items()))
 
     def tallies(self, run_id: str) -> dict[int, Tally]:
         """The tallies of a run's games by pairing, from the commits alone."""
@@ -262,15 +261,11 @@ def sweep_job(path: Path) -> SweepJob:
 def store(path: Path, frame: pl.DataFrame) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
     make_folder(path.parent)
-    aside = temporary_beside(path)
-    try:
-        written = write_table(frame, aside)
-        aside.rename(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with aside(path) as temporary:
+        written = write_table(frame, temporary)
+        temporary.rename(path)
     sync_folder(path.parent)
-    return StoredFile(path.name, written.rows, written.bytes, written.sha256)
+    return structs.replace(written, file=path.name)
 
 
 def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile) -> Commit | None:
@@ -314,7 +309,7 @@ def check_place(root: Path) -> None:
     try:
         foreign = any(not path.name.startswith(TEMPORARY) for path in root.iterdir())
     except PermissionError as error:
-        raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root") from error
+        raise _not_writable(root) from error
     if foreign:
         raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
 
@@ -324,7 +319,7 @@ def _make(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         replace(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))
     except PermissionError as error:
-        raise RequestError(f"{_not_writable(root)}: change its permissions or choose another archive.root") from error
+        raise _not_writable(root) from error
     except OSError as error:
         raise RequestError(
             f"no archive can be made in {root}: {error.strerror}; choose another archive.root"
@@ -349,10 +344,10 @@ def _no_archive(root: Path) -> str:
     return f"{root} is not an archive (it has no {MARKER})" if root.exists() else f"there is no archive at {root}"
 
 
-def _not_writable(root: Path) -> str:
+def _not_writable(root: Path) -> RequestError:
     existing = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
     status = existing.stat()
-    return (
+    return RequestError(
         f"archive {root} is not writable by user id {os.geteuid()} ({existing} has mode {status.st_mode & 0o777:o}, "
-        f"owner {status.st_uid})"
+        f"owner {status.st_uid}): change its permissions or choose another archive.root"
     )

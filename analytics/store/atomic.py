@@ -39,6 +39,24 @@ def temporary_beside(path: Path) -> Path:
     return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
 
 
+@contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``, for a file to be renamed; what is still there at the end is removed."""
+    temporary = temporary_beside(path)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_synced(path: Path, content: bytes | memoryview) -> None:
+    """Write a new file and wait until it is on the disk. Raises ``OSError``, also when ``path`` exists."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that new names in it survive a crash. Raises ``OSError``."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -55,42 +73,23 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _write_aside(path: Path, content: bytes) -> Path:
-    """Write ``content`` to a synced temporary file beside ``path``. Raises ``OSError`` and then leaves no file."""
-    aside = temporary_beside(path)
-    try:
-        with aside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    return aside
-
-
 def replace(path: Path, content: bytes) -> None:
     """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``."""
-    aside = _write_aside(path, content)
-    try:
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with aside(path) as temporary:
+        write_synced(temporary, content)
+        temporary.replace(path)
     sync_folder(path.parent)
 
 
 def create(path: Path, content: bytes) -> bool:
     """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
-    aside = _write_aside(path, content)
-    try:
+    with aside(path) as temporary:
+        write_synced(temporary, content)
         try:
-            os.link(aside, path)
+            os.link(temporary, path)
         except FileExistsError:
             # A network file system repeats a request whose answer was lost: then the existing file is our own.
-            if not aside.samefile(path):
+            if not temporary.samefile(path):
                 return False
-    finally:
-        aside.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.parquet import encoder
+from analytics.store.atomic import write_synced
 from analytics.store.records import StoredFile
 from analytics.store.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
@@ -148,26 +148,15 @@ def _games(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> pl.D
     )
 
 
-class Written(NamedTuple):
-    """The size and checksum of a file that was written."""
-
-    rows: int
-    bytes: int
-    sha256: str  # 64 lower-case hex digits
-
-
-def write_table(frame: pl.DataFrame, path: Path) -> Written:
+def write_table(frame: pl.DataFrame, path: Path) -> StoredFile:
     """Write a new Parquet file and wait until it is on the disk. Raises ``OSError``, also when ``path`` exists.
 
     The table is encoded in memory first (a few megabytes), so that a full disk is an ``OSError`` like any other, and so
     that the checksum is that of the intended bytes, not of those that a disk returned.
     """
     content = _encoded(frame)
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return Written(len(frame), len(content), hashlib.sha256(content).hexdigest())
+    write_synced(path, content)
+    return StoredFile(path.name, len(frame), len(content), hashlib.sha256(content).hexdigest())
 
 
 def _encoded(frame: pl.DataFrame) -> memoryview:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.archive import Archive, now, readable
+from analytics.store.archive import Archive, readable
 from analytics.store.derived_tables import DerivedTable, Manifest, Shard
 from analytics.store.exact_values import ExactValues
 from analytics.store.json_records import Count
@@ -22,7 +22,7 @@ from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from analytics.store.shard_arrays import ShardGames
 from quarto.rules import CELLS, PIECES, Rules
 
-FIRST_PIECES_MOVER = 5  # where the mover chooses the piece: a position with fewer takes minutes
+FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
 
 
 class Annotation(Manifest, frozen=True):
@@ -74,16 +74,11 @@ def annotation_jobs(
     """
     jobs = []
     for shard in ANNOTATIONS.shards(archive, run_ids):
-        rules = readable(shard.record).rules
-        extent = AnnotationExtent(choices, first_pieces(rules) if from_pieces is None else from_pieces)
+        least = FIRST_PIECES_MOVER if readable(shard.record).rules.mover_chooses else 0
+        extent = AnnotationExtent(choices, least if from_pieces is None else from_pieces)
         if ANNOTATIONS.lacks(archive, shard, extent.is_in):
             jobs.append(AnnotationJob(shard, extent))
     return jobs
-
-
-def first_pieces(rules: Rules) -> int:
-    """The number of pieces on the board from which on decisions are annotated by default."""
-    return FIRST_PIECES_MOVER if rules.mover_chooses else 0
 
 
 def first_plies(shard: ShardGames, extent: AnnotationExtent) -> NDArray[np.int8]:
@@ -128,18 +123,3 @@ def _columns(
         "saving": saving.astype(np.int32),
         "legal": np.full(size, legal, np.int32),
     }
-
-
-def store_annotation(
-    archive: Archive, shard: Shard[Annotation], frame: pl.DataFrame, extent: AnnotationExtent
-) -> StoredFile | None:
-    """Store the decisions of a shard; None, and nothing is left, when another writer was faster.
-
-    Raises ``FailureError`` when a file cannot be written.
-    """
-    commit = shard.commit
-
-    def annotation_of(stored: StoredFile) -> Annotation:
-        return Annotation(commit.shard, commit.plies.sha256, stored, *extent, created=now())
-
-    return ANNOTATIONS.store(archive, shard, frame, annotation_of, extent.is_in)

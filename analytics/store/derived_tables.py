@@ -8,14 +8,14 @@ replaced in one step by that of a table which holds more. Every derived table ca
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
-from analytics.store.archive import Archive, commit_files, store
+from analytics.store.archive import Archive, commit_files, now, store
 from analytics.store.atomic import create, explained, make_folder, replace
 from analytics.store.json_records import Count, JsonRecord, dump, load
 from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
@@ -23,7 +23,10 @@ from quarto.errors import FailureError
 
 
 class Manifest(JsonRecord, frozen=True):
-    """Names the file that counts for one shard, in a field that is called like the table."""
+    """Names the file that counts for one shard, in a field that is called like the table.
+
+    After that, a kind of manifest has fields of its own and, last, the time ``created``.
+    """
 
     shard: Count  # of the games
     plies: Sha256  # of that shard's file of plies
@@ -132,23 +135,25 @@ class DerivedTable(Generic[M]):
         archive: Archive,
         shard: Shard[M],
         frame: pl.DataFrame,
-        manifest_of: Callable[[StoredFile], M],
+        fields: Mapping[str, Any],
         enough: Callable[[M], bool],
     ) -> StoredFile | None:
-        """Store the table of a shard: its file, then the manifest that makes it count.
+        """Store the table of a shard: its file, then the manifest that makes it count, with its own ``fields``.
 
         Returns None, and leaves nothing, when another writer was faster and its table is ``enough``. Raises
         ``FailureError``, and leaves nothing either, when a file cannot be written.
         """
-        target = self._manifest_file(archive, shard)
-        name = f"part-{shard.commit.shard:06d}-{uuid.uuid4().hex}.parquet"
+        commit, target = shard.commit, self._manifest_file(archive, shard)
+        name = f"part-{commit.shard:06d}-{uuid.uuid4().hex}.parquet"
         path = archive.folder(self.name, shard.record.run_id) / name
         with explained("write to", archive.root):
             counts = False
             try:
                 stored = store(path, frame)
                 make_folder(target.parent)
-                content = dump(manifest_of(stored))
+                values: dict[str, Any] = {"shard": commit.shard, "plies": commit.plies.sha256, "created": now()}
+                values[self.name] = stored
+                content = dump(self.manifest(**fields, **values))
                 counts = create(target, content)
                 if not counts and self.lacks(archive, self.renewed(archive, shard), enough):
                     replace(target, content)

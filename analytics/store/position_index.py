@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import polars as pl
 
-from analytics.store.archive import Archive, now
+from analytics.store.archive import Archive
 from analytics.store.derived_tables import DerivedTable, Manifest, Shard
 from analytics.store.jobs import run_jobs
 from analytics.store.positions import positions_of
@@ -113,13 +113,9 @@ def count_positions(archive: Archive, shard: Shard[Any], plies: range) -> pl.Dat
 
 def _index_shard(archive: Archive, job: IndexJob) -> tuple[IndexJob, StoredFile | None]:
     """Count and store the positions of one shard; None: another writer was faster."""
-    shard, commit = job.shard, job.shard.commit
-    table = count_positions(archive, shard, range(job.end_ply))
-
-    def index_of(stored: StoredFile) -> Index:
-        return Index(commit.shard, commit.plies.sha256, stored, job.end_ply, VERSION, now())
-
-    return job, INDEXES.store(archive, shard, table, index_of, job.is_done_by)
+    table = count_positions(archive, job.shard, range(job.end_ply))
+    fields = {"end_ply": job.end_ply, "version": VERSION}
+    return job, INDEXES.store(archive, job.shard, table, fields, job.is_done_by)
 
 
 def index_shards(

@@ -22,6 +22,12 @@ from quarto.jit import kernel
 from quarto.rules import PIECES
 
 
+def games_at(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
+    """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
+    pieces, cells, *columns = games
+    return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
+
+
 class ShardGames(NamedTuple):
     """``G`` games of one shard, ascending by id."""
 
@@ -35,10 +41,8 @@ class ShardGames(NamedTuple):
         return self.game_id >> GAME_BITS
 
     def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ShardGames:
-        """Some of these games, in arrays of their own: those that a mask [G] or indices name."""
-        pieces, cells, *columns = self.games
-        games = Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
-        return ShardGames(self.game_id[rows], self.opening[rows], games)
+        """Some of these games, as ``games_at`` gives them."""
+        return ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
 
 
 def read_shard_table(archive: Archive, run_id: str, commit: Commit, table: str) -> pl.DataFrame:

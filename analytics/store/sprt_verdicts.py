@@ -6,11 +6,7 @@ it again from the games, and ``qarena archive verify`` compares.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import re
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -24,25 +20,21 @@ from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
 from analytics.store.archive import Archive, now
 from analytics.store.json_records import Count, JsonRecord, Positive, load, matching, one_of
 from analytics.store.json_records import save as write
-from analytics.store.problems import Problem
-from analytics.store.records import RunId, RunRecord
+from analytics.store.records import RUN_ID, RunId, run_id_of
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from analytics.store.shard_arrays import read_shard_table
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
 
 FOLDER = "verdicts"
-VERDICT_ID = re.compile(r"[0-9a-f]{12}")
+VERDICT_ID = RUN_ID  # of the same form, and made in the same way
 UNKNOWN = -1  # the outcome of a pair that is not there
-TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 
 def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
     """Twelve hex digits: the same for the same test of the same run."""
     bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
-    tested = {**bounds, "most_pairs": most_pairs}
-    text = json.dumps(tested, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return run_id_of({**bounds, "most_pairs": most_pairs})
 
 
 class Verdict(JsonRecord, frozen=True):
@@ -74,18 +66,9 @@ class Verdict(JsonRecord, frozen=True):
     @staticmethod
     def from_trial(run_id: str, ended: Trial, command: str) -> Verdict:
         """The verdict of a trial that has ended."""
-        name = verdict_id_of(ended.hypotheses, ended.most)
+        test = ended.hypotheses, ended.most
         return Verdict(
-            name,
-            run_id,
-            ended.hypotheses,
-            ended.most,
-            ended.accepted,
-            ended.pairs,
-            ended.counts,
-            ended.ratio,
-            now(),
-            command,
+            verdict_id_of(*test), run_id, *test, ended.accepted, ended.pairs, ended.counts, ended.ratio, now(), command
         )
 
 
@@ -149,29 +132,3 @@ def trial(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> T
     begun = Trial(hypotheses, most)
     begun.take(known(outcomes(archive, run_id, most), 0))
     return begun
-
-
-def problems(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """The number of verdicts of a run, and their problems: each is computed again from the games."""
-    paths = [path for path in files(archive) if path.parent.name == f"run={record.run_id}"]
-    return len(paths), [problem for path in paths for problem in _problems(archive, record, path)]
-
-
-def _problems(archive: Archive, record: RunRecord, path: Path) -> Iterator[Problem]:
-    if not record.swapped:
-        yield Problem(path, "the run has no pairs: its seats are fixed")
-        return
-    try:
-        verdict = read(path)
-        again = trial(archive, record.run_id, verdict.hypotheses, verdict.most_pairs)
-    except FailureError as error:
-        yield Problem(path, str(error))
-        return
-    if not again.ended:
-        yield Problem(
-            path, f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
-        )
-    elif (again.accepted, again.counts) != (verdict.accepted, verdict.counts) or abs(
-        again.ratio - verdict.ratio
-    ) > TOLERANCE:
-        yield Problem(path, f"its games give {again.accepted or 'no decision'} after {again.pairs} pairs")

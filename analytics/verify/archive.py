@@ -18,14 +18,14 @@ from analytics.policies import policy_store
 from analytics.statistics.tally import tally_of
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive, commit_files, sweep_job
-from analytics.store.blocks import PlyColumns
+from analytics.store.blocks import PlyColumns, read_table
 from analytics.store.json_records import load
-from analytics.store.problems import Problem, read_checked
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
-from analytics.verify.decisions import verify_decisions
-from analytics.verify.positions import verify_positions
+from analytics.store.shard_arrays import games_at
+from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts
+from analytics.verify.problems import Problem
 from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
 from quarto.batch import GAME_BITS, Block, Games
 from quarto.errors import FailureError
@@ -94,8 +94,8 @@ def verify(archive: Archive) -> Verification:
             decisions, problems = verify_decisions(archive, record)
             found.decisions += decisions
             found.problems += problems
-            tests, problems = sprt_verdicts.problems(archive, record)
-            found.verdicts += tests
+            verdicts, problems = verify_verdicts(archive, record)
+            found.verdicts += verdicts
             found.problems += problems
             positions, problems = verify_positions(archive, record)
             found.positions += positions
@@ -152,11 +152,10 @@ def _numbering(path: Path, commit: Commit, held: dict[int, list[Range]]) -> Iter
 def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
     frames = {}
     for table in TABLES:
-        frame = read_checked(shard.file(table), shard.stored(table), TABLES[table])
-        if isinstance(frame, Problem):
-            yield frame
-        else:
-            frames[table] = frame
+        try:
+            frames[table] = read_table(shard.file(table), shard.stored(table), TABLES[table])
+        except ValueError as error:
+            yield Problem(shard.file(table), str(error))
     if len(frames) == len(TABLES):
         found.games += len(frames["games"])
         found.plies += len(frames["plies"])
@@ -252,24 +251,22 @@ def _openings(shard: _Shard, game_id: NDArray[np.int64], plies: pl.DataFrame) ->
             what = f"its first {imposed} plies are not those of the other game of its pair"
             yield Problem(path, what, int(game_id[2 * i + 1]))
         turns, game_id = turns[:, 0::2], game_id[0::2]
-    first = game_id
-    number = (first & ((1 << GAME_BITS) - 1)) >> 1
+    number = (game_id & ((1 << GAME_BITS) - 1)) >> 1
     order = np.argsort(number, kind="stable")
     before, after = order[:-1], order[1:]
     differ = (turns[:, before] != turns[:, after]).any(axis=0)
     for i in np.flatnonzero((number[before] == number[after]) & differ)[:1]:
-        pairing = int(first[before[i]]) >> GAME_BITS
+        pairing = int(game_id[before[i]]) >> GAME_BITS
         what = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
-        yield Problem(path, what, int(first[after[i]]))
+        yield Problem(path, what, int(game_id[after[i]]))
 
 
 def _tallies(shard: _Shard, played: Games) -> Iterator[Problem]:
     start = 0
     for part in shard.slices:
         end = start + part.pairs * (1 + shard.record.swapped)
-        _, _, *columns = played
-        of_part = Games(played.pieces, played.cells, *(column[start:end] for column in columns))
-        if tally_of(Block(part.pairing, part.first_pair, 0, of_part, shard.record.swapped)) != part.tally:
+        block = Block(part.pairing, part.first_pair, 0, games_at(played, slice(start, end)), shard.record.swapped)
+        if tally_of(block) != part.tally:
             what = f"the tally of pairing {part.pairing} from pair {part.first_pair} on is not that of its games"
             yield Problem(shard.path, what)
         start = end

@@ -1,4 +1,9 @@
-"""Verifies the derived tables of a run: manifests and files here, rows by a check that each kind of table has."""
+"""Verifies what was derived from the games of a run: annotations, the position index, verdicts of tests.
+
+Of an annotation everything is checked but the values themselves, which only solving again can tell. The values of a
+game must fit together: a gift leaves its giver the negative of what the mover has with it, and a placement leaves its
+mover what the same player has at the next gift. Positions and verdicts are computed again from the games.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
+from analytics.store.blocks import read_table
+from analytics.store.decisions import ANNOTATIONS, Annotation, AnnotationExtent, decisions_of, first_plies
 from analytics.store.derived_tables import DerivedTable, Manifest, Shard, is_of
-from analytics.store.problems import Problem, read_checked
+from analytics.store.exact_values import ExactValues
+from analytics.store.position_index import INDEXES, Index, count_positions
 from analytics.store.records import RunRecord
+from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
+from analytics.store.shard_arrays import read_shard
+from analytics.verify.problems import Problem
 from quarto.errors import FailureError
+from quarto.rules import PIECES
+
+GIVEN = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
+RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 M = TypeVar("M", bound=Manifest)
 
@@ -32,9 +50,7 @@ class StoredTable(Generic[M]):
 Check = Callable[[StoredTable[M]], Iterator[Problem]]
 
 
-def verify_derived(
-    table: DerivedTable[M], archive: Archive, record: RunRecord, check: Check[M]
-) -> tuple[int, list[Problem]]:
+def _verify(table: DerivedTable[M], archive: Archive, record: RunRecord, check: Check[M]) -> tuple[int, list[Problem]]:
     """The number of rows that a run has of a derived table, and the problems of its manifests, files and rows."""
     try:
         commits = {commit.shard: commit for commit in archive.commits(record.run_id)}
@@ -60,11 +76,98 @@ def verify_derived(
 
 def _file(table: DerivedTable[M], archive: Archive, shard: Shard[M], manifest: M, check: Check[M]) -> Iterator[Problem]:
     path = table.file(archive, shard.record.run_id, manifest)
-    frame = read_checked(path, table.stored(manifest), table.schema)
-    if isinstance(frame, Problem):
-        yield Problem(frame.file, f"{frame.what}; {table.remedy}")
+    try:
+        frame = read_table(path, table.stored(manifest), table.schema)
+    except ValueError as error:
+        yield Problem(path, f"{error}; {table.remedy}")
         return
     try:
         yield from check(StoredTable(archive, shard, manifest, path, frame))
     except FailureError:  # its games are damaged, which is reported with them
         return
+
+
+def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
+    """The number of decisions that a run has, and what is wrong with them or with the files that name them."""
+    return _verify(ANNOTATIONS, archive, record, _decisions)
+
+
+def _decisions(table: StoredTable[Annotation]) -> Iterator[Problem]:
+    record, annotation = table.shard.record, table.manifest
+    shard = read_shard(table.archive, record.run_id, table.shard.commit)
+    first = first_plies(shard, AnnotationExtent(annotation.choices, annotation.from_pieces))
+    expected = decisions_of(shard, first, ExactValues.empty(len(first)), record.rules)
+    if not table.frame.select(GIVEN).equals(expected.select(GIVEN)):
+        yield Problem(
+            table.path, f"its rows are not, in order, the decisions of the shard's games: {ANNOTATIONS.remedy}"
+        )
+        return
+    yield from _exact_values(table.path, table.frame, annotation.choices)
+    if not record.rules.mover_chooses:
+        yield from _chain(table.path, table.frame, shard.game_id, shard.games.plies)
+
+
+def _exact_values(path: Path, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
+    before, after, saving = pl.col("value_before"), pl.col("value_after"), pl.col("saving")
+    counted = saving.is_between(1, pl.col("legal")) if choices else saving == NOT_COUNTED
+    for what, sound in (
+        ("a value is not -1, 0 or 1", before.is_between(-1, 1) & after.is_between(-1, 1)),
+        ("a decision leaves more than there was", after <= before),
+        ("saving is not between 1 and legal, or not -1 where choices are not counted", counted),
+    ):
+        wrong = frame.filter(~sound)
+        for game in wrong["game_id"].head(1):
+            yield Problem(path, f"{what} (one of {len(wrong)} such decisions)", game)
+
+
+def _chain(path: Path, frame: pl.DataFrame, game_id: NDArray[np.int64], plies: NDArray[np.int8]) -> Iterator[Problem]:
+    lengths = dict(zip(game_id.tolist(), plies.tolist(), strict=True))
+    for ply in range(PIECES):
+        gifts, placements, following = (
+            frame.filter((pl.col("ply") == at) & (pl.col("kind") == kind))
+            for at, kind in ((ply, GIFT), (ply, PLACEMENT), (ply + 1, GIFT))
+        )
+        goes_on = [lengths[game] > ply + 1 for game in placements["game_id"].to_list()]
+        pairs = [(-gifts["value_after"], placements["value_before"])]
+        if following.height:
+            left = placements["value_after"].filter(pl.Series(goes_on, dtype=pl.Boolean))
+            pairs.append((left, following["value_before"].tail(len(left))))
+        for left, right in pairs:
+            if left.len() != right.len() or (left != right).any():
+                yield Problem(path, f"values at ply {ply} do not fit together")
+                return
+
+
+def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
+    """The number of rows of positions that a run has, and what is wrong with them or with the files that name them."""
+    return _verify(INDEXES, archive, record, _positions)
+
+
+def _positions(table: StoredTable[Index]) -> Iterator[Problem]:
+    expected = count_positions(table.archive, table.shard, range(table.manifest.end_ply))
+    if not table.frame.equals(expected):
+        yield Problem(table.path, f"its rows are not what the shard's games give: {INDEXES.remedy}")
+
+
+def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
+    """The number of verdicts of a run, and their problems."""
+    paths = [path for path in sprt_verdicts.files(archive) if path.parent.name == f"run={record.run_id}"]
+    return len(paths), [problem for path in paths for problem in _verdict(archive, record, path)]
+
+
+def _verdict(archive: Archive, record: RunRecord, path: Path) -> Iterator[Problem]:
+    if not record.swapped:
+        yield Problem(path, "the run has no pairs: its seats are fixed")
+        return
+    try:
+        verdict = sprt_verdicts.read(path)
+        again = sprt_verdicts.trial(archive, record.run_id, verdict.hypotheses, verdict.most_pairs)
+    except FailureError as error:
+        yield Problem(path, str(error))
+        return
+    same = (again.accepted, again.counts) == (verdict.accepted, verdict.counts)
+    if not again.ended:
+        what = f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
+        yield Problem(path, what)
+    elif not same or abs(again.ratio - verdict.ratio) > RATIO_TOLERANCE:
+        yield Problem(path, f"its games give {again.accepted or 'no decision'} after {again.pairs} pairs")

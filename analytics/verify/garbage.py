@@ -27,7 +27,20 @@ PART_FOLDERS = (*TABLES, *(table.name for table in DERIVED))  # of runs, table f
 RECORD_FOLDERS = ("commits", *(table.manifests for table in DERIVED))  # of runs, a JSON file a shard
 FOLDERS = (*PART_FOLDERS, *RECORD_FOLDERS, "runs", "sweeps", policy_store.FOLDER, sprt_verdicts.FOLDER)
 
-_TEMPORARY = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
+# Paths inside an archive, of the records of runs, shards, tests and sweeps: they name files and are named by none.
+RUN = rf"run={RUN_ID.pattern}"
+RECORDS = re.compile(
+    rf"runs/{RUN_ID.pattern}\.json"
+    rf"|({'|'.join(RECORD_FOLDERS)})/{RUN}/{COMMIT.pattern}"
+    rf"|{sprt_verdicts.FOLDER}/{RUN}/{sprt_verdicts.VERDICT_ID.pattern}\.json"
+    r"|sweeps/[^/]+/\d+\.json"
+)
+# Of what writers leave: files that are not finished, tables, files of policies.
+OURS = re.compile(
+    rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}"
+    rf"|({'|'.join(PART_FOLDERS)})/{RUN}/{PART.pattern}"
+    rf"|{policy_store.FOLDER}/{POLICY_ID.pattern}/{POLICY_FILE.pattern}"
+)
 
 
 @dataclass(frozen=True)
@@ -55,14 +68,15 @@ def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
     with explained("list", archive.root):
         paths = [path for folder in FOLDERS for path in (archive.root / folder).rglob("*")]
         for path in sorted([*paths, *archive.root.glob("*")]):
-            if path in named or not path.is_file() or _is_record(archive.root, path):
+            name = path.relative_to(archive.root).as_posix()
+            if path in named or not path.is_file() or RECORDS.fullmatch(name):
                 continue
             try:
                 status = path.lstat()
             except FileNotFoundError:
                 continue  # a writer has removed or renamed it meanwhile
-            age = moment - status.st_mtime
-            found.append(UnreferencedFile(path, status.st_size, age, _is_ours(archive.root, path)))
+            ours = OURS.fullmatch(name) is not None
+            found.append(UnreferencedFile(path, status.st_size, moment - status.st_mtime, ours))
     return found
 
 
@@ -85,37 +99,3 @@ def remove(found: Sequence[UnreferencedFile], older_than_seconds: float = GRACE_
         with explained("remove", file.path):
             file.path.unlink(missing_ok=True)
     return removed
-
-
-def _is_record(root: Path, path: Path) -> bool:
-    """Whether the place and name of a file are those of a record of a run, shard, test or sweep."""
-    match path.relative_to(root).parts:
-        case ("runs", name):
-            return name.endswith(".json") and bool(RUN_ID.fullmatch(name[:-5]))
-        case (records, folder, name) if records in RECORD_FOLDERS:
-            return _is_run_folder(folder) and bool(COMMIT.fullmatch(name))
-        case (sprt_verdicts.FOLDER, folder, name):
-            return (
-                _is_run_folder(folder)
-                and name.endswith(".json")
-                and bool(sprt_verdicts.VERDICT_ID.fullmatch(name[:-5]))
-            )
-        case ("sweeps", _, name):
-            return name.endswith(".json") and name[:-5].isdecimal()
-    return False
-
-
-def _is_ours(root: Path, path: Path) -> bool:
-    """Whether the place and name of a file are those of a table, or of a file that is not finished."""
-    if _TEMPORARY.fullmatch(path.name):
-        return True
-    match path.relative_to(root).parts:
-        case (table, folder, name) if table in PART_FOLDERS:
-            return _is_run_folder(folder) and bool(PART.fullmatch(name))
-        case (policy_store.FOLDER, folder, name):
-            return bool(POLICY_ID.fullmatch(folder) and POLICY_FILE.fullmatch(name))
-    return False
-
-
-def _is_run_folder(name: str) -> bool:
-    return name.startswith("run=") and bool(RUN_ID.fullmatch(name[4:]))

@@ -17,8 +17,6 @@ from runners.arena.machine import available_cores
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
-INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
-
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
@@ -31,7 +29,7 @@ def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int |
         console.print_note(
             "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
         )
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(console.INTERRUPTED) from None
     console.print_line(_summary(done, time.perf_counter() - started, root))
 
 

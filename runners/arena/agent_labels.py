@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +26,7 @@ class ParsedLabel(NamedTuple):
 
 def load_agent(name: str) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml``."""
-    own = agent_settings(name)
-    return agent_from_settings(name, own, own, ARCHIVE)
+    return _agent(name, {}, ARCHIVE)
 
 
 def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
@@ -36,11 +35,7 @@ def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
     Policies are those of the archive at ``root``. Raises ``RequestError`` for an agent or a parameter that does not
     exist, and for a value that cannot be read.
     """
-    name, parameters = parse_label(text, "agent")
-    own = agent_settings(name)
-    for key in parameters:
-        _check_parameter(name, key, parameters_of(own))
-    return agent_from_settings(name, own | parameters, own, root)
+    return _agent(*parse_label(text, "agent"), root)
 
 
 def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
@@ -51,13 +46,19 @@ def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
     if isinstance(entry, str):
         return agent_named(entry, root)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
-        settings = {str(key): value for key, value in entry.items() if key != "agent"}
-        own = agent_settings(entry["agent"])
-        for name in settings:
-            if name not in NOT_PARAMETERS:
-                _check_parameter(entry["agent"], name, parameters_of(own))
-        return agent_from_settings(entry["agent"], own | settings, own, root)
+        settings = {str(name): value for name, value in entry.items() if name != "agent"}
+        return _agent(entry["agent"], settings, root, NOT_PARAMETERS)
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
+
+
+def _agent(name: str, settings: Mapping[str, Any], root: Path, others: Sequence[str] = ()) -> AgentSpec:
+    """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
+    own = agent_settings(name)
+    valid = parameters_of(own)
+    for key in settings:
+        if key not in (*valid, *others):
+            raise RequestError(f"agent '{name}' has no parameter {key!r}{nearest(key, valid)}")
+    return agent_from_settings(name, {**own, **settings}, own, root)
 
 
 def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: Path) -> AgentSpec:
@@ -118,8 +119,3 @@ def _value(what: str, setting: str) -> Any:
 def _described(key: str, value: Any, root: Path) -> Any:
     """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
     return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
-
-
-def _check_parameter(agent: str, key: str, valid: Iterable[str]) -> None:
-    if key not in valid:
-        raise RequestError(f"agent '{agent}' has no parameter {key!r}{nearest(key, valid)}")

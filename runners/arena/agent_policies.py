@@ -199,20 +199,17 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in card.files.items()]
     how, maker = made_by(card)
+    more = len(learned["run_ids"]) - MOST_RUNS
     return [
         ("name", card.name),
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
         (how, f"{maker}, {learned['games']:,} games"),
-        *((key, str(learned[key])) for key in ("where",) if key in learned),
+        *([("where", str(learned["where"]))] if "where" in learned else []),
         *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
         *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
-        *(
-            [("", f"and {len(learned['run_ids']) - MOST_RUNS} more runs")]
-            if len(learned["run_ids"]) > MOST_RUNS
-            else []
-        ),
+        *([("", f"and {more} more runs")] if more > 0 else []),
         ("command", str(learned.get("command", ""))),
         ("created", card.created),
         ("code", ", ".join(f"{key} {value}" for key, value in card.code.items())),

@@ -18,6 +18,8 @@ from omegaconf import Container, OmegaConf
 from quarto.errors import RequestError, nearest
 
 if TYPE_CHECKING:
+    from hydra.plugins.config_source import ConfigResult
+
     from quarto.rules import Rules
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -36,26 +38,23 @@ def settings_of(group: str, name: str) -> dict[str, Any]:
     valid = names(group)
     if name not in valid:
         raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
-    path = f"{group}/{name}"
     with _hydra():
-        sources = GlobalHydra.instance().config_loader().get_sources()
-        found = next(source for source in sources if source.is_config(path)).load_config(path)
+        found = _yaml(group, name)
         if found.header.get("package") or "defaults" in found.config:
-            return plain(compose(path)[group])
+            return plain(compose(f"{group}/{name}")[group])
         return plain(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
 
 
 def as_written(group: str) -> dict[str, dict[str, Any]]:
     """Every option of a configuration group as its yaml has it, not composed."""
-    found = {}
     with _hydra():
-        loader = GlobalHydra.instance().config_loader()
-        sources = loader.get_sources()
-        for name in loader.get_group_options(group):
-            path = f"{group}/{name}"
-            source = next(source for source in sources if source.is_config(path))
-            found[name] = plain(source.load_config(path).config, resolve=False)
-    return found
+        return {name: plain(_yaml(group, name).config, resolve=False) for name in names(group)}
+
+
+def _yaml(group: str, name: str) -> ConfigResult:
+    """The yaml of an option, with its header: the first in the folders that Hydra searches."""
+    path, sources = f"{group}/{name}", GlobalHydra.instance().config_loader().get_sources()
+    return next(source for source in sources if source.is_config(path)).load_config(path)
 
 
 def plain(node: Container, resolve: bool = True) -> dict[str, Any]:

@@ -111,9 +111,9 @@ class Contestant:
 class Engine:
     """Plays the pairings of one run.
 
-    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Unless ``swapped``, only the
-    first game of each pair is played. Everything that affects the games is given here, so a block depends on its
-    ``Order`` alone.
+    ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Openings are drawn by ``seed``,
+    all else by ``run``, the run's word (``quarto.rng.run_word``). Unless ``swapped``, only the first game of each pair
+    is played. Everything that affects the games is given here, so a block depends on its ``Order`` alone.
     """
 
     def __init__(
@@ -123,12 +123,13 @@ class Engine:
         labels: Sequence[str],
         pairings: Sequence[tuple[int, int]],
         seed: int,
+        run: int,
         opening_plies: int = 0,
         swapped: bool = True,
     ) -> None:
         self.rules = rules
         self.pairings = tuple(pairings)
-        self.seed = uint64(seed)  # a machine word: kernels are called with it
+        self.seed, self.run = uint64(seed), uint64(run)  # machine words: kernels are called with them
         self.opening_plies = opening_plies
         self.swapped = swapped
         self._contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
@@ -211,7 +212,7 @@ class Engine:
         """Play game 0 or 1 of each pair into its columns."""
         state, games_a_pair, pairing = self._state(order.pairs), 1 + self.swapped, self.pairings[order.pairing]
         seats = pairing[::-1] if game else pairing
-        numbers = GameNumbers(self.seed, order.pairing, order.first_pair, game, games_a_pair)
+        numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, games_a_pair)
         players = self._begin(numbers, seats, openings, state, games)
         if not self._play_compiled(players, order.pairs, state, games):
             players = self._begin(numbers, seats, openings, state, games)

@@ -20,6 +20,7 @@ from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, check_place, now, readable
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
+from quarto.rng import run_word
 from runners.arena.config import Request
 from runners.arena.engine import Engine
 from runners.arena.schedule import Pace, missing, orders
@@ -111,6 +112,7 @@ def prepare(request: Request) -> Experiment:
     code = code_of(request.spec)
     if request.storage.other_code == "new":
         request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
+        engine = engine_of(request.spec)  # of another run, which draws other words
     experiment = Experiment(request, engine, Archive.open(request.storage.root, create=True), code)
     refuse_other_code(experiment)
     return experiment
@@ -187,6 +189,7 @@ def engine_of(spec: RunSpec) -> Engine:
         [agent.label for agent in spec.agents],
         spec.pairings,
         spec.seed,
+        run_word(spec.run_id),
         spec.opening_plies,
         spec.seats == "swapped",
     )

@@ -25,7 +25,7 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
 class GameNumbers(NamedTuple):
     """The games that a batch plays: one of each of consecutive pairs."""
 
-    seed: int  # uint64: of the run
+    run: int  # uint64: the run's word, see quarto.rng
     pairing: int  # this and the others: int64
     first_pair: int
     game: int  # 0 or 1 within each pair
@@ -92,7 +92,7 @@ def begin(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) ->
         batch.lanes[i], batch.occupied[i], batch.available[i] = lanes, occupied, available
         batch.hand[i], batch.last_cell[i] = NONE, last_cell
         state.slot[i] = slot
-        state.streams[i] = stream(numbers.seed, (numbers.pairing << 31) | (numbers.first_pair + i), numbers.game)
+        state.streams[i] = stream(numbers.run, (numbers.pairing << 31) | (numbers.first_pair + i), numbers.game)
     return int64(pairs)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import linear_regression
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -15,20 +16,25 @@ from analytics import open_archive
 from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
-from analytics.store.archive import Archive
+from analytics.query.selection import select
+from analytics.store.archive import MARKER, Archive
 from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
+from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
-from runners.arena.machine import available_cores
+from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.spec import RunSpec
-from runners.bench.policies import KINDS, policy_figures
+from runners.bench.processes import process
+from runners.bench.rounds import best
 from runners.bench.warm import play
 
 Figures = dict[str, Any]
 
 GAMES = (100_000, 1_000_000, 10_000_000)
 QUICK_GAMES = (100_000, 300_000)  # the positions of the explorer are met in both
+KINDS = ("mc_afterstate", "gift")  # of policies that are derived
+TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million games on two cores
 ROUNDS = 3  # the best counts: noise only ever adds
 MEMORY = "1GiB"
 # Needs more than MEMORY from about three million games on.
@@ -75,7 +81,7 @@ def _index(root: Path) -> Figures:
     size = {"bytes": done.bytes, "rows": done.rows}
     return {
         "index": index | size,
-        "index_unchanged": {"seconds": _best(partial(_left, archive)), "target_seconds": 1.0},
+        "index_unchanged": {"seconds": best(partial(_left, archive), ROUNDS), "target_seconds": 1.0},
     }
 
 
@@ -87,7 +93,7 @@ def _questions(root: Path) -> Figures:
     """Seconds of two named queries on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
-        seconds = {name: _best(partial(opened.sql, query(name))) for name in ("win_rates", "first_plies")}
+        seconds = {name: best(partial(opened.sql, query(name)), ROUNDS) for name in ("win_rates", "first_plies")}
     return {name: {"seconds": each, "target_seconds": 0.2} for name, each in seconds.items()}
 
 
@@ -97,8 +103,8 @@ def _explorer(root: Path) -> Figures:
         started = time.perf_counter()
         openings(opened, POSITIONS[0], samples=False)
         first = time.perf_counter() - started
-        seconds = _best(lambda: _explore(opened, samples=False)) / len(POSITIONS)
-        sampled = _best(lambda: _explore(opened, samples=True)) / len(POSITIONS)
+        seconds = best(partial(_explore, opened, samples=False), ROUNDS) / len(POSITIONS)
+        sampled = best(partial(_explore, opened, samples=True), ROUNDS) / len(POSITIONS)
     position = {"milliseconds": 1000 * seconds, "target_milliseconds": 50.0}
     return {"explorer": position | {"first_milliseconds": 1000 * first, "with_samples_milliseconds": 1000 * sampled}}
 
@@ -120,16 +126,6 @@ def _memory(root: Path) -> Figures:
     return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
 
 
-def _best(measure: Callable[[], object]) -> float:
-    """Seconds of the fastest of some rounds."""
-    seconds = math.inf
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        measure()
-        seconds = min(seconds, time.perf_counter() - started)
-    return seconds
-
-
 def _growth(by_size: dict[int, Figures]) -> Figures:
     """Seconds by number of games, and the exponent of the power of that number that fits them (1: linear growth)."""
     figures: Figures = {}
@@ -142,16 +138,44 @@ def _growth(by_size: dict[int, Figures]) -> Figures:
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """The slope of seconds over sizes on logarithmic scales, by least squares. Two sizes at least, all positive."""
-    across, up = ([math.log(value) for value in values] for values in (sizes, seconds))
-    middle, height = sum(across) / len(across), sum(up) / len(up)
-    spread = sum((x - middle) ** 2 for x in across)
-    return sum((x - middle) * (y - height) for x, y in zip(across, up, strict=True)) / spread
+    return linear_regression([math.log(size) for size in sizes], [math.log(each) for each in seconds]).slope
 
 
 def _policies(root: Path) -> Figures:
     """Policies derived from all games, each in a process of its own, its start included."""
     found = policy_figures(root)
     return {f"policy_{kind}": found[kind] for kind in KINDS}
+
+
+def policy_figures(archive_root: Path) -> Figures:
+    """Seconds and peak memory by kind, each derived from all games of an archive in a process of its own.
+
+    Its runs must have the same rules. The policies go into a second archive, of links to the files of this one, so that
+    this one does not change. Raises ``FailureError`` if a kind cannot be derived.
+    """
+    with open_archive(archive_root) as opened:
+        games = select(opened).games
+    figures: Figures = {"games": games}
+    for kind in KINDS:
+        with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+            root = Path(folder) / "archive"
+            linked(archive_root, root)
+            seconds, peak = process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+        figures[kind] = {
+            "seconds": seconds,
+            "target_seconds": TARGET_SECONDS,
+            "peak_memory_mib": peak / MEBIBYTE,
+            "target_peak_memory_mib": TARGET_MEBIBYTES,
+            "games_per_second": games / seconds,
+        }
+    return figures
+
+
+def linked(archive_root: Path, root: Path) -> None:
+    """Make an archive at ``root`` that has the games of another one and no policies."""
+    root.mkdir()
+    for name in (MARKER, "runs", "commits", *TABLES):
+        (root / name).symlink_to((archive_root / name).absolute())
 
 
 # Each takes the folder of an archive and gives its figures, by name; the order matters: an explorer needs an index.

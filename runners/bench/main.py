@@ -10,10 +10,12 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
@@ -23,11 +25,12 @@ from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
-from runners.arena.machine import available_cores
+from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
-from runners.bench.processes import MEBIBYTE, process
+from runners.bench.processes import process
+from runners.bench.rounds import scaling
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
 from runners.bench.startup import startup
@@ -39,12 +42,8 @@ Figures = dict[str, Any]
 SHARD_GAMES = 1 << 18
 ROUNDS = 3
 
-TARGETS = {
-    "rule_based": 500_000,
-    "ga2": 500_000,
-    "ga_minimax": 50_000,
-    "best_mixed": 20_000,
-}  # against random, 2 threads
+# Games a second against random, on two threads.
+TARGETS = {"rule_based": 500_000, "ga2": 500_000, "ga_minimax": 50_000, "best_mixed": 20_000}
 TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies' schedules
 
 
@@ -55,14 +54,15 @@ def bench(quick: bool = False) -> Figures:
     for _ in warm():  # compiling is not measured
         pass
     random_spec, rule_based_spec = _spec("random"), _spec("rule_based")
-    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder, yardstick(Path(folder)) as plain_c:
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+        plain_c, games = yardstick(Path(folder)), 4_000_000 // scale
         figures: Figures = {"threads": threads}
         figures |= _throughput(random_spec, 5_000_000 // scale, rounds, Path(folder), plain_c)
         figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, rounds, Path(folder), None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
         figures["searches"] = searches(plain_c, rounds, quick)
         figures["training"] = _training(Path(folder), scale)
-        figures["scaling"] = _scaling(random_spec, 4_000_000 // scale, rounds)
+        figures["scaling"] = scaling("games", games, partial(_simulate, engine_of(random_spec), games), rounds)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = startup(Path(folder), rounds)
     figures["archive"] = bench_archive(quick)
@@ -134,8 +134,7 @@ def _throughput(spec: RunSpec, games: int, rounds: int, folder: Path, plain_c: Y
 
 
 def _plies_a_game(blocks: Sequence[Block]) -> float:
-    games = sum(len(block.games.plies) for block in blocks)
-    return sum(int(block.games.plies.sum()) for block in blocks) / games
+    return float(np.concatenate([block.games.plies for block in blocks]).mean())
 
 
 def _sizes(root: Path) -> dict[str, float]:
@@ -163,20 +162,6 @@ def _agent(name: str, seconds: float, threads: int) -> Figures:
         games += 2 * block.pairs
     figures: Figures = {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
     return figures | ({"target_games_per_second": TARGETS[name]} if name in TARGETS else {})
-
-
-def _scaling(spec: RunSpec, games: int, rounds: int) -> Figures:
-    """Games a second on one thread and on two."""
-    engine = engine_of(spec)
-    seconds: dict[int, float] = {}
-    for _ in range(rounds):
-        for threads in (1, 2):
-            seconds[threads] = min(seconds.get(threads, float("inf")), _simulate(engine, games, threads))
-    return {
-        "one_thread_games_per_second": games / seconds[1],
-        "two_threads_games_per_second": games / seconds[2],
-        "speedup": seconds[1] / seconds[2],
-    }
 
 
 def _growth(sizes: Sequence[int], folder: Path) -> Figures:

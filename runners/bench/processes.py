@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from quarto.errors import FailureError
 
-MEBIBYTE = 1 << 20
-
 # A process begins with the peak memory of the one that forked it, and this one has used a gigabyte for benchmarks. So a
 # small process in between starts the measured one, waits for it and reports seconds, peak and exit code.
 _BETWEEN = """

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from quarto.errors import FailureError
-from quarto.position import ALL_PIECES, Position, board, from_plies
+from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, finished_lines
 from quarto.solver.solver import Solver
 from runners.arena.machine import available_cores
 from runners.bench.judging import judging_figures, oracle_figures
+from runners.bench.rounds import scaling
+from runners.bench.yardstick import compiled
 from runners.perfect.solvers import Solvers, prove
 
 POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each
@@ -38,7 +38,7 @@ def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
     """
     figures: dict[str, Any] = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-        program = compiled(Path(folder))
+        program = compiled("yardstick_solver.cpp", Path(folder))
         for pieces, count in POSITIONS.items():
             figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
         figures["threads"] = _threads(positions(6, 50 if quick else 1000))
@@ -54,27 +54,13 @@ def positions(pieces: int, count: int) -> list[Position]:
     """``count`` random live positions of so many pieces with a safe piece in hand, the same ones every time."""
     dice = random.Random(pieces)
     found: list[Position] = []
-    solver = Solver(CLASSIC, 0.01)
     while len(found) < count:
-        order, cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
-        position = from_plies(zip(order[:-1], cells, strict=True), order[-1])
-        if not finished_lines(board(position), CLASSIC) and not _wins_at_once(solver, position):
-            found.append(position)
+        (*placed, hand), cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
+        plies = list(zip(placed, cells, strict=True))
+        wins = ([*plies, (hand, cell)] for cell in set(range(16)) - set(cells))
+        if not any(finished_lines(board(from_plies(each)), CLASSIC) for each in (plies, *wins)):
+            found.append(from_plies(plies, hand))
     return found
-
-
-def _wins_at_once(solver: Solver, position: Position) -> bool:
-    """Whether some cell finishes a line, by the rule itself."""
-    for cell in range(16):
-        if position.occupied >> cell & 1:
-            continue
-        lanes = position.lanes
-        for attribute in range(4):
-            lanes |= (position.hand >> attribute & 1) << (16 * attribute + cell)
-        after = Position(lanes, position.occupied | 1 << cell, ALL_PIECES, -1, cell)
-        if finished_lines(board(after), solver.rules):
-            return True
-    return False
 
 
 def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float]:
@@ -97,23 +83,17 @@ def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float
 
 
 def _threads(asked: Sequence[Position]) -> dict[str, float]:
-    """Positions a second on one thread and on two that share a table, in turns; the best time of each counts."""
-    seconds: dict[int, float] = {}
-    for _ in range(ROUNDS + 1):
-        for threads in (1, 2):
-            forks = _forks(threads)
-            started = time.perf_counter()
-            waiting = iter(asked)  # shared, since some positions take a hundred times as long as others
-            with ThreadPoolExecutor(threads) as pool:
-                for _done in pool.map(_solve_all, forks, [waiting] * threads):
-                    pass
-            seconds[threads] = min(seconds.get(threads, float("inf")), time.perf_counter() - started)
-    return {
-        "one_thread_positions_per_second": len(asked) / seconds[1],
-        "two_threads_positions_per_second": len(asked) / seconds[2],
-        "speedup": seconds[1] / seconds[2],
-        "target_speedup": TARGET_SPEEDUP,
-    }
+    """Positions a second on one thread and on two that share a table."""
+
+    def seconds(threads: int) -> float:
+        forks = _forks(threads)
+        started = time.perf_counter()
+        waiting = iter(asked)  # shared, since some positions take a hundred times as long as others
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda solver: [solver.value(position) for position in waiting], forks))
+        return time.perf_counter() - started
+
+    return scaling("positions", len(asked), seconds, ROUNDS + 1) | {"target_speedup": TARGET_SPEEDUP}
 
 
 def _forks(threads: int) -> list[Solver]:
@@ -121,23 +101,6 @@ def _forks(threads: int) -> list[Solver]:
     shared = Solver(CLASSIC, MEGABYTES)
     shared.touch()
     return [shared.fork() for _ in range(threads)]
-
-
-def _solve_all(solver: Solver, waiting: Iterator[Position]) -> None:
-    for position in waiting:
-        solver.value(position)
-
-
-def compiled(folder: Path) -> Path | None:
-    """The C++ program beside this file, compiled; None where there is no ``c++``."""
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        return None
-    program = folder / "yardstick_solver"
-    with as_file(files("runners.bench") / "yardstick_solver.cpp") as source:
-        flags = ["-std=c++17", "-O3", "-march=native", "-o", str(program), str(source)]
-        subprocess.run([compiler, *flags], check=True, capture_output=True)  # noqa: S603  (our own program)
-    return program
 
 
 def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], float]:

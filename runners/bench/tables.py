@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from runners.arena.config_groups import flat
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -19,22 +20,15 @@ TARGET = "target_"  # prefix of the name of a figure that is the target of anoth
 
 def bench_table(figures: Mapping[str, Any]) -> Table:
     """Figures as a flat table, each beside its target if it has one."""
-    flat = _flat(figures, "")
-    shown = [name for name in flat if not name.rpartition(".")[2].startswith(TARGET)]
+    found = dict(flat(figures))
+    shown = [name for name in found if not name.rpartition(".")[2].startswith(TARGET)]
     targets = [re.sub(r"[^.]*$", TARGET + r"\g<0>", name, count=1) for name in shown]
     columns = [
         console.Column("figure", shown, right=False),
-        console.Column("value", [_figure(flat[name]) for name in shown]),
-        console.Column("target", [_figure(flat[target]) if target in flat else "" for target in targets]),
+        console.Column("value", [_figure(found[name]) for name in shown]),
+        console.Column("target", [_figure(found[target]) if target in found else "" for target in targets]),
     ]
     return console.tabulated(columns, "bench")
-
-
-def _flat(figures: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    rows: dict[str, Any] = {}
-    for key, value in figures.items():
-        rows |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return rows
 
 
 def show_turns(times: TurnTimes) -> None:
@@ -43,24 +37,20 @@ def show_turns(times: TurnTimes) -> None:
     pieces = console.Column("pieces", [f"{number}" for number in rows])
     counts = console.Column("positions", [f"{len(times.samples[number]):,}" for number in rows])
     measured = [
-        console.Column(name.replace("_", " "), [_microseconds(row[name]) for row in rows.values()])
+        console.Column(name.replace("_", " "), [_figure(row[name]) for row in rows.values()])
         for name in next(iter(rows.values()), {})
     ]
     medians = {f"study D, {language}": median for language, median in known.get("medians", {}).items()}
     beside = [
-        console.Column(name, [_microseconds(median) if number == known["pieces"] else "" for number in rows])
+        console.Column(name, [_figure(median) if number == known["pieces"] else "" for number in rows])
         for name, median in medians.items()
     ]
     title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
     narrow = [console.tabulated([pieces, *measured], title)]
     if medians:
-        headings = [console.Column(name, [_microseconds(median)]) for name, median in medians.items()]
+        headings = [console.Column(name, [_figure(median)]) for name, median in medians.items()]
         narrow.append(console.tabulated(headings, f"Published medians, {known['pieces']} pieces"))
     console.show([console.tabulated([pieces, counts, *measured, *beside], title)], narrow)
-
-
-def _microseconds(value: float) -> str:
-    return f"{value:,.3f}" if value < 100 else f"{value:,.0f}"
 
 
 def _figure(value: Any) -> str:

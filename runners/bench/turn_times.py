@@ -117,7 +117,7 @@ def random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[Posi
 
     Fewer, or none, where random games hardly ever get so late.
     """
-    engine = Engine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed)
+    engine = Engine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     reached: dict[int, list[Position]] = {pieces: [] for pieces in range(CELLS)}
     for first_pair in range(0, MOST_RANDOM_GAMES // 2, MAX_PAIRS):
         games = engine.play_block(Order(0, first_pair, MAX_PAIRS)).block.games

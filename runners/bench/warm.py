@@ -123,7 +123,7 @@ def annotate_once(root: Path) -> None:
 def ask_once() -> None:
     """Begin a person's game against an agent, with a hint for either part of a turn."""
     rules, agent = load_rules("classic"), load_agent("random")
-    session = Session(rules, 1, AgentOpponent(Contestant(agent.build(), agent.label, rules), seed=1, number=0))
+    session = Session(rules, 1, AgentOpponent(Contestant(agent.build(), agent.label, rules), run=1, number=0))
     session.answer()
     hint(session.game)
     hint(session.game.place(0))

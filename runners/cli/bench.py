@@ -10,12 +10,6 @@ import typer
 from quarto.errors import RequestError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(bench)
-    app.command()(warm)
-
-
 def bench(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
@@ -67,6 +61,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.bench.tables import show_turns
     from runners.bench.turn_times import turn_times
     from runners.bench.warm import rules_played_by
+    from runners.terminal.console import INTERRUPTED
     from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
@@ -78,7 +73,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     if json:
         write_json(times.figures(), json)
     if stop.is_set():
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def warm() -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import io
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from quarto import hooks
 from quarto.errors import ArenaError, RequestError
-from runners.cli import archive, bench, perfect, play, policy, query, report, reproduce, run, strength, tablebase
-from runners.cli.options import ROOT
-from runners.terminal.compiling import announce_compiling
+from runners.cli import archive, bench, perfect, play, policy, query, reproduce, run, strength, tablebase
+from runners.cli.options import HYDRA_ARGUMENTS, ROOT
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
@@ -43,8 +45,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (run, query, play, strength, perfect, report, reproduce, bench):
-    group.register(app)
+BY_HYDRA = (run.run, run.sweep, run.train, strength.sprt)  # carried out by Hydra, which reads their arguments
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(run.run, run.sweep, run.train, run.agents, query.sql, query.openings, play.play),
+    *(strength.rate, strength.crosstable, strength.sprt, perfect.solve, perfect.annotate, perfect.mistakes),
+    *(perfect.perft, query.report, reproduce.reproduce, bench.bench, bench.warm),
+)
+for command in COMMANDS:
+    app.command(context_settings=HYDRA_ARGUMENTS if command in BY_HYDRA else None)(command)
 app.add_typer(archive.app, name="archive")
 app.add_typer(policy.app, name="policy")
 app.add_typer(tablebase.app, name="tablebase")
@@ -80,6 +88,16 @@ def _refuse_shadows() -> None:
                 f"{places[0] if places else name} hides the project's own package '{name}': rename that folder, or "
                 "take it off PYTHONPATH"
             )
+
+
+def announce_compiling() -> None:
+    """Print one line on standard error before this process first compiles a kernel: else a command seems to hang."""
+    hooks.before_compiling = _notice
+
+
+@functools.cache
+def _notice() -> None:
+    typer.echo("Compiling the kernels that this command needs. This happens once and may take a minute.", err=True)
 
 
 def main() -> None:

@@ -10,12 +10,6 @@ import typer
 from runners.cli.options import ARCHIVE, ArchiveOption, MegabytesOption, RunIds, ThreadsOption
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (solve, annotate, mistakes, perft):
-        app.command()(command)
-
-
 def solve(
     position: Annotated[
         str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
@@ -98,7 +92,7 @@ def perft(
     """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
     from quarto.perft import perft as count
     from runners.arena.config_groups import load_rules
-    from runners.perfect.perft_table import perft_table
+    from runners.perfect.tables import perft_table
     from runners.terminal.console import show
 
     show([perft_table(rules, count(load_rules(rules), plies))])

@@ -12,11 +12,6 @@ import typer
 from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(play)
-
-
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     agent: Annotated[
         str,

@@ -1,19 +1,22 @@
-"""``qarena sql`` and ``openings``: questions to an archive."""
+"""``qarena sql``, ``openings`` and ``report``: questions to an archive, and a page about its games."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, FormatOption, OutputOption, RunsOption, rules_options
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(sql)
-    app.command()(openings)
+from runners.cli.options import (
+    ARCHIVE,
+    ArchiveOption,
+    FormatOption,
+    OutputOption,
+    RunsOption,
+    WhereOption,
+    rules_options,
+)
 
 
 def sql(
@@ -69,3 +72,16 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
     show_openings(archive, text_of(position, rules), by, filters, output_of(format, output))
+
+
+def report(
+    archive: ArchiveOption = ARCHIVE,
+    where: WhereOption = None,
+    runs: RunsOption = None,
+    output: Annotated[Path, typer.Option("--output", help="The file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
+) -> None:
+    """Write an HTML page about the games: results, ratings, openings, lengths, learning, mistakes (extra plots)."""
+    from runners.archive.report import write_report
+
+    write_report(archive, where, runs or [], output, title)

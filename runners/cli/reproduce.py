@@ -12,11 +12,6 @@ import typer
 from runners.cli.options import ARCHIVE, ArchiveOption
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(reproduce)
-
-
 def reproduce(
     study: Annotated[
         str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")

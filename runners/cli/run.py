@@ -8,36 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from runners.cli.options import HYDRA_ARGUMENTS, ROOT, Overrides, TrainingOverrides
+from runners.cli.options import ROOT, Overrides, TrainingOverrides
 
 if TYPE_CHECKING:
     from runners.hydra_app.application import Application
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    hydra = {
-        run: "Play a match or a tournament (`qarena run --help` lists what can be set).",
-        sweep: "Play every combination of the given values: Hydra's multirun.",
-        train: "Train a player: learn from games and store a policy.",
-    }
-    for command, text in hydra.items():
-        app.command(context_settings=HYDRA_ARGUMENTS, help=text)(command)
-    app.command()(agents)
-
-
 def run(context: typer.Context, arguments: Overrides = None) -> None:
-    """Play one experiment."""
+    """Play a match or a tournament (`qarena run --help` lists what can be set)."""
     _hydra("run", [*(arguments or []), *context.args])
 
 
 def sweep(context: typer.Context, arguments: Overrides = None) -> None:
-    """Play a sweep of experiments."""
+    """Play every combination of the given values: Hydra's multirun."""
     _hydra("sweep", [*(arguments or []), *context.args])
 
 
 def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
-    """Carry out a training, or continue it."""
+    """Train a player: learn from games and store a policy."""
     _hydra("train", [*(arguments or []), *context.args])
 
 

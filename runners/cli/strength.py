@@ -8,7 +8,6 @@ import typer
 
 from runners.cli.options import (
     ARCHIVE,
-    HYDRA_ARGUMENTS,
     ArchiveOption,
     FormatOption,
     OutputOption,
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
 RulesName = Annotated[
     str | None, typer.Option("--rules", help="Only games under these rules; needed if there are several.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(rate)
-    app.command()(crosstable)
-    app.command(
-        context_settings=HYDRA_ARGUMENTS, help="Play pairs until a sequential test decides which of two is stronger."
-    )(sprt)
 
 
 def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -107,7 +97,7 @@ def sprt(
         str | None, typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
 ) -> None:
-    """Test which of two agents is the stronger one."""
+    """Play pairs until a sequential test decides which of two is stronger."""
     given = [*(arguments or []), *context.args]
     if counts is not None:
         from runners.strength.tables import show_counts

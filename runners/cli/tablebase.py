@@ -37,7 +37,7 @@ def build(
     from runners.arena.experiment import interruptible
     from runners.arena.machine import available_cores, available_megabytes
     from runners.arena.spec import version
-    from runners.terminal.console import print_note
+    from runners.terminal.console import INTERRUPTED, print_note
     from runners.terminal.progress import progress_bar
 
     cores = available_cores() if threads is None else threads
@@ -53,7 +53,7 @@ def build(
     if found is None:
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
         print_note(f"  {_command(job)}")
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
     _print_built(found)
 
 
@@ -118,7 +118,7 @@ def show_tablebases(
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
     from runners.arena.config_groups import load_rules, names
-    from runners.perfect.tablebase_tables import tablebase_tables
+    from runners.perfect.tables import tablebase_tables
     from runners.terminal.console import show
 
     if theory:

@@ -108,12 +108,8 @@ def peak_megabytes() -> float:
 
 def sentence(question: Question, solution: Solution) -> str:
     """The value, and the distance if it is known, in words."""
-    player = (
-        "the player to give"
-        if question.position.hand == NONE and not question.rules.mover_chooses
-        else "the player to move"
-    )
-    value = f"{question.text}: {VALUE_NAMES[solution.value]} for {player}"
+    gives = question.position.hand == NONE and not question.rules.mover_chooses
+    value = f"{question.text}: {VALUE_NAMES[solution.value]} for the player to {'give' if gives else 'move'}"
     if solution.distance is None:
         return value
     placements = f"{solution.distance} placement{'' if solution.distance == 1 else 's'}"

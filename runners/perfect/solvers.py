@@ -117,16 +117,20 @@ def run_search(solvers: Solvers, work: Callable[[], Result], on_wait: Callable[[
     An exception in this thread, such as by Ctrl-C, ends the search and is passed on.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="solve") as pool:
-        future = pool.submit(work)
         try:
-            while True:
-                try:
-                    return future.result(POLL_SECONDS)
-                except NotYet:
-                    on_wait()
+            return _wait_for(pool.submit(work), on_wait)
         except BaseException:
             solvers.stop()
             raise
+
+
+def _wait_for(future: Future[Result], on_wait: Callable[[], None] = lambda: None) -> Result:
+    """The result of a future. The wait is in short steps; between them Ctrl-C is noticed and ``on_wait`` is called."""
+    while True:
+        try:
+            return future.result(POLL_SECONDS)
+        except NotYet:
+            on_wait()
 
 
 def solve(question: Question, options: SolveOptions, solvers: Solvers) -> Solution:
@@ -176,7 +180,6 @@ def answers(
     """
     tasks = (lines[start : start + LINES_A_TASK] for start in range(0, len(lines), LINES_A_TASK))
     pending: deque[Future[list[Answer]]] = deque()
-    ended = False
     with ThreadPoolExecutor(threads, thread_name_prefix="solve") as pool:
         try:
             for task in tasks:
@@ -186,21 +189,11 @@ def answers(
                     yield from _wait_for(pending.popleft())
             while pending:
                 yield from _wait_for(pending.popleft())
-            ended = True
-        finally:
-            if not ended:
-                solvers.stop()
+        except BaseException:
+            solvers.stop()
             for future in pending:
                 future.cancel()
-
-
-def _wait_for(future: Future[list[Answer]]) -> list[Answer]:
-    """The result of a future. The wait is in short steps, between which Ctrl-C is noticed."""
-    while True:
-        try:
-            return future.result(POLL_SECONDS)
-        except NotYet:
-            continue
+            raise
 
 
 def _question_or_error(text: str) -> Question | RequestError:

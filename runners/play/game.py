@@ -49,7 +49,7 @@ class Game:
     @cached_property
     def lines(self) -> list[Line]:
         """The finished lines."""
-        return finished_lines(board(self.position), self.rules)
+        return finished_lines(self.board, self.rules)
 
     @property
     def empty_cells(self) -> list[int]:
@@ -139,8 +139,7 @@ class Game:
             return
         if not 0 <= piece < PIECES:
             raise RequestError(f"{piece} is not the number of a piece")
-        (cell,) = (cell for cell in range(CELLS) if self.board[cell] == piece)
-        where = f"piece {format_piece(piece)} is already on {format_cell(cell)}"
+        where = f"piece {format_piece(piece)} is already on {format_cell(self.board.index(piece))}"
         raise RequestError(f"{where}; left: {pieces_text(self.left)}")
 
     def _check_cell(self, cell: int) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from analytics.store.archive import Archive
-from analytics.store.schema import MAX_PAIRS, first_game_id
+from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
@@ -53,13 +53,9 @@ class Logbook:
         other = known is not None and known.code.get("fingerprint") != self._code["fingerprint"]
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
-    @property
-    def run_id(self) -> str:
-        return self.spec.run_id
-
     def next_number(self) -> int:
         """The first free number in the run."""
-        covered = self._archive.covered(self.run_id).get(0, [])
+        covered = self._archive.covered(self.spec.run_id).get(0, [])
         return missing(MAX_PAIRS, covered)[0][0]
 
     def enter(self, game: Game, number: int, seconds: float) -> int:
@@ -71,14 +67,10 @@ class Logbook:
         try:
             while True:
                 begin(self._archive, self.spec, self._code, number + 1, self._command)
-                if self._archive.commit(self.run_id, [block_of(game, number)], self.spec.labels) is not None:
+                if self._archive.commit(self.spec.run_id, [block_of(game, number)], self.spec.labels) is not None:
                     break
                 number = self.next_number()
         finally:
             with suppress(ArenaError):  # the error of the commit is the one to report
                 end(self._archive, self.spec, seconds + time.perf_counter() - started)
         return number
-
-    def game_id(self, number: int) -> int:
-        """The ``game_id`` of the game with this number."""
-        return first_game_id(0, number)

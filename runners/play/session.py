@@ -36,13 +36,13 @@ class Opponent(Protocol):
 
 
 class AgentOpponent:
-    """An agent in the game with a given number, with the random stream that the engine would give it in that game."""
+    """An agent in the game of a number in a run (its word), with the random stream that the engine would give it."""
 
-    def __init__(self, contestant: Contestant, seed: int, number: int) -> None:
+    def __init__(self, contestant: Contestant, run: int, number: int) -> None:
         self.label = contestant.label
         self._contestant = contestant
         self._player = contestant.player()
-        self._stream = np.array([stream(uint64(seed), number, 0)], np.uint64)
+        self._stream = np.array([stream(uint64(run), number, 0)], np.uint64)
 
     def turn(self, game: Game) -> tuple[int, int]:
         with _failures() as failures:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.store.archive import Archive
+from analytics.store.schema import first_game_id
 from quarto.errors import FailureError
 from quarto.notation import format_game
+from quarto.rng import run_word
 from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
@@ -22,7 +24,7 @@ from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
-from runners.terminal.console import print_note, sql_command
+from runners.terminal.console import INTERRUPTED, print_note, sql_command
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name
 
@@ -61,7 +63,7 @@ def start(options: PlayOptions) -> None:
         number = logbook.next_number()
     screen = screen_for(options.plain)
     screen.greet(_heading(spec, options, number))
-    session = Session(rules, options.seat, AgentOpponent(contestant, options.seed, number or 0))
+    session = Session(rules, options.seat, AgentOpponent(contestant, run_word(spec.run_id), number or 0))
     started = time.perf_counter()
     if not _played(Dialogue(session, screen), screen):
         return
@@ -99,14 +101,15 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
         raise FailureError("the input ended before the game did, so it is not logged") from None
     except KeyboardInterrupt:
         screen.write("\nThe game is not finished, so it is not logged.")
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     if not over:
         screen.write("You leave. The game is not finished, so it is not logged.")
     return over
 
 
 def _write_place(screen: Screen, logbook: Logbook, number: int, root: Path) -> None:
-    screen.write(f"Logged as game {number} of run {logbook.run_id} in {root}. To find it again:")
-    game = f"run_id = '{logbook.run_id}' AND game_id = {logbook.game_id(number)}"
+    run_id = logbook.spec.run_id
+    screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
+    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
     question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)
     screen.write(f"  {sql_command(question, root)}", unwrapped=True)

@@ -162,7 +162,7 @@ def _position(lanes: int, occupied: int) -> Position:
 
 
 def _random_positions(rules: Rules) -> list[Position]:
-    engine = Engine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], 1)
+    engine = Engine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed=1, run=1)
     games = engine.play_block(Order(0, 0, RANDOM_PAIRS)).block.games
     positions = []
     for game in range(len(games.plies)):

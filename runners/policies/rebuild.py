@@ -111,7 +111,11 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
     """The policy that a training's learner has after the training's games."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
-        raise _unknown(card)
+        raise RequestError(
+            f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
+            f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
+            "games: repeat the command of its training instead"
+        )
     _check_named(card, "trainer", learner.get("_target_"))
     found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner)
     (run_id,) = card.learned["run_ids"]
@@ -166,14 +170,6 @@ def _check_named(card: PolicyCard, group: str, target: Any) -> None:
             f"policy '{card.name}' was made by {target}, which no yaml of conf/{group} names, so it is not "
             "imported: if it is your own, name the folder with its yaml, --config-dir DIR"
         )
-
-
-def _unknown(card: PolicyCard) -> RequestError:
-    return RequestError(
-        f"policy '{card.name}' was made by trainer '{card.learned['trainer']}' "
-        f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
-        "games: repeat the command of its training instead"
-    )
 
 
 def _other_code(card: PolicyCard) -> Iterator[str]:

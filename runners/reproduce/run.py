@@ -25,7 +25,6 @@ from runners.terminal import console
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 
-INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 NARROW = ("figure", "player", "opponent", "seat", "published", "text", "text_agrees", "code", "code_agrees", "note")
 
 
@@ -95,7 +94,7 @@ def reproduce(request: ReproduceRequest) -> int:
     if stop.is_set():
         again = f"{console.program()} {request.settings.command}"
         console.print_note(f"interrupted; all games played so far are in the archive. To continue:\n  {again}")
-        return INTERRUPTED
+        return console.INTERRUPTED
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
     console.print_line(f"{done}.")
     return 0

@@ -23,10 +23,7 @@ def show_ratings(met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo
     rows = found.ratings
     games = sum(each.games for each in rows) // 2  # those of an agent against itself are not among them
     title = f"Ratings in Elo ({met.rules} rules, {games:,} games; {where})"
-    places = [
-        Column("", [str(place) for place in range(1, len(rows) + 1)]),
-        Column("agent", [each.agent for each in rows], right=False),
-    ]
+    places = console.ranked([each.agent for each in rows])
     elos = [
         Column("Elo", [_elo(each.elo.mean) for each in rows]),
         Column("95 % interval", [_elo_interval(each.elo) for each in rows]),
@@ -117,11 +114,7 @@ def show_head_to_head(met: HeadToHead, by_seat: bool) -> None:
         columns = _columns([result for _, result in found])
         console.show([console.tabulated([columns[0], seats, *columns[1:]], title)])
         return
-    columns = _columns(met.results)
-    if any(sum(result.forfeits) for result in met.results):
-        texts = [f"{result.forfeits[0]:,} : {result.forfeits[1]:,}" for result in met.results]
-        columns.append(Column("forfeits", texts))
-    console.show([console.tabulated(columns, title)])
+    console.show([console.tabulated([*_columns(met.results), *console.forfeit_columns(met.results)], title)])
 
 
 def _columns(found: Sequence[PairingResult]) -> list[Column]:

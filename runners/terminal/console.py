@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
+INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 
 QUESTIONS = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
@@ -115,9 +116,12 @@ def _summary(outcome: Outcome) -> str:
     where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
-    speed = outcome.played / outcome.seconds
-    took = f"{outcome.played:,} games in {outcome.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
-    return f"{took}; {where}."
+    return f"{speed(outcome.played, outcome.seconds)}; {where}."
+
+
+def speed(games: int, seconds: float) -> str:
+    """The number of games played, the time they took, and the games a second."""
+    return f"{games:,} games in {seconds:.1f} s, {games / seconds:,.0f} games a second with every ply on disk"
 
 
 def sql_command(question: str, root: Path) -> str:
@@ -136,13 +140,15 @@ def interval(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.2f}–{100 * estimate.high:.2f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
+def ranked(agents: Sequence[str]) -> list[Column]:
+    """The columns of places and agents, best first."""
+    return [Column("", [str(place) for place in range(1, len(agents) + 1)]), Column("agent", [*agents], right=False)]
+
+
 def show_crosstable(table: Crosstable) -> None:
     """Print agents by score, and the mean score of each agent (row) against each other agent (column) in percent."""
     standings = table.standings
-    agents = [
-        Column("", [str(place) for place in range(1, len(standings) + 1)]),
-        Column("agent", [each.agent for each in standings], right=False),
-    ]
+    agents = ranked([each.agent for each in standings])
     totals = [
         Column("score", [percent(each.score.mean) for each in standings]),
         Column("95 % interval", [interval(each.score) for each in standings]),
@@ -175,13 +181,19 @@ def pairing_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
     ]
 
 
+def forfeit_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
+    """The column of the forfeits by the first and the second agent; none if there was no forfeit."""
+    if not any(sum(each.forfeits) for each in pairing_results):
+        return []
+    return [Column("forfeits", [f"{each.forfeits[0]:,} : {each.forfeits[1]:,}" for each in pairing_results])]
+
+
 def _show_pairings(pairing_results: Sequence[PairingResult]) -> None:
     needed, extra = pairing_columns(pairing_results), []
     for seat in (0, 1):
         wins = [each.in_seat(seat)[2] / max(1, sum(each.in_seat(seat))) for each in pairing_results]
         extra.append(Column(f"win in seat {seat}", [percent(share) for share in wins]))
     extra.append(Column("plies", [f"{each.mean_plies:.2f}" for each in pairing_results]))
-    if any(sum(each.forfeits) for each in pairing_results):
-        needed.append(Column("forfeits", [f"{each.forfeits[0]:,} : {each.forfeits[1]:,}" for each in pairing_results]))
+    needed += forfeit_columns(pairing_results)
     title = "Pairings (the first agent's view, in %)"
     show([tabulated(needed + extra, title)], [tabulated(needed, title)])

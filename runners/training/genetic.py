@@ -61,9 +61,9 @@ class GeneticTrainer(ABC):
     def breeder(self) -> Breeder:
         """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
 
-    @abstractmethod
     def seats_of_the_study(self) -> str:
         """The seats of individuals if ``seats`` is null: ``swapped`` or ``fixed``."""
+        return "swapped"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -137,9 +137,6 @@ class Ga5Trainer(GeneticTrainer):
             checked_spread("scale", self.scale),
             writes_into_parents=checked_flag("faithful", self.faithful),
         )
-
-    def seats_of_the_study(self) -> str:
-        return "swapped"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError
-from quarto.jit import uint64
+from quarto.rng import run_word
 from runners.arena.agent_labels import agent_of
 from runners.arena.checks import check_choice, check_range, rounding_notes
 from runners.arena.config_groups import names, settings_of
@@ -236,4 +236,4 @@ class _OnlineTraining:
 
     def _games_from(self, first_pair: int) -> TrainingGames:
         spec = self._spec
-        return TrainingGames(uint64(spec.seed), first_pair, spec.games_a_pair, spec.pairings[0].index(LEARNER))
+        return TrainingGames(run_word(spec.run_id), first_pair, spec.games_a_pair, spec.pairings[0].index(LEARNER))

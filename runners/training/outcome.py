@@ -55,12 +55,9 @@ def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]
 def _subtitle(request: TrainingRequest) -> list[str]:
     """Two lines: the opponents and the conditions of the training, and the parameters that were changed."""
     settings, context = request.settings, request.context
-    opponents = settings.get("opponents", settings.get("opponent"))
-    against = (
-        ", ".join(map(str, opponents))
-        if isinstance(opponents, Sequence) and not isinstance(opponents, str)
-        else opponents
-    )
+    against = settings.get("opponents", settings.get("opponent"))
+    if isinstance(against, Sequence) and not isinstance(against, str):
+        against = ", ".join(map(str, against))
     how = [f"{context.rules.name} rules", f"seed {context.seed}"]
     seat = f"learner in seat {settings.get('learner_seat', 0)}"
     how += {"swapped": ["seats swapped"], "fixed": [seat]}.get(str(settings.get("seats")), [])
@@ -90,11 +87,7 @@ def row(card: PolicyCard, trained: Trained) -> dict[str, str]:
     last = score(trained.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
     what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
-    return {
-        "policy": card.name,
-        "games": f"{trained.games:,}",
-        what: "·" if last is None else console.percent(last),
-    }
+    return {"policy": card.name, "games": f"{trained.games:,}", what: "·" if last is None else console.percent(last)}
 
 
 def show_interrupted(request: TrainingRequest, trained: Trained) -> None:
@@ -108,14 +101,12 @@ def show_interrupted(request: TrainingRequest, trained: Trained) -> None:
 def show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """Print what was learned, from which games, where the policy is and how to play by it."""
     folder = policy_store.folder_of(Archive(request.context.storage.root), card.policy_id)
+    genes = (f"{gene} {value:g}" for gene, value in card.parameters.items())
     for line in (
         _what_was_learned(request, trained),
         _what_it_took(request, trained),
         f"Policy '{card.name}' ({card.policy_id}) is in {folder}: {', '.join(card.files)}.",
-        *(
-            [f"Genes: {', '.join(f'{gene} {value:g}' for gene, value in card.parameters.items())}."]
-            * (card.kind == GENOME)
-        ),
+        *([f"Genes: {', '.join(genes)}."] if card.kind == GENOME else []),
         "Play by it:",
         f"  {_play_command(request, card)}",
     ):
@@ -141,8 +132,7 @@ def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
     runs = f"run {trained.run_ids[0]}" if len(trained.run_ids) == 1 else f"{len(trained.run_ids)} runs"
     if trained.played == 0:
         return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
-    speed = trained.played / trained.seconds
-    took = f"{trained.played:,} games in {trained.seconds:.1f} s, {speed:,.0f} games a second with every ply on disk"
+    took = console.speed(trained.played, trained.seconds)
     return f"{took}; learned from {runs} in {request.context.storage.root}."
 
 

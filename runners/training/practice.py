@@ -62,7 +62,7 @@ def play_and_learn(
     for column in range(span[0], span[1]):
         game = column % training_games.games_a_pair
         number = training_games.first_pair + column // training_games.games_a_pair
-        begin(GameNumbers(training_games.seed, 0, number, game, PAIR), no_opening, state, pair)
+        begin(GameNumbers(training_games.run, 0, number, game, PAIR), no_opening, state, pair)
         if training_games.seat ^ game == 0:
             play_out(turn, own, opponents_turn, opponents, rules, (0, 1), state, pair)
         else:

@@ -245,12 +245,9 @@ class _SelfImprovementTraining:
 
 def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
     """A row a generation: games learned from, mean score against all opponents, each score with its interval."""
-    index = ["generation", "games"]
-    opponents = strength["opponent"].unique(maintain_order=True).to_list()
-    mean = strength.group_by(index, maintain_order=True).agg(strength=pl.col("score").mean())
-    for opponent in opponents:
-        met = strength.filter(pl.col("opponent") == opponent)
-        name = f"v {opponent}"
-        columns = {name: "score", f"{name} low": "low", f"{name} high": "high"}
-        mean = mean.join(met.select(*index, **{new: pl.col(old) for new, old in columns.items()}), on=index, how="left")
-    return mean
+    columns = [pl.col("score").mean().alias("strength")]
+    for opponent in strength["opponent"].unique(maintain_order=True):
+        for name, column in (("", "score"), (" low", "low"), (" high", "high")):
+            against = pl.col(column).filter(pl.col("opponent") == opponent).first()
+            columns.append(against.alias(f"v {opponent}{name}"))
+    return strength.group_by("generation", "games", maintain_order=True).agg(columns)

@@ -54,7 +54,7 @@ def test_whole_games_are_those_of_the_slow_twin(settings: dict[str, Any], rules:
 
 def share_won(agent: GeneticMinimax) -> float:
     """Of 300 games against random."""
-    engine = Engine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], 5)
+    engine = Engine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], seed=5, run=5)
     games = engine.play_block(Order(0, 0, 150)).block.games
     return float((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2
 

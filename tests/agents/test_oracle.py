@@ -37,7 +37,7 @@ def results(games: Games, first: Sequence[int]) -> list[int]:
 
 def play(rules: Rules, agents: Sequence[Agent], plies: int, pairs: int, seed: int = 1) -> tuple[Games, list[int]]:
     """Games of two agents from random openings, and the value of each opening for seat 0."""
-    games = Engine(rules, agents, ["a", "b"], [(0, 1)], seed, plies).play_block(Order(0, 0, pairs)).block.games
+    games = Engine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies).play_block(Order(0, 0, pairs)).block.games
     solver, values = Solver(rules, 16.0), []
     acts = (plies + rules.mover_chooses) % 2
     for game in range(2 * pairs):
@@ -84,7 +84,7 @@ def test_no_agent_takes_anything_from_it_in_many_long_games(opponent: str) -> No
 def test_no_agent_beats_it_from_the_empty_board(opponent: str) -> None:
     if "opponent" in getattr(load_agent(opponent).build(), "choosers", ("opponent",)):
         oracle = load_agent("oracle").build()  # with the tablebase, where there is one
-        games = Engine(CLASSIC, (oracle, load_agent(opponent).build()), ["a", "b"], [(0, 1)], 2).play_block(
+        games = Engine(CLASSIC, (oracle, load_agent(opponent).build()), ["a", "b"], [(0, 1)], seed=2, run=2).play_block(
             Order(0, 0, 10)
         )
         assert min(results(games.block.games, [0, 1] * 10)) >= 0  # the game is a draw
@@ -204,7 +204,7 @@ def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
 
 def test_whole_games_with_a_horizon_do_not_depend_on_threads_or_blocks() -> None:
     def games(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
-        engine = Engine(CLASSIC, [Oracle(horizon=9), Random()], ["a", "b"], [(0, 1)], 5)
+        engine = Engine(CLASSIC, [Oracle(horizon=9), Random()], ["a", "b"], [(0, 1)], seed=5, run=5)
         found: list[list[int]] = []
         for played in sorted(
             engine.play([Order(0, *each) for each in pairs], 2), key=lambda each: each.block.first_pair

@@ -13,7 +13,7 @@ import polars as pl
 from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, AnnotationExtent, store_annotation
+from analytics.store.decisions import ANNOTATIONS, AnnotationExtent
 from analytics.store.records import RunRecord
 from analytics.store.schema import DECISIONS
 from quarto.batch import Block
@@ -132,8 +132,9 @@ def add_decisions(archive: Archive, seed: int = 5) -> list[Row]:
             for each in range(2 * part.pairs)
         }
         own = [row["stored"] for row in rows if row["stored"][0] in wanted]
-        frame = pl.DataFrame(own, schema=DECISIONS, orient="row").sort("ply", "kind", "game_id")
-        assert store_annotation(archive, shard, frame, AnnotationExtent())
+        frame, extent = pl.DataFrame(own, schema=DECISIONS, orient="row"), AnnotationExtent()
+        frame = frame.sort("ply", "kind", "game_id")
+        assert ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
     return rows
 
 

@@ -21,7 +21,7 @@ from tests import naive
 from tests.naive import NONE, PRESETS
 from tests.positions import asked, view_of
 
-RUN_SEED = 23
+SEED, RUN = 23, 24
 OPPONENT_CHOOSES = [rules for rules in PRESETS.values() if not rules.mover_chooses]
 # Plain lines and all kinds of lines in `make test`; between them, nothing but tables differs.
 OPPONENT_CHOOSES_QUICK = [
@@ -41,7 +41,7 @@ def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
     """
-    engine = Engine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], RUN_SEED)
+    engine = Engine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
     games = engine.play_block(Order(0, 0, 4096)).block.games
     positions: list[Position] = []
     for slot in range(len(games.plies)):
@@ -76,11 +76,11 @@ def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pair
 
 def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
     """The same of any two players. Each game has copies of the slow ones to itself, which may remember it."""
-    engine = Engine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], RUN_SEED, opening_plies)
+    engine = Engine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
     games = engine.play_block(Order(0, 0, pairs)).block.games
     for slot in range(2 * pairs):
         twins = deepcopy(one[1]), deepcopy(other[1])
-        expected = naive.play_game(rules, twins, RUN_SEED, slot // 2, slot % 2, opening_plies=opening_plies)
+        expected = naive.play_game(rules, twins, RUN, slot // 2, slot % 2, seed=SEED, opening_plies=opening_plies)
         plies = int(games.plies[slot])
         assert games.pieces[:plies, slot].tolist() == expected.pieces
         assert games.cells[:plies, slot].tolist() == expected.cells

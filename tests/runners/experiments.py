@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 from hydra import compose, initialize_config_module
 from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
@@ -40,6 +41,12 @@ class Sleepy:
         unused = [piece for piece in range(16) if position.available >> piece & 1]
         return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
 """
+
+
+def draw_the_same_words(patch: pytest.MonkeyPatch) -> None:
+    """Let different runs draw the words of one run, so that their games can be compared."""
+    for module in ("arena.experiment", "training.online"):
+        patch.setattr(f"runners.{module}.run_word", lambda _run_id: np.uint64(7))
 
 
 def environment_with(**variables: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ lowest 4 n bits, and above them the rank of its mask among the canonical masks o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +92,11 @@ def go_back(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -
             cell = int64(games.cells[ply, game])
             boards.lanes[game] &= ~(spread(int64(games.pieces[ply, game])) << uint64(cell))
             boards.occupied[game] &= ~(int64(1) << cell)
+
+
+def move_all(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
+    """Apply ``advance`` or ``go_back`` to the boards of all games."""
+    over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
 
 
 @kernel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from analytics.policies.derived.afterstate_keys import (
     go_back,
     keys_and_wins,
     level_of,
+    move_all,
 )
 from analytics.policies.derived.dataset import Dataset, over_spans
 from analytics.policies.derived.mc_afterstate import MOST, ordered_rows
@@ -48,21 +48,15 @@ class FittedQ:
         self.least = checked_whole("least", least, 1, MOST)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        games, size = dataset.games, len(dataset.game_id)
-        boards = GameBoards.empty(size)
-        worth = np.zeros(size)  # of each game's turn at the level above, for the player who made it
-
-        def move(step: Callable[..., None], ply: int) -> None:
-            over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, size, threads)
-
+        boards = GameBoards.empty(len(dataset.game_id))
+        worth = np.zeros(len(dataset.game_id))  # of each game's turn at the level above, for the player who made it
         for ply in range(CELLS):
-            move(advance, ply)
+            move_all(advance, dataset.games, ply, boards, threads)
         parts = []
         for ply in range(CELLS - 1, -1, -1):
-            move(go_back, ply)
+            move_all(go_back, dataset.games, ply, boards, threads)
             parts.append(self._level(dataset, ply, boards, worth, threads))
-        lanes, occupied, count, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Policy(FITTED_Q, table=ordered_rows(lanes, occupied, {"count": count, "value": value}))
+        return Policy(FITTED_Q, table=ordered_rows(parts, "value"))
 
     def _level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int

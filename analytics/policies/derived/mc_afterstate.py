@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from analytics.policies.derived.afterstate_keys import (
     advance,
     forms_of,
     level_of,
+    move_all,
     runs_of_keys,
     sorted_level,
 )
-from analytics.policies.derived.dataset import Dataset, over_spans
+from analytics.policies.derived.dataset import Dataset
 from quarto.rules import CELLS
 
 MOST = 1 << 31
@@ -39,17 +41,11 @@ class McAfterstate:
         self.least = checked_whole("least", least, 1, MOST)
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
-        games, boards = dataset.games, GameBoards.empty(len(dataset.game_id))
-        parts = []
+        boards, parts = GameBoards.empty(len(dataset.game_id)), []
         for pieces in range(CELLS):
             parts.append(self._level(dataset, pieces, boards, threads))
-
-            def add(first: int, last: int, ply: int = pieces) -> None:
-                advance(games, ply, boards, (first, last))
-
-            over_spans(add, 0, len(dataset.game_id), threads)
-        lanes, occupied, count, mean = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Policy(MC_AFTERSTATE, table=ordered_rows(lanes, occupied, {"count": count, "mean": mean}))
+            move_all(advance, dataset.games, pieces, boards, threads)
+        return Policy(MC_AFTERSTATE, table=ordered_rows(parts, "mean"))
 
     def _level(self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int) -> tuple[NDArray[Any], ...]:
         """Lanes, occupied, count and mean of the afterstates with this many pieces."""
@@ -60,9 +56,12 @@ class McAfterstate:
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
 
 
-def ordered_rows(
-    lanes: NDArray[Any], occupied: NDArray[Any], others: dict[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
-    """The columns of a table of afterstates, rows ascending by lanes, then by occupied."""
+def ordered_rows(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict[str, NDArray[Any]]:
+    """The table of the afterstates of all levels, rows ascending by lanes, then by occupied.
+
+    Each level has the columns lanes, occupied, count and the one named ``value``.
+    """
+    lanes, occupied, *others = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
-    return {name: column[order] for name, column in {"lanes": lanes, "occupied": occupied, **others}.items()}
+    columns = zip(("lanes", "occupied", "count", value), (lanes, occupied, *others), strict=True)
+    return {name: column[order] for name, column in columns}

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import Dataset
 from analytics.query.database import OpenArchive
-from analytics.query.selection import EVERYTHING, Selection
+from analytics.query.selection import EVERYTHING, Selection, holds_any, within
 from analytics.store.archive import Archive, readable
 from analytics.store.records import PolicyCard
-from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 
 TABLE = "games"
@@ -59,7 +58,10 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
     for run_id, ids in wanted.items():
         record = opened.archive.run(run_id)
         if record is None:
-            raise RequestError(f"policy '{card.name}' was derived from run {run_id}, {_lost(opened.archive)}")
+            raise RequestError(
+                f"policy '{card.name}' was derived from run {run_id}, which is no longer in archive "
+                f"{opened.archive.root}: restore it, or name the archive that has it"
+            )
         lost = _missing(opened.archive, run_id, ids)
         if lost.size:
             raise RequestError(
@@ -78,31 +80,21 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
     return Selection(opened, EVERYTHING, tuple(runs), counts, wanted)
 
 
-def _lost(archive: Archive) -> str:
-    return f"which is no longer in archive {archive.root}: restore it, or name the archive that has it"
-
-
 def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """The ids that no commit of the run holds."""
     held = np.zeros(len(ids), np.bool_)
     for pairing, ranges in archive.covered(run_id).items():
         for pairs in ranges:
-            held[_within(ids, pairing, *pairs)] = True
+            held[within(ids, pairing, *pairs)] = True
     return ids[~held]
 
 
 def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
     """A file with some of the ids that a commit names and that does not exist, if any."""
     for commit in archive.commits(run_id):
-        if any(ids[_within(ids, part.pairing, part.first_pair, part.end_pair)].size for part in commit.slices):
+        if holds_any(commit, ids):
             for table, stored in (("games", commit.games), ("plies", commit.plies)):
                 path = archive.file(table, run_id, stored)
                 if not path.is_file():
                     return path
     return None
-
-
-def _within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:
-    """Where the ids of these pairs are among ``ids``."""
-    first, end = ((pairing << GAME_BITS) + 2 * pair for pair in (first_pair, end_pair))
-    return slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, end)))

@@ -21,8 +21,8 @@ from analytics.policies.relearn import LearnerState
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest
-from quarto.jit import int64, kernel, uint64
-from quarto.rng import stream
+from quarto.jit import int64, kernel
+from quarto.rng import run_word, stream
 from quarto.rules import CELLS
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
@@ -35,13 +35,13 @@ def update_from_views(
     update: UpdateKernel,
     rules: Any,
     own: Any,
-    seed: int,
+    run: int,
     game_ids: Any,
     seats: Any,
     span: tuple[int, int],
     games: Games,
 ) -> tuple[int, bool]:
-    """Learn from views ``span[0]`` to ``span[1] - 1`` of a run with this seed, or until there is no room for more.
+    """Learn from views ``span[0]`` to ``span[1] - 1`` of the run with this word, or until there is no room for more.
 
     View ``2 g + s`` is game ``g`` with seat ``s`` as the learner's; it is used if bit ``s`` of ``seats[g]`` is set.
     Returns the view after the last one used, and whether there is room.
@@ -53,7 +53,7 @@ def update_from_views(
             for ply in range(CELLS):
                 pieces[ply], cells[ply] = games.pieces[ply, game], games.cells[ply, game]
             number = game_ids[game] & ((int64(1) << GAME_BITS) - 1)
-            source = stream(seed, number >> 1, number & 1)
+            source = stream(run, number >> 1, number & 1)
             plies, winner = int64(games.plies[game]), int64(games.winner[game])
             if not update(LoggedGame(pieces, cells, plies, winner, seat, source), rules, own):
                 return view + 1, False
@@ -65,10 +65,10 @@ def replay(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Polic
     state = LearnerState(learner, dataset.rules)
     update, rules = type(learner).update, dataset.rules.tables
     for record, first, end in dataset.spans():
-        view, seed = 2 * first, uint64(record.spec["seed"])
+        view, run = 2 * first, run_word(record.run_id)
         while view < 2 * end:
             own, span = state.player.own, (view, 2 * end)
-            view, room = update_from_views(update, rules, own, seed, dataset.game_id, seats, span, dataset.games)
+            view, room = update_from_views(update, rules, own, run, dataset.game_id, seats, span, dataset.games)
             if not room:
                 state.grow()
     return learner.policy(state.knowledge)

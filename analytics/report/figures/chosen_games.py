@@ -13,12 +13,10 @@ from analytics.query.named_queries import query_of
 from analytics.query.results import PairingResult
 from analytics.query.selection import Selection, select
 from analytics.ratings.head_to_head import of_commits, of_games
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Tally, summed
 from analytics.store.records import RunRecord
 
 MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
-
-RESULTS = ("losses", "draws", "wins")
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,9 @@ class ChosenGames:
     @cached_property
     def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
         """The tallies by first and second agent, all runs together."""
-        found: dict[tuple[str, str], Tally] = {}
-        for (run_id, pairing), tally in self.tallies.items():
-            agents = self.records[run_id].pairings[pairing]
-            found[agents] = found.get(agents, Tally()) + tally
-        return found
+        return summed(
+            (self.records[run_id].pairings[pairing], tally) for (run_id, pairing), tally in self.tallies.items()
+        )
 
     @cached_property
     def games_of(self) -> Mapping[str, int]:
@@ -122,27 +118,20 @@ class ChosenGames:
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
         """
         rows = [
-            {
-                "run_id": run_id,
-                "pairing": pairing,
-                "game": game,
-                "agent_0": agents[game],
-                "agent_1": agents[1 - game],
-                "rules": record.rules.name,
-                "mover_chooses": record.rules.mover_chooses,
-                "imposed": record.spec["opening_plies"],
-            }
+            (
+                *(run_id, pairing, game, agents[game], agents[1 - game]),
+                *(record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]),
+            )
             for run_id, record in self.records.items()
             for pairing, agents in enumerate(record.pairings)
             for game in range(2)
         ]
-        return pl.DataFrame(rows, schema=PLAYERS)
+        return pl.DataFrame(rows, schema=PLAYERS, orient="row")
 
 
 PLAYERS = {
     "run_id": pl.String(),
-    "pairing": pl.Int64(),
-    "game": pl.Int64(),
+    **dict.fromkeys(("pairing", "game"), pl.Int64()),
     **dict.fromkeys(("agent_0", "agent_1", "rules"), pl.String()),
     "mover_chooses": pl.Boolean(),
     "imposed": pl.Int64(),

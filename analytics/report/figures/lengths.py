@@ -11,10 +11,10 @@ from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.figures.strength import colour_of
 from analytics.report.style import Panel, Picture
-from analytics.statistics.intervals import wilson
+from analytics.statistics.intervals import wilson_bounds
 from quarto.errors import RequestError
 from quarto.random_play import lengths as random_lengths
-from quarto.rules import CELLS, SIDE, Rules
+from quarto.rules import CELLS, SIDE
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
@@ -42,12 +42,12 @@ def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
     )
     full = every.join(counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left").fill_null(0)
     full = full.sort("rules", "agent", "plies").with_columns(total=pl.col("games").sum().over("rules", "agent"))
-    reach = [wilson(*row) for row in full.select("games", "total").iter_rows()]
+    low, high = wilson_bounds(full["games"], full["total"])
     return full.select(
         *(pl.col(name) for name in ("rules", "agent", "plies", "games", "wins", "draws", "losses")),
         share=pl.col("games") / pl.col("total"),
-        low=pl.Series([low for low, _ in reach], dtype=pl.Float64()),
-        high=pl.Series([high for _, high in reach], dtype=pl.Float64()),
+        low=pl.Series(low, dtype=pl.Float64()),
+        high=pl.Series(high, dtype=pl.Float64()),
         random=pl.Series(_random(chosen, full), dtype=pl.Float64()),
     ).cast(dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()))
 
@@ -68,13 +68,9 @@ def _of_seat(played: pl.DataFrame, seat: int) -> pl.DataFrame:
     )
 
 
-def rules_of(chosen: ChosenGames) -> dict[str, Rules]:
-    """The rules of the runs by name, in the order of the runs."""
-    return {record.rules.name: record.rules for record in chosen.records.values()}
-
-
 def _random(chosen: ChosenGames, full: pl.DataFrame) -> list[float | None]:
-    chances = {name: random_lengths(rules) for name, rules in rules_of(chosen).items()}
+    known_rules = {record.rules.name: record.rules for record in chosen.records.values()}
+    chances = {name: random_lengths(rules) for name, rules in known_rules.items()}
     return [
         float(known[plies]) if (known := chances[rules]) else None
         for rules, plies in full.select("rules", "plies").iter_rows()

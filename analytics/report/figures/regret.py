@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from analytics.query.database import OpenArchive
-from analytics.query.mistakes import DecisionSummary, decision_summaries
+from analytics.query.mistakes import decision_summaries
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.figures.strength import colour_of
@@ -30,12 +29,11 @@ def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
     (Float64, 95 %). No rows where nothing was judged.
     """
     summaries = decision_summaries(chosen.opened, chosen.condition, by_ply)
-    return frame_of([each for each in summaries if each.agent in chosen.agents])
-
-
-def frame_of(found: Sequence[DecisionSummary]) -> pl.DataFrame:
-    """The same frame from summaries that were computed before."""
-    rows = [(each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders) for each in found]
+    rows = [
+        (each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders)
+        for each in summaries
+        if each.agent in chosen.agents
+    ]
     return pl.DataFrame(rows, schema=MISTAKES, orient="row")
 
 

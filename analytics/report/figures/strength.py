@@ -116,9 +116,10 @@ RATINGS = {
 def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
     """A dot for each rating with its interval and number; hollow where the games set no bound."""
     alt, order = style.altair(), frame["agent"].to_list()
+    colours = alt.Scale(domain=chosen.agents, range=[colour_of(chosen, agent) for agent in chosen.agents])
     base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
         y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS, domain=False, ticks=False)),
-        color=alt.Color("agent:N", scale=alt.Scale(domain=chosen.agents, range=colours_of(chosen)), legend=None),
+        color=alt.Color("agent:N", scale=colours, legend=None),
     )
     elo = alt.X("elo:Q", title="Elo", scale=alt.Scale(zero=False, nice=False, padding=26))
     reach = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo"), x2="high:Q")
@@ -139,11 +140,6 @@ def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
         raise RequestError("there are no games between different agents: choose others, or play some")
     panel = ratings_panel(frame, chosen)
     return style.styled(panel.picture, panel.title)
-
-
-def colours_of(chosen: ChosenGames) -> list[str]:
-    """The colour of each agent that is shown, in their order."""
-    return [light for light, _ in style.AGENTS][: len(chosen.agents)]
 
 
 def colour_of(chosen: ChosenGames, agent: str) -> str:

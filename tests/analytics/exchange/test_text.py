@@ -16,7 +16,7 @@ from analytics.exchange.importing import ImportedRun, import_games
 from analytics.exchange.reading import ParsedText, read_text
 from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
-from analytics.exchange.to_text import text_of
+from analytics.exchange.text_kernels import text_of
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games

@@ -203,7 +203,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
         assert explore(opened, EMPTY_BOARD, "turn", Filters(imposed=True)).games == started
         _, game = kept[0]
         after = format_position(from_plies(game["plies"][:2]))
-        assert explore(opened, after).games >= 1
+        assert explore(opened, after, None, Filters()).games >= 1
 
 
 @pytest.mark.parametrize(

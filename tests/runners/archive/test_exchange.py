@@ -210,7 +210,7 @@ def test_what_cannot_be_written_is_a_failure_that_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("analytics.exchange.export.write_text", full)
+    monkeypatch.setattr("analytics.exchange.export.text_of", full)
     found = qarena("archive", "export", "--format", "text", "--output", "x", "--archive", SAMPLE)
     assert (found.code, found.err) == (1, "error: cannot write x: No space left on device\n")
     assert list(tmp_path.iterdir()) == []

@@ -12,6 +12,8 @@ import pytest
 
 from agents.dumb import Dumb
 from quarto.errors import RequestError
+from quarto.rng import run_word
+from runners.arena import experiment
 from runners.arena.agent_labels import agent_named, load_agent
 from runners.arena.config import Request
 from runners.arena.config_groups import load_rules, names
@@ -311,18 +313,22 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
-def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(own: Path, tmp_path: Path) -> None:
+def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "own games"
     arguments = ("run", "experiment=mine", "--config-dir", str(own / "settings"), f"archive.root={root}")
     done = command(tmp_path, *arguments, PYTHONPATH=str(own))
     assert done.returncode == 0, done.stderr
     assert "by_game" in done.stdout
+    found = rows(root)
+    run_id = found["games"]["run_id"][0]
+    monkeypatch.setattr(experiment, "run_word", lambda _: run_word(run_id))
     play(tmp_path / "games", "agents=[dumb,random,{agent:dumb,name:twin}]", "games=20")
-
-    found, twins = rows(root), rows(tmp_path / "games")
+    twins = rows(tmp_path / "games")
     labels = {"dumb": "by_game", "twin": "by_batch", "random": "random"}
     renamed = twins["games"].with_columns(pl.col("agent_0", "agent_1").replace_strict(labels))
-    ids = pl.lit(found["games"]["run_id"][0]).alias("run_id")
+    ids = pl.lit(run_id).alias("run_id")
     assert_same_rows(found, {"games": renamed.with_columns(ids), "plies": twins["plies"].with_columns(ids)})
 
 

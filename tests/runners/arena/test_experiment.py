@@ -29,7 +29,7 @@ from runners.arena.schedule import Pace
 from runners.arena.shard_writer import ShardWriter
 from runners.arena.spec import code_of
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import assert_same_rows, play, request, rows, stored_at
+from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, request, rows, stored_at
 
 PLAYERS = "tests.runners.experiments"
 
@@ -109,11 +109,17 @@ def test_an_odd_number_of_games_is_rounded_up_to_whole_pairs(tmp_path: Path) -> 
     assert play(tmp_path, "games=8").played == 0
 
 
-def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(tmp_path: Path, expected: RESULT) -> None:
-    outcome = play(tmp_path, *TOURNAMENT, "seats=fixed", "games=61")  # an odd number is fine: nothing is swapped
+def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_the_same_words(monkeypatch)
+    play(tmp_path / "swapped", *TOURNAMENT)
+    expected = rows(tmp_path / "swapped")
+    root = tmp_path / "fixed"
+    outcome = play(root, *TOURNAMENT, "seats=fixed", "games=61")  # an odd number is fine: nothing is swapped
     assert outcome.played == 61 * 6
-    assert play(tmp_path, *TOURNAMENT, "seats=fixed", "games=61").played == 0
-    found = rows(tmp_path)
+    assert play(root, *TOURNAMENT, "seats=fixed", "games=61").played == 0
+    found = rows(root)
     first_60 = pl.col("game_id") % 2**32 < 120
     first_of_pair = pl.col("game_id") % 2 == 0
     for table, frame in found.items():
@@ -123,7 +129,7 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(tmp_path: Path, 
             expected[table].filter(first_of_pair).drop("run_id"),
             check_dtypes=True,
         )
-    assert verify(Archive.open(tmp_path)).problems == []
+    assert verify(Archive.open(root)).problems == []
     first = outcome.results[0]
     assert (first.games, sum(first.in_seat(0)), sum(first.in_seat(1)), first.by_pairs) == (61, 61, 0, False)
 
@@ -151,6 +157,22 @@ def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(tmp_path: P
         for number, pairing in enumerate(pairings)
         for game in (0, 1)
     ]
+
+
+def test_runs_of_one_seed_share_openings_and_no_other_random_words(tmp_path: Path) -> None:
+    """Else the same games would be counted twice, as if they were independent evidence."""
+    match = play(tmp_path, "agent@a=random", "agent@b=dumb", "games=200", "opening_plies=3")
+    play(tmp_path, "agents=[random,dumb,semi_random]", "games=200", "opening_plies=3")
+    with open_archive(tmp_path) as archive:
+        pairs = archive.sql(f"""
+            WITH lists AS (
+                SELECT run_id, game_id, list(piece ORDER BY ply) AS pieces, list(cell ORDER BY ply) AS cells
+                FROM plies GROUP BY ALL)
+            SELECT match.pieces[:3] = other.pieces[:3] AND match.cells[:3] = other.cells[:3] AS same_opening,
+                   match.pieces = other.pieces AND match.cells = other.cells AS same_game
+            FROM lists AS match JOIN lists AS other USING (game_id)
+            WHERE match.run_id = '{match.run_id}' AND other.run_id <> match.run_id""")
+    assert (len(pairs), pairs["same_opening"].sum(), pairs["same_game"].sum()) == (200, 200, 0)
 
 
 @pytest.mark.parametrize("what", ["raise", "cheat"])

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from runners.bench import archive
-from runners.bench.archive import exponent
-from runners.bench.policies import KINDS
+from runners.bench.archive import KINDS, exponent
 from runners.bench.tables import bench_table
 
 

@@ -31,10 +31,10 @@ needs_compiler = pytest.mark.skipif(
 @needs_compiler
 def test_the_yardstick_plays_the_same_game(tmp_path: Path) -> None:
     games = 1_000_000
-    with yardstick(tmp_path) as seconds:
-        assert seconds is not None
-        assert seconds(games, 2) > 0
-        printed = subprocess.run([tmp_path / "yardstick", str(games), "2"], check=True, capture_output=True, text=True)
+    seconds = yardstick(tmp_path)
+    assert seconds is not None
+    assert seconds(games, 2) > 0
+    printed = subprocess.run([tmp_path / "yardstick", str(games), "2"], check=True, capture_output=True, text=True)
     first, second, draws, plies = (int(count) for count in printed.stdout.split()[1:])
     assert first + second + draws == games
     for count, chance in ((first, FIRST_PLACER_WINS), (draws, DRAWS)):
@@ -52,8 +52,7 @@ def test_a_figure_stands_beside_its_target() -> None:
 
 @needs_compiler
 def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
-    with yardstick(tmp_path) as plain_c:
-        figures = searches(plain_c, rounds=1, quick=True)
+    figures = searches(yardstick(tmp_path), rounds=1, quick=True)
     mcts = figures["mcts"]
     assert mcts["rollouts_per_second"] == 200 * mcts["turns_per_second"]
     ratio = mcts["rollouts_per_second"] / mcts["yardstick_games_per_second"]

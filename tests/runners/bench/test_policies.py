@@ -8,7 +8,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.bench.policies import KINDS, policy_figures
+from runners.bench.archive import KINDS, policy_figures
 from tests.analytics.folders import snapshot
 from tests.runners.experiments import play
 

@@ -9,6 +9,7 @@ import pytest
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from runners.bench import judging, solver
+from runners.bench.yardstick import compiled
 from tests.naive import has_line, winning_cells
 from tests.naive_solver import solve_position
 from tests.positions import view_of
@@ -26,7 +27,7 @@ def test_positions_are_live_safe_and_the_same_every_time() -> None:
 
 
 def test_the_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path) -> None:
-    program = solver.compiled(tmp_path)
+    program = compiled("yardstick_solver.cpp", tmp_path)
     assert program is not None
     late, early = solver.positions(11, 20), solver.positions(8, 20)
     values, seconds = solver.run_yardstick(program, [*late, *early])

@@ -12,7 +12,7 @@ import pytest
 from analytics import open_archive
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies, store_annotation
+from analytics.store.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies
 from analytics.store.exact_values import ExactValues
 from analytics.store.shard_arrays import read_shard
 from analytics.verify.archive import verify
@@ -115,8 +115,8 @@ def test_two_writers_never_store_a_shard_twice(root: Path) -> None:
     games = read_shard(archive, run_id, shard.commit)
     values = ExactValues.empty(len(games.game_id))
     frame = decisions_of(games, first_plies(games, extent), values, PRESETS["classic"])
-    assert store_annotation(archive, shard, frame, extent)
-    assert not store_annotation(archive, shard, frame, extent)
+    assert ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
+    assert not ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
     assert len(list(archive.folder("decisions", run_id).iterdir())) == len(ANNOTATIONS.files(archive)) == 1
 
 
@@ -241,7 +241,8 @@ def test_decisions_that_make_no_sense_are_found(root: Path, column: str, value: 
     wrong = frame.with_columns(pl.sql_expr(f"{value} AS {column}").cast(frame.schema[column]))
     ANNOTATIONS.manifest_files(archive, run_id)[0].unlink()
     shard = ANNOTATIONS.shards(archive, [run_id])[0]
-    assert store_annotation(archive, shard, wrong, AnnotationExtent(choices=True))
+    extent = AnnotationExtent(choices=True)
+    assert ANNOTATIONS.store(archive, shard, wrong, extent._asdict(), extent.is_in)
     assert message in " ".join(map(str, verify(archive).problems))
 
 

@@ -9,12 +9,15 @@ from functools import cache
 
 from agents.base import Agent
 from quarto.notation import format_cell, format_piece
+from quarto.rng import run_word
 from quarto.rules import Rules
 from runners.arena.agent_labels import agent_named
 from runners.arena.engine import Contestant
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
+from runners.play.logbook import spec_of
 from runners.play.session import AgentOpponent, Session
+from runners.play.start import login_name
 
 SEED = 77
 
@@ -33,11 +36,11 @@ def any_line(game: Game, dice: random.Random) -> str:
 named = cache(agent_named)  # reading the configuration takes longer than a game
 
 
-def session(rules: Rules, seat: int, agent: Agent | str, seed: int = SEED, number: int = 0) -> Session:
-    """A game of a person in ``seat`` against an agent, or the one of a name."""
+def session(rules: Rules, seat: int, agent: Agent | str, run: int = SEED, number: int = 0) -> Session:
+    """A game of a person in ``seat`` against an agent, or the one of a name, in the run of a word."""
     label = agent if isinstance(agent, str) else type(agent).__name__
     made = named(agent).build() if isinstance(agent, str) else agent
-    return Session(rules, seat, AgentOpponent(Contestant(made, label, rules), seed, number))
+    return Session(rules, seat, AgentOpponent(Contestant(made, label, rules), run, number))
 
 
 class Notes:
@@ -80,8 +83,11 @@ class Notes:
         return nullcontext()
 
 
-def typed_ahead(rules: Rules, seat: int, agent: str, seed: int = SEED, number: int = 0) -> tuple[list[str], Game]:
-    """The lines of a whole game, and the game that they lead to."""
-    held, screen = session(rules, seat, agent, seed, number), Notes(random.Random(seed + number))
+def typed_ahead(
+    rules: Rules, seat: int, agent: str, seed: int, number: int = 0, name: str | None = None
+) -> tuple[list[str], Game]:
+    """The lines of a whole game that ``qarena play`` logs, and the game that they lead to."""
+    run = run_word(spec_of(rules, name or login_name(), named(agent), seat, seed).run_id)
+    held, screen = session(rules, seat, agent, run, number), Notes(random.Random(seed + number))
     assert Dialogue(held, screen).run()
     return screen.typed, held.game

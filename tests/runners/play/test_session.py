@@ -42,7 +42,7 @@ def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Pl
     """The plies, winner and ending when the engine lets ``agent`` play who repeats the person's turns."""
     person = Repeating(game)
     pairing = (0, 1) if seat == 0 else (1, 0)
-    engine = Engine(game.rules, [person, agent], ["person", "agent"], [pairing], SEED, 0, swapped=False)
+    engine = Engine(game.rules, [person, agent], ["person", "agent"], [pairing], seed=0, run=SEED, swapped=False)
     games = engine.play_block(Order(0, number, 1)).block.games
     plies = int(games.plies[0])
     both = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)

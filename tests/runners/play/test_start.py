@@ -65,7 +65,7 @@ def test_a_game_is_played_logged_and_found_again(
 ) -> None:
     options = ["random", "--rules", preset, "--seat", str(seat), "--seed", "5", "--name", "ada", "--archive", "games"]
     for number in range(2):
-        lines, game = typed_ahead(PRESETS[preset], seat, "random", 5, number)
+        lines, game = typed_ahead(PRESETS[preset], seat, "random", 5, number, name="ada")
         found = play(lines, *options)
         assert (found.code, found.err) == (0, "")
         assert f"\nGame: {format_game(game.plies)}\nLogged as game {number} of run " in found.out

@@ -38,7 +38,7 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows, stored_at
 
 # About a thousand pairs, in some thirty looks.
-LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125")
+LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
 # Five looks.
 SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
@@ -164,7 +164,7 @@ def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_p
 
 def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, long_one: Path) -> None:
     root = tmp_path / "archive"
-    outcome = play(root, *LONG[:2], "opening_plies=2", "games=4000")
+    outcome = play(root, *LONG[:2], LONG[-1], "opening_plies=2", "games=4000")
     before = snapshot(root)
     found = carried_out(root, *LONG)
     assert (found.played, found.run_id) == (0, outcome.run_id)
@@ -339,7 +339,7 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 
 # Signals.
 
-SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1=60", "archive.shard_seconds=0.1")
+SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1=30", "archive.shard_seconds=0.1")
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:

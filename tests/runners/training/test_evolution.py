@@ -57,9 +57,9 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
         rewards = []
         for number in range(4):
             pair, game = (number, 0) if name == "ga2" and faithful else divmod(number, 2)
-            seed = run_seed(8, generation, 4)
+            run = int(trained.run_ids[generation], 16)
             winner = naive.play_game(
-                naive.PRESETS["classic"], (player, opponent), seed, pair, game, pairing=pairing
+                naive.PRESETS["classic"], (player, opponent), run, pair, game, pairing=pairing
             ).winner
             rewards.append(float(name == "ga2") if winner == naive.NONE else float(winner == game))
         return sum(rewards) / 4
@@ -87,6 +87,8 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
         assert rows["parents"].to_list() == [each.parents for each in everybody]
         assert [list(row) for row in rows[GENES[name]].rows()] == [each.genes for each in everybody]
         assert rows["v random", "v dumb"].rows() == [each.fitness for each in everybody]
+    seeds = [record.spec["seed"] for record in map(Archive.open(tmp_path).run, trained.run_ids) if record]
+    assert seeds == [run_seed(8, generation, 4) for generation in range(len(history))]
     answer = twin.best_on_average() if name == "ga2" else history[-1][0].genes
     assert trained.policy is not None
     assert list(trained.policy.parameters.values()) == list(answer)

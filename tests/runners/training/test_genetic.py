@@ -20,6 +20,7 @@ from runners.arena.config_groups import load_rules
 from runners.training.trainer import Trained
 from tests.analytics.stored_policies import origin
 from tests.runners.conftest import Qarena
+from tests.runners.experiments import draw_the_same_words
 from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
 
 # Wrong requests
@@ -106,6 +107,7 @@ def test_checking_begins_nothing(tmp_path: Path) -> None:
 def test_generations_of_other_code_are_not_gone_on_from_silently(
     enough: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    draw_the_same_words(monkeypatch)  # so that what is played anew comes to the same
     made, begun = trainer("ga2", **SMALL), replace(context(tmp_path), threads=1)
     made.train(replace(begun, progress=Watcher(begun.stop, enough)))
     monkeypatch.setattr(experiment, "code_of", lambda spec: {"version": "0", "fingerprint": "0" * 16})

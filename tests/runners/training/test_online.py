@@ -23,7 +23,7 @@ from runners.arena.spec import AgentSpec, made
 from runners.training.online import Online, _OnlineTraining
 from tests.naive import PRESETS, Outcome
 from tests.naive_players.learning import same_bytes
-from tests.runners.experiments import assert_same_rows, rows
+from tests.runners.experiments import assert_same_rows, draw_the_same_words, rows
 from tests.runners.training.trainings import LEARNERS, context, online, slowly, stopped_after
 
 GAMES = 450  # enough for the tables of q_placement to grow on the way
@@ -53,9 +53,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected() -> Policy:
+def expected(whole: Path) -> Policy:
     """The policy of that training, learned slowly."""
-    policy, _ = slowly(online(games=GAMES), 5)
+    policy, _ = slowly(online(games=GAMES), whole)
     return policy
 
 
@@ -73,8 +73,9 @@ def assert_played(root: Path, expected: list[Outcome]) -> None:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_games_and_knowledge_are_those_of_the_slow_way(name: str, seats: dict[str, Any], tmp_path: Path) -> None:
     trainer = online(name, games=GAMES if name == "q_placement" else 60, **seats)
-    policy, played = slowly(trainer, 5)
-    assert same_bytes(learned(trainer, tmp_path / "a", name), policy)
+    fast = learned(trainer, tmp_path / "a", name)
+    policy, played = slowly(trainer, tmp_path / "a")
+    assert same_bytes(fast, policy)
     assert_played(tmp_path / "a", played)
     assert verify(Archive.open(tmp_path / "a")).problems == []
 
@@ -90,8 +91,9 @@ def test_the_tables_of_these_trainings_grow_on_the_way(whole: Path) -> None:
 
 def test_under_other_rules_too(tmp_path: Path) -> None:
     trainer = online(games=60)
-    policy, played = slowly(trainer, 9, PRESETS["torus_square"])
-    assert same_bytes(learned(trainer, tmp_path / "a", seed=9, rules=PRESETS["torus_square"]), policy)
+    fast = learned(trainer, tmp_path / "a", seed=9, rules=PRESETS["torus_square"])
+    policy, played = slowly(trainer, tmp_path / "a", PRESETS["torus_square"])
+    assert same_bytes(fast, policy)
     assert_played(tmp_path / "a", played)
 
 
@@ -107,6 +109,7 @@ def opponent(monkeypatch: pytest.MonkeyPatch, target: str, **params: Any) -> Non
 
 
 def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_the_same_words(monkeypatch)
     trainer = online(games=400, opponent="dumb", **SWAPPED)
     expected = learned(trainer, tmp_path / "jitted")
     for twin in ("OneByOne", "Batched"):
@@ -198,7 +201,7 @@ def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(whole: Path, e
     fewer = online(games=90).train(context(whole))
     assert (fewer.played, fewer.games, fewer.curve["games"].sum()) == (0, 90, 90)
     assert fewer.policy is not None
-    assert same_bytes(fewer.policy, slowly(online(games=90), 5)[0])
+    assert same_bytes(fewer.policy, slowly(online(games=90), whole)[0])
     assert_same_rows(rows(whole), before)
 
 

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_module
 from agents.learning.learner import Learner, LoggedGame
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
+from analytics.store.archive import Archive
 from quarto.rules import CLASSIC, Rules
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import settings_of
@@ -80,8 +81,9 @@ def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
     return context(root, stop=stop, progress=StopAfter(games, stop), **other)
 
 
-def slowly(trainer: Online, seed: int, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
-    """One game after the other by the plain rule book, each turn asked for alone, each update called from here."""
+def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
+    """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
+    (run_id,) = Archive.open(root).run_ids()
     target = trainer.learner["_target_"]
     learner: Learner = made("learner", target, {k: v for k, v in trainer.learner.items() if k != "_target_"})
     knowledge = learner.knowledge(rules)
@@ -91,7 +93,7 @@ def slowly(trainer: Online, seed: int, rules: Rules = CLASSIC) -> tuple[Policy, 
     swapped, played = trainer.seats == "swapped", list[Outcome]()
     for number in range(trainer.games):
         pair, game = divmod(number, 2) if swapped else (number, 0)
-        seat, stream = trainer.learner_seat ^ game, naive.stream(seed, pair, game)
+        seat, stream = trainer.learner_seat ^ game, naive.stream(int(run_id, 16), pair, game)
         order = (Lifted(player), Lifted(opponent)) if seat == 0 else (Lifted(opponent), Lifted(player))
         outcome = NaiveGame(rules, order, stream).play([])
         pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)

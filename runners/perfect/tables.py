@@ -1,4 +1,4 @@
-"""Tables of tablebases."""
+"""Tables of tablebases, and of exact counts of games."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from analytics.perfect.tablebase import Card, Tablebase
+from quarto.perft import Layer
 from runners.terminal import console
 
 
@@ -30,3 +31,13 @@ def _layers_table(card: Card) -> Table:
     columns = [console.Column(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
     pieces = console.Column("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
     return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
+
+
+def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
+    """The counts of each ply."""
+    headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
+    columns = [
+        console.Column(heading, [f"{count:,}" for count in counts])
+        for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)
+    ]
+    return console.tabulated(columns, f"perft, {rules} rules")
