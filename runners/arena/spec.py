@@ -50,7 +50,7 @@ class AgentSpec:
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
         learned = {"policy": self.policy} if self.policy else {}
-        params = {name: _built(value) for name, value in self.params.items()}
+        params = {name: _built(name, value) for name, value in self.params.items()}
         agent: Agent = made(f"agent '{self.label}'", self.target, params, others=learned)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
@@ -66,11 +66,9 @@ class AgentSpec:
         return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
 
 
-def _built(value: Any) -> Any:
+def _built(name: str, value: Any) -> Any:
     """A parameter as its constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
-    if isinstance(value, Mapping) and set(value) == {"label", "target", "params"}:
-        return AgentSpec(**value).build()
-    return value
+    return AgentSpec(**value).build() if name in AGENT_PARAMETERS and value is not None else value
 
 
 @functools.cache
