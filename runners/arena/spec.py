@@ -1,18 +1,14 @@
-"""The specification of a run: all that affects its games, the id that follows from it, and the code that plays it."""
+"""The specification of a run: all that affects its games, and the id that follows from it."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import inspect
 import json
-import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
@@ -22,12 +18,8 @@ from analytics.store.records import run_id_of
 from quarto.errors import ArenaError, RequestError, nearest
 from quarto.rules import Rules
 from quarto.solver.base import Base
-from quarto.sources import outside_fingerprint, source_fingerprint
 
-PLAYING_PACKAGES = ("quarto", "agents")
-PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
-LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -188,34 +180,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, separators=(",", ":"))
     return str(value)
-
-
-def code_of(spec: RunSpec) -> dict[str, str]:
-    """The code that will play: the project's version, a fingerprint of the sources that affect games, the libraries."""
-    return code_by([(agent.player or agent).target for agent in spec.agents], spec.learner is not None)
-
-
-def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:
-    """The same for classes given by dotted path; ``learning``: games depend on what is learned from earlier ones."""
-    digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
-    for module in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
-        digest.update(_source(module).read_bytes())
-    for module in sorted({target.rpartition(".")[0] for target in targets}):
-        digest.update(outside_fingerprint(_source(module)).encode())
-    return {
-        "version": version(),
-        "fingerprint": digest.hexdigest()[:16],
-        "python": platform.python_version(),
-        "numba": metadata.version("numba"),
-        "numpy": metadata.version("numpy"),
-    }
-
-
-def _source(module: str) -> Path:
-    """The file of a module that can be imported."""
-    return Path(inspect.getsourcefile(importlib.import_module(module)) or module)
-
-
-def version() -> str:
-    """The installed version of the project."""
-    return metadata.version("quarto-arena")

@@ -20,9 +20,10 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
+from runners.arena.code import code_by
 from runners.arena.machine import available_cores
 from runners.arena.named_classes import check_named, targets_in
-from runners.arena.spec import code_by, made_of
+from runners.arena.spec import made_of
 from runners.arena.storage import Storage
 from runners.training.derive import code_of, derivation_of
 from runners.training.schemas import GROUP
@@ -140,6 +141,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
             f"archive {archive.root}: repeat the command of its training to play it"
         )
     first = archive.run(run_ids[0])
+    salted = first is not None and "salt" in first.spec
     stop = threading.Event()
     stop.set()  # before anything is played: what the archive lacks stays missing
     context = TrainingContext(
@@ -147,7 +149,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
         threads=threads,
-        storage=Storage(archive.root, other_code="new" if first is not None and "salt" in first.spec else "refuse"),
+        storage=Storage(archive.root, other_code="new" if salted else "extend"),
         command="",
         stop=stop,
         progress=None,

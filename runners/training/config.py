@@ -15,10 +15,11 @@ from analytics.policies import policy_store
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
+from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
 from runners.arena.named_classes import targets_in
 from runners.arena.schemas import threads_of
-from runners.arena.spec import code_by, made_of
+from runners.arena.spec import made_of
 from runners.arena.storage import storage_of
 from runners.training.schemas import check_values
 from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext

@@ -163,6 +163,18 @@ def test_no_agent_of_a_card_is_made_but_those_of_yamls(what: str, root: Path, ma
     assert not mark.exists()
 
 
+def test_a_difference_is_explained_without_importing_what_the_card_names(
+    root: Path, mark: Path, qarena: Qarena
+) -> None:
+    """Which code made the policy is part of the explanation."""
+    forge(root, "online", set_in("parameters", "spare", value={"_target_": CLASS}))
+    forge(root, "online", set_in("parameters", "learner", "discount", value=0.123))
+    found = qarena("policy", "rebuild", "online", "--archive", str(root))
+    assert found.code == 1
+    assert found.out.startswith("differs: policy online ")
+    assert not mark.exists()
+
+
 DAMAGED = {
     "no derivation": ("gift", set_in("derivation", value=None)),
     "derivation of a wrong type": ("gift", set_in("derivation", value=["gift"])),
