@@ -53,11 +53,14 @@ class _SpecFields(msgspec.Struct):
     seed: Count
     opening_plies: Count
     seats: Annotated[str, one_of(*SEATS)] = "swapped"
+    learner: Count | None = None
 
     def __post_init__(self) -> None:
         Rules(**self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
             raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
+        if self.learner is not None and any(self.learner not in pairing for pairing in self.pairings):
+            raise ValueError(f"agent {self.learner}, the learner, is not in every pairing")
 
 
 class RunRecord(JsonRecord, frozen=True):
@@ -177,6 +180,11 @@ class PolicyFile(JsonRecord, frozen=True):
     sha256: Sha256
 
 
+class _DerivationFields(msgspec.Struct):
+    kind: str
+    parameters: Mapping[str, Any]
+
+
 class _LearnedFields(msgspec.Struct):
     """The fields of every card on how its policy was learned. A card may have more."""
 
@@ -185,8 +193,8 @@ class _LearnedFields(msgspec.Struct):
     parameters: Mapping[str, Any]
     seed: Count
     games: Count
-    run_ids: tuple[RunId, ...]
-    derivation: Any = None
+    run_ids: Annotated[tuple[RunId, ...], msgspec.Meta(min_length=1)]
+    derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 

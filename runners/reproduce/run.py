@@ -17,8 +17,8 @@ from analytics.report import style
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
+from runners.arena.code import version
 from runners.arena.experiment import interruptible
-from runners.arena.spec import version
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
