@@ -80,6 +80,7 @@ class RunRecord(JsonRecord, frozen=True):
     status: Annotated[str, one_of("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
+    training: bool = False  # played for a training
     schema_version: Positive = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -90,6 +91,15 @@ class RunRecord(JsonRecord, frozen=True):
     def swapped(self) -> bool:
         """Whether each pair has its second game, with the seats swapped."""
         return bool(self.spec.get("seats", "swapped") == "swapped")
+
+    @property
+    def opening_seed(self) -> int | None:
+        """The seed that the opening of a pair follows from, with the pair's number; None if it does not.
+
+        That is so without imposed openings, and in games that were imported: their openings are not known.
+        """
+        imposed = self.spec["opening_plies"] > 0 and "imported" not in self.spec
+        return int(self.spec["seed"]) if imposed else None
 
     @property
     def rules(self) -> Rules:

@@ -222,7 +222,8 @@ def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, 
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
     known = archive.run(spec.run_id)
     if known is None:
-        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command))
+        mapping = spec.as_mapping()
+        archive.save_run(RunRecord(spec.run_id, mapping, code, games, now(), command=command, training=spec.training))
     elif games > known.games:
         extended = structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
         archive.save_run(extended)

@@ -15,6 +15,7 @@ from runners.cli.options import (
     OutputOption,
     RunsOption,
     WhereOption,
+    WideOption,
     rules_options,
 )
 
@@ -29,6 +30,7 @@ def sql(
     archive: ArchiveOption = ARCHIVE,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    wide: WideOption = False,
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
@@ -37,7 +39,7 @@ def sql(
     from runners.archive.index import ask
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output)  # before the question is asked
+    destination = output_of(format, output, wide)  # before the question is asked
     write(ask(archive, sys.stdin.read() if question == "-" else question, memory), destination)
 
 

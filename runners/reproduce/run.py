@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.table import Table
-
 from analytics.published import PublishedFigure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
@@ -22,6 +20,7 @@ from runners.arena.experiment import interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
+from runners.terminal.console import Table
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 
