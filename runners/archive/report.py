@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive
+from analytics.query.conditions import both
 from analytics.query.mistakes import among
 from analytics.report import style
 from analytics.report.page import report
@@ -23,11 +24,9 @@ def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: 
     archive = Archive.open(root)  # this and the next two lines fail early, before any game is read
     check_writable(output)
     style.altair()
-    condition = where
-    if run_ids:
-        runs = among(chosen_runs(archive, run_ids))
-        condition = runs if where is None else f"{runs} AND (\n{where}\n)"
+    runs = among(chosen_runs(archive, run_ids)) if run_ids else None
     with open_archive(root) as opened:
+        condition = both(opened, runs, where) if runs and where is not None else runs or where
         page = report(opened, condition, title)
     content = page.encode()
     write_file(output, content)

@@ -43,7 +43,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
     assert (found.code, found.err) == (0, "")
     assert found.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
     assert b"<h1>Seat 1</h1>" in page
-    assert f"run_id IN (&#39;{ONE}&#39;) AND".encode() in page
+    assert f"(run_id IN (&#39;{ONE}&#39;)) AND (winner = 1)".encode() in page
     assert ANOTHER.encode() not in page
     assert snapshot(root) == before
 
@@ -54,6 +54,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
         (("--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
         (("--where", "winner = "), "is not a condition on games"),
         (("--where", "1 = 1); DROP VIEW games; SELECT (true"), "is not a condition on games"),
+        (("--run", ONE, "--where", "true) OR (true"), "is not a condition on games: SQL: syntax error at or near"),
         (("--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
         (("--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),
         (("--archive", "nowhere"), "there is no archive at"),
