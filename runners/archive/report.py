@@ -12,7 +12,7 @@ from analytics.report import style
 from analytics.report.page import report
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
-from runners.terminal.files import check_writable, write_file
+from runners.terminal.files import write_file
 
 
 def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
@@ -21,8 +21,7 @@ def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: 
     Raises ``RequestError`` for an unknown run, for an invalid condition or one that no game meets, and without the
     extra ``plots``; ``FailureError`` when the file cannot be written.
     """
-    archive = Archive.open(root)  # this and the next two lines fail early, before any game is read
-    check_writable(output)
+    archive = Archive.open(root)  # this and the next line fail early, before any game is read
     style.altair()
     runs = among(chosen_runs(archive, run_ids)) if run_ids else None
     with open_archive(root) as opened:

@@ -32,6 +32,7 @@ FormatOption = Annotated[
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
 WhereOption = Annotated[
     str | None,

@@ -9,6 +9,7 @@ import typer
 from runners.cli.options import (
     ARCHIVE,
     ArchiveOption,
+    ForceOption,
     FormatOption,
     OutputOption,
     RunsOption,
@@ -40,13 +41,14 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
     from analytics.ratings.ratings import rate as fit
     from runners.strength.tables import show_ratings
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output)  # before anything is counted
+    destination = output_of(format, output, force)  # before anything is counted
     met = _met(archive, where, run, rules)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples)
     if destination.is_printed:
@@ -65,12 +67,13 @@ def crosstable(
     ] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
 ) -> None:
     """All agents against each other: score, wins, draws and losses with their intervals."""
     from runners.strength.tables import show_head_to_head
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output)  # before anything is counted
+    destination = output_of(format, output, force)  # before anything is counted
     met = _met(archive, where, run, rules)
     if destination.is_printed:
         show_head_to_head(met, by_seat)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
-from runners.terminal.files import TABLE_FORMATS, write_file
+from runners.terminal.files import TABLE_FORMATS, check_output, write_file
 
 
 class TableOutput(NamedTuple):
@@ -35,11 +35,19 @@ class TableOutput(NamedTuple):
 PRINTED = TableOutput()
 
 
-def output_of(form: str | None, path: Path | None) -> TableOutput:
+def output_of(form: str | None, path: Path | None, force: bool = False) -> TableOutput:
     """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
 
-    Raises ``RequestError`` for an unknown format or ending.
+    Raises ``RequestError`` for an unknown format or ending, and for a file that must not be written: one that exists
+    (but with ``force``), or one inside an archive.
     """
+    output = _form_of(form, path)
+    if path is not None:
+        check_output(path, force)
+    return output
+
+
+def _form_of(form: str | None, path: Path | None) -> TableOutput:
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
     ending = path.suffix[1:] if path else ""
