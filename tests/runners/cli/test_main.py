@@ -313,7 +313,8 @@ def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, m
             2,
             "more memory than it may use: raise the limit",
         ),
-        (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 1, "cannot write nowhere/answer.csv"),
+        (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 2, "nowhere/answer.csv has no folder"),
+        (["SELECT 1", "--output", "data/archive/answer.csv"], 2, "is inside archive"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
