@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
 import polars as pl
-from msgspec import structs
 
 from analytics.statistics.tally import Tally, tally_of
-from analytics.store.atomic import TEMPORARY, aside, create, explained, make_folder, replace, sync_folder
-from analytics.store.blocks import in_order, tables, write_table
+from analytics.store.atomic import TEMPORARY, create, explained, make_folder, replace
+from analytics.store.blocks import in_order, table_content, tables
 from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse, save
+from analytics.store.pending import PendingFiles
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
@@ -191,8 +191,9 @@ class Archive:
         """Write ``blocks`` as one shard and commit it; may be called from several threads.
 
         ``pairings`` holds the labels of each pairing of the run. Returns None, and leaves nothing, when some pair of
-        ``blocks`` is in the archive already. Raises ``FailureError`` when the disk refuses, and leaves nothing either;
-        ``ValueError`` when blocks overlap one another.
+        ``blocks`` is in the archive already. Raises ``FailureError`` when the disk refuses or a file was removed
+        meanwhile: then the shard may be committed if the disk failed in the last step, else it is not, and nothing of
+        it counts. Raises ``ValueError`` when blocks overlap one another.
         """
         blocks = in_order(blocks)
         slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block)) for block in blocks)
@@ -205,23 +206,12 @@ class Archive:
             if ledger.holds_any(slices):
                 return None
             name = f"part-{ledger.next_number:06d}-{uuid.uuid4().hex}.parquet"
-        with explained("write to", self.root):
-            paths = [self.folder(table, run_id) / name for table in TABLES]
-            return self._commit(ledger, slices, dict(zip(paths, tables(blocks, pairings), strict=True)))
-
-    def _commit(self, ledger: _Ledger, slices: tuple[Slice, ...], frames: dict[Path, pl.DataFrame]) -> Commit | None:
-        try:
-            games, plies = (store(path, frame) for path, frame in frames.items())
+        with explained("write to", self.root), PendingFiles() as pending:
+            frames = zip(TABLES, tables(blocks, pairings), strict=True)
+            games, plies = (store(pending, self.folder(table, run_id) / name, frame) for table, frame in frames)
             make_folder(ledger.folder)
             with ledger.lock:
-                commit = _publish(ledger, slices, games, plies)
-        except BaseException:
-            if not _may_be_committed(ledger, next(iter(frames)).name):
-                _remove(frames)
-            raise
-        if commit is None:
-            _remove(frames)
-        return commit
+                return _publish(ledger, slices, games, plies, pending)
 
     # Sweeps.
 
@@ -258,42 +248,29 @@ def sweep_job(path: Path) -> SweepJob:
     return job
 
 
-def store(path: Path, frame: pl.DataFrame) -> StoredFile:
+def store(pending: PendingFiles, path: Path, frame: pl.DataFrame) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
-    make_folder(path.parent)
-    with aside(path) as temporary:
-        written = write_table(frame, temporary)
-        temporary.rename(path)
-    sync_folder(path.parent)
-    return structs.replace(written, file=path.name)
+    content, stored = table_content(frame, path.name)
+    pending.add(path, content)
+    return stored
 
 
-def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile) -> Commit | None:
+def _publish(
+    ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile, pending: PendingFiles
+) -> Commit | None:
     """Create the next free commit, unless one that others created meanwhile holds some of our pairs."""
     while True:
         number = ledger.next_number
         path = ledger.folder / f"{number:06d}.json"
         commit = Commit(number, games, plies, slices, now())
-        if create(path, dump(commit)):
+        if create(path, dump(commit), pending.check):
             ledger.learn(commit, number)
             return commit
+        pending.refused()
         ledger.learn(load(path, Commit), number)
         if ledger.holds_any(slices):
+            pending.drop()
             return None
-
-
-def _may_be_committed(ledger: _Ledger, name: str) -> bool:
-    """Whether a commit that was unknown before a failure names a file: a link can succeed and yet report an error."""
-    try:
-        unknown = (path for path in commit_files(ledger.folder) if int(path.stem) not in ledger.numbers)
-        return any(name.encode() in path.read_bytes() for path in unknown)
-    except (OSError, FailureError):
-        return True  # at worst the files stay and never count
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
 
 
 def _refuse_file(root: Path) -> None:
@@ -310,13 +287,13 @@ def check_place(root: Path) -> None:
         foreign = any(not path.name.startswith(TEMPORARY) for path in root.iterdir())
     except PermissionError as error:
         raise _not_writable(root) from error
-    if foreign:
+    if foreign and not (root / MARKER).exists():  # another process may have made the archive just now
         raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
 
 
 def _make(root: Path) -> None:
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         replace(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))
     except PermissionError as error:
         raise _not_writable(root) from error

@@ -20,6 +20,7 @@ RUN_ID = re.compile(r"[0-9a-f]{12}")
 POLICY_ID = RUN_ID  # of the same form
 POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12}$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
 POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
+STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}(-[0-9a-f]{32})?\.(parquet|json|svg)")
 PART = re.compile(r"part-[0-9]{6,12}-[0-9a-f]{32}\.parquet")
 COMMIT = re.compile(r"[0-9]{6,12}\.json")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
@@ -175,6 +176,7 @@ class PolicyFile(JsonRecord, frozen=True):
     rows: Count | None  # None: it is no table
     bytes: Count
     sha256: Sha256
+    file: Annotated[str, matching(STORED_POLICY_FILE)] | None = None  # its name in the folder; None: as on the card
 
 
 class _LearnedFields(msgspec.Struct):
@@ -216,6 +218,10 @@ class PolicyCard(JsonRecord, frozen=True):
         learned = typed(self.learned, _LearnedFields, "learned")
         if self.is_derived and set(learned.checksums) != set(learned.run_ids):
             raise ValueError("learned has not one checksum for each run")
+
+    def stored_name(self, name: str) -> str:
+        """The name in the policy's folder of the file that the card calls ``name``."""
+        return self.files[name].file or name
 
     @property
     def is_derived(self) -> bool:

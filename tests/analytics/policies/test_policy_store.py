@@ -7,6 +7,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.json_records import load
+from analytics.store.pending import PendingFiles
 from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
@@ -111,10 +113,34 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     assert verify(archive).problems == []
     found = unreferenced_files(archive)
     assert {file.path.name for file in found if file.ours} == {"table.parquet", "curve.parquet"}
-    assert remove(found) == []
-    assert len(remove(found, older_than_seconds=-1)) == 2
+    assert remove(archive, found, 3600) == []
+    assert len(remove(archive, found, 0)) == 2
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     assert_same(policy_store.read(archive, "mine")[1], COUNTS)
+
+
+def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
+    before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    other = CURVE.with_columns(pl.col("win_rate") / 2)
+    check, stops = PendingFiles.check, iter([True, False])
+
+    def look(pending: PendingFiles) -> None:
+        assert policy_store.problems(archive, before.policy_id) == []
+        assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
+        if next(stops):
+            raise KeyboardInterrupt
+        check(pending)
+
+    monkeypatch.setattr(PendingFiles, "check", look)
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
+        assert verify(archive).problems == []
+    after = policy_store.find(archive, "mine")
+    assert after.files["table.parquet"] == before.files["table.parquet"]
+    assert policy_store.read_table(archive, after, "curve").equals(other)
+    assert [file.path.name for file in unreferenced_files(archive)] == ["curve.parquet"]
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:

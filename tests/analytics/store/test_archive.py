@@ -180,10 +180,10 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
     """Both writers saw pairs 12 to 19 free; the other one commits them while this one writes its tables."""
     other = Archive.open(archive.root)
 
-    def overtake(path: Path, content: bytes) -> bool:
+    def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content)
+        return atomic.create(path, content, ready)
 
     monkeypatch.setattr("analytics.store.archive.create", overtake)
     assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
@@ -194,10 +194,10 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
 def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Archive.open(archive.root)
 
-    def overtake(path: Path, content: bytes) -> bool:
+    def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content)
+        return atomic.create(path, content, ready)
 
     monkeypatch.setattr("analytics.store.archive.create", overtake)
     commit = archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from analytics.store import derived_tables
-from analytics.store.archive import Archive, store
+from analytics.store.archive import Archive
+from analytics.store.blocks import table_content
 from analytics.store.derived_tables import Shard
 from analytics.store.position_index import (
     END_PLY,
@@ -174,7 +175,7 @@ def test_the_files_of_a_shallower_index_are_garbage(archive: Archive) -> None:
     left = garbage.unreferenced_files(archive)
     assert len(left) == 2
     assert all(file.ours for file in left)
-    assert len(garbage.remove(left, -1.0)) == 2
+    assert len(garbage.remove(archive, left, 0)) == 2
     assert sorted(contents(archive)) == [0, 1]
 
 
@@ -188,8 +189,8 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     shard = INDEXES.shards(archive, [RUN_ID])[0]
     path, number = file_of(archive, shard), INDEXES.manifest_files(archive, RUN_ID)[0]
     wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
-    path.unlink()
-    stored = store(path, wrong)
+    written, stored = table_content(wrong, path.name)
+    path.write_bytes(written)
     content = json.loads(number.read_bytes())
     positions = {"file": stored.file, "rows": stored.rows, "bytes": stored.bytes, "sha256": stored.sha256}
     number.write_text(json.dumps(content | {"positions": positions}))
