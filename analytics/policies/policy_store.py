@@ -22,12 +22,12 @@ import polars as pl
 from msgspec import structs
 
 from agents.learning.policy import GENOME, Policy
-from analytics.store import atomic
+from analytics.store import atomic, locks
 from analytics.store.archive import Archive
 from analytics.store.blocks import COMPRESSION_LEVEL
 from analytics.store.json_records import dump, load, parse
 from analytics.store.pending import PendingFiles
-from analytics.store.records import POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile
+from analytics.store.records import POLICY_ID, POLICY_NAME, STORED_POLICY_FILE, PolicyCard, PolicyFile
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.rules import Rules
 
@@ -35,6 +35,11 @@ FOLDER = "policies"
 CARD = "card.json"
 TABLE = "table.parquet"
 GENOME_FILE = "genome.json"
+
+WITHOUT_CARD = (
+    "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
+    "writer left"
+)
 
 LISTING = {
     **dict.fromkeys(("name", "policy_id", "kind", "rules", "trainer"), pl.String),
@@ -273,6 +278,17 @@ def problems(archive: Archive, policy_id: str) -> list[tuple[Path, str]]:
             read(archive, policy_id)
         except RequestError as error:
             found.append((folder, str(error)))
+    return found
+
+
+def without_card(archive: Archive) -> list[tuple[Path, str]]:
+    """Folders of policies that have files and no card, and no writer that is about to write it: path and problem."""
+    found = []
+    for folder in sorted(archive.root.glob(f"{FOLDER}/*")):
+        files = [path for path in folder.glob("*") if STORED_POLICY_FILE.fullmatch(path.name)]
+        finished = files and POLICY_ID.fullmatch(folder.name) and not any(map(locks.is_held, files))
+        if finished and not (folder / CARD).exists():  # looked for last: a writer lets go when its card is there
+            found.append((folder / CARD, WITHOUT_CARD))
     return found
 
 

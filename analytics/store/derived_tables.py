@@ -17,13 +17,13 @@ import polars as pl
 
 from analytics.store.archive import Archive, commit_files, now, store
 from analytics.store.atomic import create, explained, make_folder, replace
-from analytics.store.json_records import Count, JsonRecord, dump, load
+from analytics.store.json_records import Count, StoredRecord, dump, load
 from analytics.store.pending import PendingFiles
 from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
 from quarto.errors import FailureError
 
 
-class Manifest(JsonRecord, frozen=True):
+class Manifest(StoredRecord, frozen=True):
     """Names the file that counts for one shard, in a field that is called like the table.
 
     After that, a kind of manifest has fields of its own and, last, the time ``created``.

@@ -77,3 +77,15 @@ def probe(path: Path) -> int | None:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock of a file that is there and may be read."""
+    try:
+        descriptor = probe(path)
+    except OSError:  # gone, a link, or not readable: not a file that a writer of ours keeps
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False

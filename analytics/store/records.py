@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -12,7 +11,17 @@ from typing import Annotated, Any
 import msgspec
 
 from analytics.statistics.tally import Tally
-from analytics.store.json_records import Count, Duration, JsonRecord, Positive, matching, one_of, typed
+from analytics.store.json_records import (
+    Count,
+    Duration,
+    JsonRecord,
+    Positive,
+    StoredRecord,
+    canonical,
+    matching,
+    one_of,
+    typed,
+)
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from quarto.rules import Rules
 
@@ -37,8 +46,7 @@ def run_id_of(spec: Mapping[str, Any]) -> str:
 
     The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
     """
-    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(canonical(spec)).hexdigest()[:12]
 
 
 class _AgentFields(msgspec.Struct):
@@ -61,7 +69,7 @@ class _SpecFields(msgspec.Struct):
             raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
 
 
-class RunRecord(JsonRecord, frozen=True):
+class RunRecord(StoredRecord, frozen=True):
     """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
 
     ``spec`` holds everything that affects the games: ``rules`` (the fields of ``Rules``), ``agents`` (each ``label``,
@@ -78,6 +86,10 @@ class RunRecord(JsonRecord, frozen=True):
     status: Annotated[str, one_of("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
+    # What there was when the record was written: less of it was lost since, more is fine.
+    commits: Count = 0  # their number
+    annotations: Count = 0  # their number
+    verdicts: tuple[RunId, ...] = ()  # their ids, ascending
     schema_version: Positive = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -97,6 +109,11 @@ class RunRecord(JsonRecord, frozen=True):
     def labels(self) -> tuple[str, ...]:
         """The agents' labels, in the order of the spec."""
         return tuple(agent["label"] for agent in self.spec["agents"])
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that were asked for, per pairing; games without a twin count as pairs."""
+        return self.games // (1 + self.swapped)
 
     @property
     def pairings(self) -> tuple[tuple[str, str], ...]:
@@ -145,7 +162,7 @@ def joined(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-class Commit(JsonRecord, frozen=True):
+class Commit(StoredRecord, frozen=True):
     """One shard of a run that counts: its two files, and the pairs in them."""
 
     shard: Count
@@ -158,7 +175,7 @@ class Commit(JsonRecord, frozen=True):
         datetime.fromisoformat(self.created)
 
 
-class SweepJob(JsonRecord, frozen=True):
+class SweepJob(StoredRecord, frozen=True):
     """One job of a sweep: the settings that varied, and its run."""
 
     sweep_id: Annotated[str, matching(SWEEP_ID)]
@@ -192,7 +209,7 @@ class _LearnedFields(msgspec.Struct):
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-class PolicyCard(JsonRecord, frozen=True):
+class PolicyCard(StoredRecord, frozen=True):
     """The contents and the origin of a stored policy. Raises ``ValueError`` for an invalid value.
 
     ``learned`` has ``training`` (the same in all sessions of one training, 12 hex digits), ``trainer``,

@@ -93,7 +93,7 @@ def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
             if path in named or not path.is_file() or RECORDS.fullmatch(name):
                 continue
             try:
-                status, in_use = path.lstat(), _is_in_use(path)
+                status, in_use = path.lstat(), locks.is_held(path)
             except FileNotFoundError:
                 continue  # a writer has removed or renamed it meanwhile
             ours = OURS.fullmatch(name) is not None
@@ -112,20 +112,6 @@ def _moment(root: Path) -> float:
         return path.stat().st_mtime
     finally:
         path.unlink(missing_ok=True)
-
-
-def _is_in_use(path: Path) -> bool:
-    """Whether a writer has locked a file. Raises ``FileNotFoundError``."""
-    try:
-        descriptor = locks.probe(path)
-    except FileNotFoundError:
-        raise
-    except OSError:  # a link, or a file that may not be read: not one that a writer of ours keeps
-        return False
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False
 
 
 def _of_policies(archive: Archive) -> Iterator[Path]:

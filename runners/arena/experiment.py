@@ -211,23 +211,27 @@ def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
 
 def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, command: str) -> None:
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
-    known = archive.run(spec.run_id)
-    if known is None:
-        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command))
-    elif games > known.games:
-        archive.save_run(structs.replace(known, games=games, command=command, status="running"))
-    elif games_left(archive, spec, games):
-        archive.save_run(structs.replace(known, status="running"))
+
+    def begun(known: RunRecord | None) -> RunRecord | None:
+        if known is None:
+            return RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
+        if games > known.games:
+            return structs.replace(known, games=games, command=command, status="running")
+        return structs.replace(known, status="running") if games_left(archive, spec, games) else None
+
+    archive.update_run(spec.run_id, begun)
 
 
 def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
     """Save in a run's record whether it is complete, and add ``seconds`` of playing."""
-    known = archive.run(spec.run_id)
-    if known is None:
-        return
-    status = "interrupted" if games_left(archive, spec, known.games) else "complete"
-    if seconds or known.status != status:
-        archive.save_run(structs.replace(known, status=status, seconds=known.seconds + seconds))
+
+    def ended(known: RunRecord | None) -> RunRecord | None:
+        if known is None:
+            return None
+        status = "interrupted" if games_left(archive, spec, known.games) else "complete"
+        return structs.replace(known, status=status, seconds=known.seconds + seconds)
+
+    archive.update_run(spec.run_id, ended)
 
 
 def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
 from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
 
@@ -110,7 +110,9 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     (folder / "card.json").unlink()
     with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
         policy_store.find(archive, "mine")
-    assert verify(archive).problems == []
+    (problem,) = verify(archive).problems
+    assert problem.file == folder / "card.json"
+    assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
     found = unreferenced_files(archive)
     assert {file.path.name for file in found if file.ours} == {"table.parquet", "curve.parquet"}
     assert remove(archive, found, 3600) == []
@@ -170,9 +172,8 @@ def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Pol
 def forge(folder: Path, file: str, content: bytes) -> None:
     """Change a file and its checksum in the card, so that only the content is wrong."""
     (folder / file).write_bytes(content)
-    card = json.loads((folder / "card.json").read_text())
-    card["files"][file] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / "card.json").write_text(json.dumps(card))
+    stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    forge_record(folder / "card.json", lambda values: values["files"][file].update(stored))
 
 
 def with_column(name: str, values: Any) -> Callable[[Path], None]:
@@ -252,7 +253,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     path = archive.root / "policies" / card.policy_id / "card.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    forge_record(path, change)
     with pytest.raises(RequestError, match=f"{path} is damaged"):
         policy_store.read(archive, "mine")
     with pytest.raises(FailureError, match=f"{path} is damaged"):

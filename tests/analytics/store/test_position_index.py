@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from analytics.store.position_index import (
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
-from tests.analytics.folders import snapshot
+from tests.analytics.folders import forge, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
 
 
@@ -84,8 +83,7 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
 def test_an_index_of_other_games_or_another_version_does_not_count(archive: Archive, key: str) -> None:
     index(archive)
     path = INDEXES.manifest_files(archive, RUN_ID)[0]
-    content = json.loads(path.read_bytes())
-    path.write_text(json.dumps(content | {key: {"plies": "0" * 64, "version": 0}[key]}))
+    forge(path, {key: {"plies": "0" * 64, "version": 0}[key]})
     assert [shard.manifest is None for shard in INDEXES.shards(archive, [RUN_ID])] == [True, False]
     assert index(archive).shards == 1
     assert all(shard.manifest for shard in INDEXES.shards(archive, [RUN_ID]))
@@ -107,7 +105,7 @@ def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
 def test_a_damaged_index_is_named(archive: Archive, change: dict[str, object]) -> None:
     index(archive)
     path = INDEXES.manifest_files(archive, RUN_ID)[0]
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    forge(path, change)
     with pytest.raises(FailureError, match=path.name):
         INDEXES.shards(archive, [RUN_ID])
     assert [problem.file for problem in verify(archive).problems] == [path]
@@ -191,9 +189,8 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
     written, stored = table_content(wrong, path.name)
     path.write_bytes(written)
-    content = json.loads(number.read_bytes())
     positions = {"file": stored.file, "rows": stored.rows, "bytes": stored.bytes, "sha256": stored.sha256}
-    number.write_text(json.dumps(content | {"positions": positions}))
+    forge(number, {"positions": positions})
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert "not what the shard's games give" in problem.what
