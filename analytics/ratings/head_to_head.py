@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -18,6 +18,8 @@ from analytics.statistics.tally import Tally
 from analytics.store.archive import commit_files, readable
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError, nearest
+
+CODE_DIGITS = 6  # of a fingerprint, behind a label that several codes played under
 
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
 
@@ -118,9 +120,10 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> Head
     left_out = len(chosen) - len(kept)
     chosen = _of_one_rules(kept, choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
-    shared = openings_shared(opened, choice.where, chosen, found)
-    merged = merged_results(found.values(), shared)
-    return HeadToHead(chosen[0].rules.name, merged, tuple(_notes(chosen, merged, left_out)), shared)
+    named, apart = _told_apart(found, chosen)
+    shared = openings_shared(opened, choice.where, chosen, named)
+    merged = merged_results(named.values(), shared)
+    return HeadToHead(chosen[0].rules.name, merged, (*apart, *_notes(chosen, merged, left_out)), shared)
 
 
 def openings_shared(
@@ -207,6 +210,40 @@ def _of_one_rules(records: Sequence[RunRecord], choice: GameFilter, opened: Open
         runs = ", ".join(record.run_id for record in kept)
         raise RequestError(f"rules {kept[0].rules.name!r} are not the same in runs {runs}: choose some with --run")
     return kept
+
+
+def _told_apart(found: Results, records: Sequence[RunRecord]) -> tuple[Results, list[str]]:
+    """The results with each label that several codes played under as one for each, ``label@code``; notes on these."""
+    codes = {record.run_id: _codes_of(record) for record in records}
+    played: dict[str, set[str]] = {}
+    for (run_id, _), result in found.items():
+        for label in (result.first, result.second):
+            if label in codes[run_id]:
+                played.setdefault(label, set()).add(codes[run_id][label])
+    several = {label: sorted(known) for label, known in sorted(played.items()) if len(known) > 1}
+
+    def name(label: str, run_id: str) -> str:
+        code = codes[run_id].get(label)
+        return f"{label}@{code[:CODE_DIGITS]}" if label in several and code else label
+
+    named = {
+        key: replace(result, first=name(result.first, key[0]), second=name(result.second, key[0]))
+        for key, result in found.items()
+    }
+    notes = [
+        f"{label!r} was played by {len(known)} codes, shown as "
+        f"{' and '.join(f'{label}@{code[:CODE_DIGITS]}' for code in known)}: --run chooses runs of one"
+        for label, known in several.items()
+    ]
+    extended = [record.run_id for record in records if record.code.get("extended_by")]
+    more = f"{', '.join(extended)} has games of several codes under one label: other code extended it"
+    return named, [*notes, *([f"run {more}"] if extended else [])]
+
+
+def _codes_of(record: RunRecord) -> dict[str, str]:
+    """The fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
+    codes = record.code.get("agents")
+    return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}
 
 
 def merged_results(found: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:

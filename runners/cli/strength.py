@@ -9,6 +9,7 @@ import typer
 from runners.cli.options import (
     ARCHIVE,
     ArchiveOption,
+    ForceOption,
     FormatOption,
     OutputOption,
     RunsOption,
@@ -45,6 +46,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
     wide: WideOption = False,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
@@ -54,7 +56,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.console import print_note
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output, wide)  # before anything is counted
+    destination = output_of(format, output, force, wide)  # before anything is counted
     met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings))
     found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if destination.is_printed:
@@ -76,6 +78,7 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
     wide: WideOption = False,
 ) -> None:
     """All agents against each other: score, wins, draws and losses with their intervals."""
@@ -83,7 +86,7 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.strength.tables import show_head_to_head
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output, wide)  # before anything is counted
+    destination = output_of(format, output, force, wide)  # before anything is counted
     met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings))
     if destination.is_printed:
         show_head_to_head(met, by_seat, wide)

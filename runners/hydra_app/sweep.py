@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
-from runners.hydra_app.sweep_folders import RECORD, records
+from runners.hydra_app.sweep_folders import record_name, records
 from runners.terminal import console
 from runners.terminal.console import Table
 
@@ -67,7 +67,7 @@ def _failure(record: SweepJob) -> str:
 
 
 def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> None:
-    (job.folder / RECORD).write_bytes(dump(_Kept(str(job.root), record, row)))
+    (job.folder / record_name(record.job)).write_bytes(dump(_Kept(str(job.root), record, row)))
     try:
         Archive.open(job.root).save_sweep_job(record)
     except ArenaError:

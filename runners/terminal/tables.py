@@ -17,7 +17,7 @@ from rich.console import Console
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import Table
-from runners.terminal.files import TABLE_FORMATS, write_file
+from runners.terminal.files import TABLE_FORMATS, check_output, write_file
 
 
 class TableOutput(NamedTuple):
@@ -36,18 +36,26 @@ class TableOutput(NamedTuple):
 PRINTED = TableOutput()
 
 
-def output_of(form: str | None, path: Path | None, wide: bool | None = None) -> TableOutput:
+def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
     """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
 
-    Raises ``RequestError`` for an unknown format or ending.
+    Raises ``RequestError`` for an unknown format or ending, and for a file that must not be written: one that exists
+    (but with ``force``), or one inside an archive.
     """
+    output = _form_of(form, path)
+    if path is not None:
+        check_output(path, force)
+    return output._replace(wide=wide)
+
+
+def _form_of(form: str | None, path: Path | None) -> TableOutput:
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
     ending = path.suffix[1:] if path else ""
     if form or not ending:
-        return TableOutput(form or "table", path, wide)
+        return TableOutput(form or "table", path)
     if ending in ("txt", *TABLE_FORMATS):
-        return TableOutput(ending if ending in TABLE_FORMATS else "table", path, wide)
+        return TableOutput(ending if ending in TABLE_FORMATS else "table", path)
     raise RequestError(
         f"--output {path}: its format is not known, name it with --format or let it end with one of "
         f"{', '.join(f'.{each}' for each in TABLE_FORMATS)}{nearest(ending, TABLE_FORMATS)}"
