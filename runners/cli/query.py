@@ -68,6 +68,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    wide: WideOption = False,
     force: ForceOption = False,
 ) -> None:
     """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
@@ -76,7 +77,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.tables import output_of
 
     filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
-    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output, force))
+    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output, force, wide))
 
 
 def report(
