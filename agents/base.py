@@ -12,6 +12,8 @@ also have
 
 ``choosers``            who may choose the pieces in the rules it plays; default ``('opponent', 'mover')``
 ``prepare(rules)``      called once before the first turn, for set-up that depends on the rules (not for kernels)
+``data_files``          paths of files and folders on which its turns depend, such as weights: like its code, they are
+                        part of its fingerprint. A file that a parameter names is so without it
 """
 
 from __future__ import annotations

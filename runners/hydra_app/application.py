@@ -36,9 +36,8 @@ from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
-# Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
-# name of this launch's output folders, which must differ between two launches in the same second.
-COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
+# An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
+COMMAND = "QARENA_COMMAND"
 
 Prepared = TypeVar("Prepared")
 
@@ -179,7 +178,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     os.environ[COMMAND] = shlex.join([*command.split(), *given])
-    os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+    os.environ[sweep_folders.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()
     EarlyChecks.application, EarlyChecks.prepared = application, None
     task = application.single
@@ -229,8 +228,12 @@ def _say_how_to_resume() -> int:
 
 
 def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
-    """The id of a sweep. It does not depend on the order of overrides, nor on folders, archive, threads or progress."""
-    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive[.=]|threads=|progress=)", a))
+    """The id of a sweep. It does not depend on the order of overrides, nor on folders, archive, threads or progress.
+
+    It does depend on the sweeper, which decides what the jobs are.
+    """
+    ignored = r"\+*(hydra[./](?!sweeper[.=])|archive[.=]|threads=|progress=)"
+    kept = sorted(argument for argument in arguments if not re.match(ignored, argument))
     return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
-from runners.arena.spec import AgentSpec, RunSpec, code_of, label_of, version
-from tests.paths import ROOT
+from runners.arena.spec import AgentSpec, RunSpec, label_of
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False, "version": "last"})
@@ -163,19 +161,3 @@ def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
     assert expected in message
     assert message.startswith("agent 'mine'")
     assert "\n" not in message
-
-
-def test_the_code_of_a_run_is_the_projects_and_that_of_modules_outside(outside: Path) -> None:
-    mine = replace(SPEC, agents=(AgentSpec("mine", "outside_player.Player", {"depth": 1}), RANDOM))
-    own, before = code_of(SPEC), code_of(mine)
-    assert own["fingerprint"] != before["fingerprint"]
-    assert before == code_of(mine)
-    (outside / "outside_player.py").write_text(PLAYER + "# edited\n")
-    assert code_of(mine)["fingerprint"] != before["fingerprint"]
-    assert code_of(SPEC) == own
-    assert set(own) == {"version", "fingerprint", "python", "numba", "numpy"}
-
-
-def test_the_version_is_the_projects() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert version() == project["project"]["version"]
