@@ -28,6 +28,7 @@ from runners.arena.engine import Engine
 from runners.arena.schedule import Pace, missing, orders
 from runners.arena.shard_writer import ShardWriter
 from runners.arena.spec import RunSpec
+from runners.arena.storage import where_typed
 
 Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
@@ -110,8 +111,9 @@ def prepare(request: Request) -> Experiment:
     Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
     check_place(request.storage.root)  # before kernels are loaded
-    agents = [agent.build() for agent in request.spec.agents]
-    code = code_of(request.spec, agents)
+    with where_typed():  # parameters may name files
+        agents = [agent.build() for agent in request.spec.agents]
+        code = code_of(request.spec, agents)
     if request.storage.other_code == "new":
         request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
     engine = engine_of(request.spec, agents)  # before the archive is touched
