@@ -161,6 +161,10 @@ class KernelAgent:
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
 
+    def turn_kernel(self) -> TurnKernel:
+        """The kernel that plays with its parameters: ``kernel``, unless a subclass has another for some of them."""
+        return type(self).kernel
+
     def knowledge(self, rules: Rules) -> Knowledge:
         """The value of the kernel's ``own`` under these rules."""
         return Knowledge()

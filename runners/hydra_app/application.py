@@ -33,7 +33,7 @@ from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain
 from runners.arena.storage import where_typed
 from runners.hydra_app import sweep_folders
 from runners.hydra_app.error_messages import explained, own_settings
-from runners.hydra_app.flags import flags_first
+from runners.hydra_app.flags import flags_first, in_full
 from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
@@ -67,15 +67,13 @@ class Finished(NamedTuple):
 class Application(ABC, Generic[Prepared]):
     """A command that Hydra carries out: what it checks, what it does, and which keys it has.
 
-    Launchers that use other processes pickle an application with its task: it keeps no more than what is prepared.
+    It has no state: launchers that use other processes pickle it with its task.
     """
 
     config: ClassVar[str]  # the yaml in conf/
     schema: ClassVar[type[Any]]  # the dataclass of its keys
     groups: ClassVar[Sequence[tuple[str, str]]]  # whose options have keys of their own, and the option of the yaml
-
-    def __init__(self) -> None:
-        self._prepared: Prepared | None = None  # kept from the early check, so that the work is done once
+    choices: ClassVar[Sequence[str]] = ("experiment",)  # the other groups
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
@@ -89,14 +87,10 @@ class Application(ABC, Generic[Prepared]):
         """The games that a job of a sweep asks for, of each pairing."""
         return int(cfg.get("games", 0))
 
-    def check(self, cfg: DictConfig) -> None:
-        """Prepare a single request before Hydra creates any folder. Raises ``ArenaError``."""
-        self._prepared = self._ready(cfg, cfg.hydra)
-
     def single(self, cfg: DictConfig) -> float | None:
         """Hydra's task of a single request: carry it out and show its outcome; returns the score."""
         try:
-            finished = self.execute(self._prepared or self._ready(cfg, HydraConfig.get()))
+            finished = self.execute(EarlyChecks.prepared or self.ready(cfg, HydraConfig.get()))
         except ArenaError as error:
             raise Refused(error) from error  # to any other exception Hydra adds lines of its own
         finished.show()
@@ -113,7 +107,7 @@ class Application(ABC, Generic[Prepared]):
         hydra_cfg = HydraConfig.get()
         job = sweep.job_of(with_fixed_paths(cfg, hydra_cfg), hydra_cfg, self.games(cfg))
         try:
-            finished = self.execute(self._ready(cfg, hydra_cfg))
+            finished = self.execute(self.ready(cfg, hydra_cfg))
         except Exception as error:
             sweep.failed(job, error)
             raise
@@ -128,7 +122,7 @@ class Application(ABC, Generic[Prepared]):
             sys.exit(_say_how_to_resume())
         return finished.score
 
-    def _ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
+    def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
         """``prepare``, with paths as they were meant."""
         with where_typed():
             return self.prepare(with_fixed_paths(cfg, hydra_cfg), hydra_cfg)
@@ -139,7 +133,7 @@ class Application(ABC, Generic[Prepared]):
         if (node := unknown.partition(".")[0]) in own:
             return own[node]
         shared = [key for key, _ in flat(plain(OmegaConf.structured(self.schema))) if key not in own]
-        return [*shared, *(override for override, _ in self.groups), *chain(*own.values())]
+        return [*shared, *(override for override, _ in self.groups), *self.choices, *chain(*own.values())]
 
 
 def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> DictConfig:
@@ -180,10 +174,11 @@ class EarlyChecks(Callback):
     """Refuses a wrong request before Hydra creates any folder, and remembers the folder of a sweep's jobs."""
 
     application: ClassVar[Application[Any]]  # that ``launch`` started; on the class, since Hydra makes the object
+    prepared: ClassVar[Any] = None  # by the check of a single request, so that its work is done once
 
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
-            EarlyChecks.application.check(config)
+            EarlyChecks.prepared = EarlyChecks.application.ready(config, config.hydra)
         except Exception as error:
             raise Refused(error) from error
 
@@ -197,7 +192,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     Raises ``ArenaError`` with a message of one line for any error.
     """
     asked, flags, overrides = flags_first(given)
-    arguments = [*flags, *overrides]
+    arguments = [*flags, *map(in_full, overrides)]
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     for name in FOLDERS:
@@ -206,7 +201,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     os.environ[COMMAND] = shlex.join([*command.split(), *given])
     os.environ[sweep_folders.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()
-    EarlyChecks.application = application
+    EarlyChecks.application, EarlyChecks.prepared = application, None
     task = application.single
     if multirun or asked:
         task = application.job

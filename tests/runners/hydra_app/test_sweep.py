@@ -159,6 +159,7 @@ def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp
 
 
 def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
+    assert qarena("run", "games=2").code == 0  # its agents must not travel to the other processes
     found = qarena("sweep", "agent@a=rule_based", "rules=own_piece,classic", "games=4", *joblib(tmp_path))
     assert found.code == 1
     assert [row[1] for row in table_of(found)] == ["classic"]
