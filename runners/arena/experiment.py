@@ -20,6 +20,7 @@ from agents.base import Agent
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, check_place, now, readable
 from analytics.store.records import RunRecord
+from analytics.store.run_numbers import next_number
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
 from runners.arena.code import code_of, differences
@@ -224,7 +225,8 @@ def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, 
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
     known = archive.run(spec.run_id)
     if known is None:
-        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command))
+        number = next_number(archive)
+        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command, number=number))
     elif games > known.games:
         extended = structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
         archive.save_run(extended)
