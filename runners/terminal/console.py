@@ -255,7 +255,10 @@ def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None
 
 
 def _against(standing: Standing, agent: str) -> str:
-    return percent(standing.against[agent]) if agent in standing.against else "·"
+    """A mean score in percent; a dot for the agent itself, a dash if the two never met."""
+    if agent == standing.agent:
+        return "·"
+    return percent(standing.against[agent]) if agent in standing.against else "–"  # noqa: RUF001
 
 
 def pairing_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
