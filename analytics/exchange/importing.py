@@ -17,6 +17,7 @@ from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
 from analytics.store.archive import Archive, now
 from analytics.store.records import RunRecord, run_id_of
+from analytics.store.run_numbers import next_number
 from analytics.store.shard_arrays import games_at
 from quarto.batch import Block, Games
 from quarto.errors import RequestError
@@ -99,7 +100,8 @@ def _add(
     run_id = run_id_of(spec)
     sizes = [len(games.plies) for _, games in parts]
     known = archive.run(run_id)
-    record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command)
+    number = known.number if known else next_number(archive)
+    record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
     if known is None:
         archive.save_run(record)
     added = 0
