@@ -108,8 +108,7 @@ def _add(
     for blocks in _shards(parts):
         commit = archive.commit(run_id, blocks, record.pairings)
         added += commit.games.rows if commit else 0
-    if record.status != "complete":
-        archive.save_run(structs.replace(record, status="complete"))
+    archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
     return ImportedRun(run_id, heading, sum(sizes), added)
 
 

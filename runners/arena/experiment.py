@@ -223,15 +223,18 @@ def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
 
 def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
-    known = archive.run(spec.run_id)
-    if known is None:
-        number = next_number(archive)
-        archive.save_run(RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command, number=number))
-    elif games > known.games:
-        extended = structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
-        archive.save_run(extended)
-    elif games_left(archive, spec, games):
-        archive.save_run(structs.replace(known, status="running", code=_joined(known, code)))
+
+    def begun(known: RunRecord | None) -> RunRecord | None:
+        if known is None:
+            record = RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
+            return structs.replace(record, number=next_number(archive), training=spec.training)
+        if games > known.games:
+            return structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
+        if not games_left(archive, spec, games):
+            return None
+        return structs.replace(known, status="running", code=_joined(known, code))
+
+    archive.update_run(spec.run_id, begun)
 
 
 def _joined(known: RunRecord, code: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -243,12 +246,14 @@ def _joined(known: RunRecord, code: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
     """Save in a run's record whether it is complete, and add ``seconds`` of playing."""
-    known = archive.run(spec.run_id)
-    if known is None:
-        return
-    status = "interrupted" if games_left(archive, spec, known.games) else "complete"
-    if seconds or known.status != status:
-        archive.save_run(structs.replace(known, status=status, seconds=known.seconds + seconds))
+
+    def ended(known: RunRecord | None) -> RunRecord | None:
+        if known is None:
+            return None
+        status = "interrupted" if games_left(archive, spec, known.games) else "complete"
+        return structs.replace(known, status=status, seconds=known.seconds + seconds)
+
+    archive.update_run(spec.run_id, ended)
 
 
 def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:

@@ -81,6 +81,7 @@ class RunSpec:
     seats: str = "swapped"  # in the second game of each pair; "fixed": there is none, the first agent has seat 0
     learner: int | None = None  # index of the agent that learns from each game before the next, if any
     salt: str = ""  # the code's fingerprint, if the run is kept apart from one begun by other code
+    training: bool = False  # a trainer asked for the games; it does not affect them and is no part of the id
 
     def as_mapping(self) -> dict[str, Any]:
         """The fields as JSON values; those of ``rare`` are left out when usual. Run ids depend on this mapping."""

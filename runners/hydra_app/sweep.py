@@ -14,7 +14,6 @@ from pathlib import Path
 from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
-from rich.table import Table
 
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive
@@ -23,6 +22,7 @@ from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
 from runners.hydra_app.sweep_folders import record_name, records
 from runners.terminal import console
+from runners.terminal.console import Table
 
 
 @dataclass(frozen=True)

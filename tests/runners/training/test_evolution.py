@@ -175,6 +175,7 @@ def test_every_generation_is_a_run_and_the_archive_verifies(small: tuple[Path, T
     assert {record.run_id: record.command for record in archive.runs()} == dict.fromkeys(
         trained.run_ids, "qarena train"
     )
+    assert all(record.training for record in archive.runs())
     assert verify(archive).problems == []
 
 
