@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT_ROOT = Path("data/archive")
 INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 
+_OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
 QUESTIONS = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
     "SELECT cell, avg(outcome) AS mean_outcome, count(*) AS games FROM plies WHERE ply = 0 GROUP BY cell ORDER BY cell",
@@ -42,14 +45,22 @@ def out() -> Console:
     return _StandardOutput(highlight=False)
 
 
+def escaped(text: str) -> str:
+    """A text in which what a terminal would obey, or hide, is visible: control and bidirectional characters.
+
+    Line ends stay. A label may hold ESC sequences, and labels come from anybody's archive.
+    """
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def print_line(text: str) -> None:
     """Print text of a result to standard output as it is, not wrapped."""
-    out().print(text, markup=False, soft_wrap=True)
+    out().print(escaped(text), markup=False, soft_wrap=True)
 
 
 def print_note(text: str) -> None:
     """Print text that is not a result to standard error as it is, not wrapped."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(escaped(text), markup=False)
 
 
 class Column(NamedTuple):
@@ -62,12 +73,12 @@ class Column(NamedTuple):
 
 def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:
     """A table of these columns. Its text is not wrapped, not cut, and not read as markup."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title and escaped(title), title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right else "left" for column in columns]
     for column, side in zip(columns, sides, strict=True):
-        table.add_column(Text(column.heading, justify=side), no_wrap=True)
+        table.add_column(Text(escaped(column.heading), justify=side), no_wrap=True)
     for row in zip(*(column.values for column in columns), strict=True):
-        table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
+        table.add_row(*(Text(escaped(value), justify=side) for value, side in zip(row, sides, strict=True)))
     return table
 
 
