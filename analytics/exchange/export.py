@@ -220,9 +220,22 @@ def _temporary(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
         path = room / output.name
         yield path, room / "parts"
         if force and output.is_dir() and not output.is_symlink():
-            output.rename(room / "replaced")
-        path.rename(output)
+            _replace_folder(path, output)
+        else:
+            path.rename(output)
     except OSError as error:
         raise FailureError(f"cannot write {output}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(room, ignore_errors=True)
+
+
+def _replace_folder(new: Path, output: Path) -> None:
+    """Put a folder in the place of another. Raises ``OSError``, and then the other one is in its place again."""
+    before = temporary_beside(output)  # not in the room, which is removed whatever happens
+    output.rename(before)
+    try:
+        new.rename(output)
+    except BaseException:
+        before.rename(output)
+        raise
+    shutil.rmtree(before, ignore_errors=True)

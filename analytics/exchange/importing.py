@@ -193,8 +193,7 @@ def _add(
     for blocks in _shards([(pairing, *part) for pairing, part in enumerate(parts)]):
         commit = archive.commit(run_id, blocks, record.pairings)
         added += commit.games.rows if commit else 0
-    if record.status != "complete":
-        archive.save_run(structs.replace(record, status="complete"))
+    archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
     return ImportedRun(run_id, heading, sum(sizes), added)
 
 

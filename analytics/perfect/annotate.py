@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies
+from analytics.store.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies, note_annotations
 from analytics.store.exact_values import ExactValues, Task, evaluate
 from analytics.store.jobs import run_jobs
 from analytics.store.shard_arrays import read_shard
@@ -82,6 +82,16 @@ def annotate_runs(
     It may be stopped at any time by an exception in ``progress`` or by Ctrl-C: shards that are stored stay. Raises
     ``FailureError`` for a run without a record or a file that cannot be read or written.
     """
+    try:
+        return _annotate(archive, runs, settings, progress)
+    finally:
+        for run_id in runs:
+            note_annotations(archive, run_id)
+
+
+def _annotate(
+    archive: Archive, runs: Sequence[str], settings: AnnotationSettings, progress: Callable[[int], None]
+) -> AnnotationSummary:
     evaluators: dict[Rules, Evaluator] = {}
     total = AnnotationSummary()
     for job in annotation_jobs(archive, runs, settings.choices, settings.from_pieces):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,13 +19,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import structs
 
 from agents.learning.policy import GENOME, Policy
-from analytics.store import atomic
+from analytics.store import atomic, locks
 from analytics.store.archive import Archive
 from analytics.store.blocks import COMPRESSION_LEVEL
 from analytics.store.json_records import dump, load, parse
-from analytics.store.records import POLICY_ID, POLICY_NAME, PolicyCard, PolicyFile
+from analytics.store.pending import PendingFiles
+from analytics.store.records import POLICY_ID, POLICY_NAME, STORED_POLICY_FILE, PolicyCard, PolicyFile
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.rules import Rules
 
@@ -32,6 +35,11 @@ FOLDER = "policies"
 CARD = "card.json"
 TABLE = "table.parquet"
 GENOME_FILE = "genome.json"
+
+WITHOUT_CARD = (
+    "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
+    "writer left"
+)
 
 LISTING = {
     **dict.fromkeys(("name", "policy_id", "kind", "rules", "trainer"), pl.String),
@@ -99,26 +107,38 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
     knowledge = knowledge_of(checked(policy))
     policy_id = policy_id_of(origin.name, knowledge)
     folder = folder_of(archive, policy_id)
-    contents = _contents(policy, origin)
-    card = PolicyCard(
-        policy_id=policy_id,
-        name=origin.name,
-        kind=policy.kind,
-        parameters={name: float(value) for name, value in policy.parameters.items()},
-        knowledge=knowledge,
-        rules=asdict(origin.rules),
-        created=datetime.now(UTC).isoformat(timespec="microseconds"),
-        code=origin.code,
-        learned=origin.learned,
-        files={name: PolicyFile(rows, len(content), _sha256(content)) for name, (rows, content) in contents.items()},
-    )
-    card_content = dump(card)
-    with atomic.explained("write to", folder):
-        atomic.make_folder(folder)
-        for name, (_, content) in contents.items():
-            atomic.replace(folder / name, content)
-        atomic.replace(folder / CARD, card_content)
+    with atomic.explained("write to", folder), PendingFiles() as pending:
+        contents = _contents(policy, origin).items()
+        files = {name: _store(pending, folder, name, rows, content) for name, (rows, content) in contents}
+        card = PolicyCard(
+            policy_id=policy_id,
+            name=origin.name,
+            kind=policy.kind,
+            parameters={name: float(value) for name, value in policy.parameters.items()},
+            knowledge=knowledge,
+            rules=asdict(origin.rules),
+            created=datetime.now(UTC).isoformat(timespec="microseconds"),
+            code=origin.code,
+            learned=origin.learned,
+            files=files,
+        )
+        atomic.replace(folder / CARD, dump(card), pending.check)
     return card
+
+
+def _store(pending: PendingFiles, folder: Path, name: str, rows: int | None, content: bytes) -> PolicyFile:
+    """Store one file of a policy. No file is overwritten: the card that is there may name it until ours replaces it."""
+    file = PolicyFile(rows, len(content), _sha256(content))
+    try:
+        pending.add(folder / name, content)
+    except FileExistsError:
+        pending.adopt(folder / name)
+        if _sha256((folder / name).read_bytes()) == file.sha256:
+            return file
+        stem, dot, suffix = name.partition(".")
+        file = structs.replace(file, file=f"{stem}-{uuid.uuid4().hex}{dot}{suffix}")
+        pending.add(folder / str(file.file), content)
+    return file
 
 
 def cards(archive: Archive) -> list[PolicyCard]:
@@ -252,12 +272,23 @@ def problems(archive: Archive, policy_id: str) -> list[tuple[Path, str]]:
         try:
             _content(archive, card, name)
         except (ValueError, OSError) as error:
-            found.append((folder / name, str(error)))
+            found.append((folder / card.stored_name(name), str(error)))
     if not found:
         try:
             read(archive, policy_id)
         except RequestError as error:
             found.append((folder, str(error)))
+    return found
+
+
+def without_card(archive: Archive) -> list[tuple[Path, str]]:
+    """Folders of policies that have files and no card, and no writer that is about to write it: path and problem."""
+    found = []
+    for folder in sorted(archive.root.glob(f"{FOLDER}/*")):
+        files = [path for path in folder.glob("*") if STORED_POLICY_FILE.fullmatch(path.name)]
+        finished = files and POLICY_ID.fullmatch(folder.name) and not any(map(locks.is_held, files))
+        if finished and not (folder / CARD).exists():  # looked for last: a writer lets go when its card is there
+            found.append((folder / CARD, WITHOUT_CARD))
     return found
 
 
@@ -305,14 +336,14 @@ def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
     """A file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
-    path = folder_of(archive, card.policy_id) / name
+    path = folder_of(archive, card.policy_id) / card.stored_name(name)
     if not path.is_file():
-        raise ValueError(f"{name} is missing")
+        raise ValueError(f"{path.name} is missing")
     content = path.read_bytes()
     if len(content) != card.files[name].bytes:
-        raise ValueError(f"{name} has {len(content)} bytes, its card says {card.files[name].bytes}")
+        raise ValueError(f"{path.name} has {len(content)} bytes, its card says {card.files[name].bytes}")
     if _sha256(content) != card.files[name].sha256:
-        raise ValueError(f"the SHA-256 of {name} is not that of its card: it was changed since")
+        raise ValueError(f"the SHA-256 of {path.name} is not that of its card: it was changed since")
     return content
 
 

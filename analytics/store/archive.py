@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +19,11 @@ import polars as pl
 from msgspec import structs
 
 from analytics.statistics.tally import Tally, tally_of
-from analytics.store.atomic import TEMPORARY, aside, create, explained, make_folder, replace, sync_folder
-from analytics.store.blocks import in_order, tables, write_table
-from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse, save
+from analytics.store import locks
+from analytics.store.atomic import TEMPORARY, create, explained, make_folder
+from analytics.store.blocks import in_order, table_content, tables
+from analytics.store.json_records import RESTORE, JsonRecord, RecordError, dump, load, parse, save
+from analytics.store.pending import PendingFiles
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
@@ -62,16 +64,20 @@ class _Ledger:
         self.lock = Lock()
         self.numbers: set[int] = set()
         self.ranges: dict[int, list[Range]] = {}
+        self._free = 0  # no lower number is
 
     @property
     def next_number(self) -> int:
-        return max(self.numbers, default=-1) + 1
+        """The least free number: so a shard that is played again takes the place of a commit that was lost."""
+        while self._free in self.numbers:
+            self._free += 1
+        return self._free
 
     def refresh(self) -> None:
         """Read the commits that are new since the last call: a commit never changes."""
         for path in commit_files(self.folder):
             if int(path.stem) not in self.numbers:
-                self.learn(load(path, Commit), int(path.stem))
+                self.learn(commit_in(path), int(path.stem))
 
     def learn(self, commit: Commit, number: int) -> None:
         self.numbers.add(number)
@@ -83,11 +89,27 @@ class _Ledger:
         return any(overlaps(self.ranges.get(part.pairing, []), part.first_pair, part.end_pair) for part in slices)
 
 
+def covered_by(commits: Iterable[Commit]) -> dict[int, list[Range]]:
+    """The pairs in commits: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
+    ranges: dict[int, list[Range]] = {}
+    for part in (part for commit in commits for part in commit.slices):
+        ranges.setdefault(part.pairing, []).append((part.first_pair, part.end_pair))
+    return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
+
+
 def commit_files(folder: Path) -> list[Path]:
     """The files in a folder that are named like commits, by number. Raises ``FailureError`` if it cannot be listed."""
     with explained("list", folder):
         paths = list(folder.iterdir()) if folder.is_dir() else []
     return sorted((path for path in paths if COMMIT.fullmatch(path.name)), key=lambda path: int(path.stem))
+
+
+def commit_in(path: Path) -> Commit:
+    """The commit in a file. Raises ``FailureError`` for a damaged one, or one that has another number."""
+    commit = load(path, Commit)
+    if commit.shard != int(path.stem):
+        raise FailureError(f"{path} is damaged (it says shard {commit.shard}): {RESTORE}")
+    return commit
 
 
 class Archive:
@@ -152,7 +174,22 @@ class Archive:
 
     def save_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
-        save(self.root / "runs" / f"{record.run_id}.json", record)
+        self.update_run(record.run_id, lambda _: record)
+
+    def update_run(self, run_id: str, change: Callable[[RunRecord | None], RunRecord | None]) -> None:
+        """Replace a run's record by what ``change`` makes of the one that is there; None leaves it as it is.
+
+        No other process or thread changes a record meanwhile (where the file system has locks). The new one also says
+        how many commits there are. Raises ``FailureError`` when it cannot be written or the old one is damaged.
+        """
+        with explained("write to", self.root), locks.held(self.root / MARKER):
+            known = self.run(run_id)
+            record = change(known)
+            if record is not None:
+                there = max((number + 1 for number in self.numbers(run_id)), default=0)
+                record = structs.replace(record, commits=max(record.commits, there))
+            if record is not None and record != known:
+                save(self.root / "runs" / f"{run_id}.json", record)
 
     # Commits.
 
@@ -161,15 +198,17 @@ class Archive:
         names = (path.name.removeprefix("run=") for path in self.root.glob("commits/run=*") if path.is_dir())
         return sorted(filter(RUN_ID.fullmatch, names))
 
+    def numbers(self, run_id: str) -> list[int]:
+        """The numbers of the commits of a run, damaged or not, ascending."""
+        return [int(path.stem) for path in commit_files(self.folder("commits", run_id))]
+
     def commits(self, run_id: str) -> list[Commit]:
         """The commits of a run by number. Raises ``FailureError`` naming a file that is not a whole commit."""
-        return [load(path, Commit) for path in commit_files(self.folder("commits", run_id))]
+        return [commit_in(path) for path in commit_files(self.folder("commits", run_id))]
 
     def covered(self, run_id: str) -> dict[int, list[Range]]:
         """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
-        ledger = _Ledger(self.folder("commits", run_id))
-        ledger.refresh()
-        return dict(sorted(ledger.ranges.items()))
+        return covered_by(self.commits(run_id))
 
     def tallies(self, run_id: str) -> dict[int, Tally]:
         """The tallies of a run's games by pairing, from the commits alone."""
@@ -191,8 +230,9 @@ class Archive:
         """Write ``blocks`` as one shard and commit it; may be called from several threads.
 
         ``pairings`` holds the labels of each pairing of the run. Returns None, and leaves nothing, when some pair of
-        ``blocks`` is in the archive already. Raises ``FailureError`` when the disk refuses, and leaves nothing either;
-        ``ValueError`` when blocks overlap one another.
+        ``blocks`` is in the archive already. Raises ``FailureError`` when the disk refuses or a file was removed
+        meanwhile: then the shard may be committed if the disk failed in the last step, else it is not, and nothing of
+        it counts. Raises ``ValueError`` when blocks overlap one another.
         """
         blocks = in_order(blocks)
         slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block)) for block in blocks)
@@ -205,23 +245,12 @@ class Archive:
             if ledger.holds_any(slices):
                 return None
             name = f"part-{ledger.next_number:06d}-{uuid.uuid4().hex}.parquet"
-        with explained("write to", self.root):
-            paths = [self.folder(table, run_id) / name for table in TABLES]
-            return self._commit(ledger, slices, dict(zip(paths, tables(blocks, pairings), strict=True)))
-
-    def _commit(self, ledger: _Ledger, slices: tuple[Slice, ...], frames: dict[Path, pl.DataFrame]) -> Commit | None:
-        try:
-            games, plies = (store(path, frame) for path, frame in frames.items())
+        with explained("write to", self.root), PendingFiles() as pending:
+            frames = zip(TABLES, tables(blocks, pairings), strict=True)
+            games, plies = (store(pending, self.folder(table, run_id) / name, frame) for table, frame in frames)
             make_folder(ledger.folder)
             with ledger.lock:
-                commit = _publish(ledger, slices, games, plies)
-        except BaseException:
-            if not _may_be_committed(ledger, next(iter(frames)).name):
-                _remove(frames)
-            raise
-        if commit is None:
-            _remove(frames)
-        return commit
+                return _publish(ledger, slices, games, plies, pending)
 
     # Sweeps.
 
@@ -258,42 +287,29 @@ def sweep_job(path: Path) -> SweepJob:
     return job
 
 
-def store(path: Path, frame: pl.DataFrame) -> StoredFile:
+def store(pending: PendingFiles, path: Path, frame: pl.DataFrame) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
-    make_folder(path.parent)
-    with aside(path) as temporary:
-        written = write_table(frame, temporary)
-        temporary.rename(path)
-    sync_folder(path.parent)
-    return structs.replace(written, file=path.name)
+    content, stored = table_content(frame, path.name)
+    pending.add(path, content)
+    return stored
 
 
-def _publish(ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile) -> Commit | None:
+def _publish(
+    ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile, pending: PendingFiles
+) -> Commit | None:
     """Create the next free commit, unless one that others created meanwhile holds some of our pairs."""
     while True:
         number = ledger.next_number
         path = ledger.folder / f"{number:06d}.json"
         commit = Commit(number, games, plies, slices, now())
-        if create(path, dump(commit)):
+        if create(path, dump(commit), pending.check):
             ledger.learn(commit, number)
             return commit
-        ledger.learn(load(path, Commit), number)
+        pending.refused()
+        ledger.learn(commit_in(path), number)
         if ledger.holds_any(slices):
+            pending.drop()
             return None
-
-
-def _may_be_committed(ledger: _Ledger, name: str) -> bool:
-    """Whether a commit that was unknown before a failure names a file: a link can succeed and yet report an error."""
-    try:
-        unknown = (path for path in commit_files(ledger.folder) if int(path.stem) not in ledger.numbers)
-        return any(name.encode() in path.read_bytes() for path in unknown)
-    except (OSError, FailureError):
-        return True  # at worst the files stay and never count
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
 
 
 def _refuse_file(root: Path) -> None:
@@ -310,7 +326,7 @@ def check_place(root: Path) -> None:
         foreign = any(not path.name.startswith(TEMPORARY) for path in root.iterdir())
     except PermissionError as error:
         raise _not_writable(root) from error
-    if foreign:
+    if foreign and not (root / MARKER).exists():  # another process may have made the archive just now
         raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
 
 
@@ -331,8 +347,8 @@ def _is_marked(folder: Path) -> bool:
 
 def _make(root: Path) -> None:
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        replace(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))
+        make_folder(root)
+        create(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))  # never replaced: writers lock it
     except PermissionError as error:
         raise _not_writable(root) from error
     except OSError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from analytics.store import locks
 from quarto.errors import FailureError
 
 TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
@@ -49,12 +50,31 @@ def aside(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_synced(path: Path, content: bytes | memoryview) -> None:
-    """Write a new file and wait until it is on the disk. Raises ``OSError``, also when ``path`` exists."""
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def write_locked(path: Path, content: bytes | memoryview) -> int:
+    """Write a new file and wait until it is on the disk; returns a descriptor that keeps it locked until it is closed.
+
+    Raises ``OSError``, also when ``path`` exists.
+    """
+    descriptor = locks.make(path)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.fsync(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def _finished(path: Path, content: bytes) -> Iterator[Path]:
+    """A temporary file beside ``path`` with this content, on the disk and locked."""
+    with aside(path) as temporary:
+        descriptor = write_locked(temporary, content)
+        try:
+            yield temporary
+        finally:
+            os.close(descriptor)
 
 
 def sync_file(path: Path) -> None:
@@ -73,24 +93,35 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder if it is not there. Raises ``OSError``."""
+    """Make a folder, and those above it, unless they are there: each name survives a crash. Raises ``OSError``."""
     if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``."""
-    with aside(path) as temporary:
-        write_synced(temporary, content)
+def _nothing() -> None:
+    pass
+
+
+def replace(path: Path, content: bytes, ready: Callable[[], None] = _nothing) -> None:
+    """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
+
+    ``ready`` is called when only that step is left; what it raises prevents the step.
+    """
+    with _finished(path, content) as temporary:
+        ready()
         temporary.replace(path)
     sync_folder(path.parent)
 
 
-def create(path: Path, content: bytes) -> bool:
-    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
-    with aside(path) as temporary:
-        write_synced(temporary, content)
+def create(path: Path, content: bytes, ready: Callable[[], None] = _nothing) -> bool:
+    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``.
+
+    ``ready`` is called when only that step is left; what it raises prevents the step.
+    """
+    with _finished(path, content) as temporary:
+        ready()
         try:
             os.link(temporary, path)
         except FileExistsError:

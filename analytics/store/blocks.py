@@ -13,7 +13,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.parquet import encoder
-from analytics.store.atomic import write_synced
 from analytics.store.records import StoredFile
 from analytics.store.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
 from quarto.batch import ENDINGS, Block, Games
@@ -148,15 +147,14 @@ def _games(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> pl.D
     )
 
 
-def write_table(frame: pl.DataFrame, path: Path) -> StoredFile:
-    """Write a new Parquet file and wait until it is on the disk. Raises ``OSError``, also when ``path`` exists.
+def table_content(frame: pl.DataFrame, name: str) -> tuple[memoryview, StoredFile]:
+    """A table as the bytes of a Parquet file, and how a commit lists the file of that name.
 
-    The table is encoded in memory first (a few megabytes), so that a full disk is an ``OSError`` like any other, and so
-    that the checksum is that of the intended bytes, not of those that a disk returned.
+    The table is encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that
+    the checksum is that of the intended bytes, not of those that a disk returned.
     """
     content = _encoded(frame)
-    write_synced(path, content)
-    return StoredFile(path.name, len(frame), len(content), hashlib.sha256(content).hexdigest())
+    return content, StoredFile(name, len(frame), len(content), hashlib.sha256(content).hexdigest())
 
 
 def _encoded(frame: pl.DataFrame) -> memoryview:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.store.archive import Archive, readable
@@ -79,6 +80,14 @@ def annotation_jobs(
         if ANNOTATIONS.lacks(archive, shard, extent.is_in):
             jobs.append(AnnotationJob(shard, extent))
     return jobs
+
+
+def note_annotations(archive: Archive, run_id: str) -> None:
+    """Note in a run's record how many annotations it has. Raises ``FailureError`` if that cannot be written."""
+    count = len(ANNOTATIONS.manifest_files(archive, run_id))
+    record = archive.run(run_id)
+    if record is not None and record.annotations != count:
+        archive.update_run(run_id, lambda known: known and structs.replace(known, annotations=count))
 
 
 def first_plies(shard: ShardGames, extent: AnnotationExtent) -> NDArray[np.int8]:

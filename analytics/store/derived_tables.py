@@ -17,12 +17,13 @@ import polars as pl
 
 from analytics.store.archive import Archive, commit_files, now, store
 from analytics.store.atomic import create, explained, make_folder, replace
-from analytics.store.json_records import Count, JsonRecord, dump, load
+from analytics.store.json_records import Count, StoredRecord, dump, load
+from analytics.store.pending import PendingFiles
 from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
 from quarto.errors import FailureError
 
 
-class Manifest(JsonRecord, frozen=True):
+class Manifest(StoredRecord, frozen=True):
     """Names the file that counts for one shard, in a field that is called like the table.
 
     After that, a kind of manifest has fields of its own and, last, the time ``created``.
@@ -141,27 +142,26 @@ class DerivedTable(Generic[M]):
         """Store the table of a shard: its file, then the manifest that makes it count, with its own ``fields``.
 
         Returns None, and leaves nothing, when another writer was faster and its table is ``enough``. Raises
-        ``FailureError``, and leaves nothing either, when a file cannot be written.
+        ``FailureError`` when a file cannot be written or was removed meanwhile. Interrupted in the last step, it leaves
+        the file even if nothing names it: a file that may count is removed by ``gc`` alone.
         """
         commit, target = shard.commit, self._manifest_file(archive, shard)
         name = f"part-{commit.shard:06d}-{uuid.uuid4().hex}.parquet"
         path = archive.folder(self.name, shard.record.run_id) / name
-        with explained("write to", archive.root):
-            counts = False
-            try:
-                stored = store(path, frame)
-                make_folder(target.parent)
-                values: dict[str, Any] = {"shard": commit.shard, "plies": commit.plies.sha256, "created": now()}
-                values[self.name] = stored
-                content = dump(self.manifest(**fields, **values))
-                counts = create(target, content)
-                if not counts and self.lacks(archive, self.renewed(archive, shard), enough):
-                    replace(target, content)
-                    counts = True
-            finally:
-                if not counts:
-                    path.unlink(missing_ok=True)
-        return stored if counts else None
+        with explained("write to", archive.root), PendingFiles() as pending:
+            stored = store(pending, path, frame)
+            make_folder(target.parent)
+            values: dict[str, Any] = {"shard": commit.shard, "plies": commit.plies.sha256, "created": now()}
+            values[self.name] = stored
+            content = dump(self.manifest(**fields, **values))
+            if create(target, content, pending.check):
+                return stored
+            pending.refused()
+            if self.lacks(archive, self.renewed(archive, shard), enough):
+                replace(target, content, pending.check)
+                return stored
+            pending.drop()
+        return None
 
     def _manifest_file(self, archive: Archive, shard: Shard[M]) -> Path:
         return archive.folder(self.manifests, shard.record.run_id) / f"{shard.commit.shard:06d}.json"

@@ -2,11 +2,13 @@
 
 A record is a frozen ``msgspec.Struct``. Its annotations are checked when it is read and before it is written; its
 ``__post_init__`` checks what concerns several fields. Unknown keys are refused; a key may be missing if its field has a
-default.
+default. The file of a ``StoredRecord`` has one key more, a checksum, so that no other value is taken for what was
+written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -25,6 +27,8 @@ RESTORE = "restore it from a copy, or move it away to go on without it"
 
 REGEX = re.compile(r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'")  # how msgspec words what ``matching`` refuses
 
+CHECKSUM = "checksum"  # the key of a stored record's checksum
+
 MOST = (1 << 63) - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
@@ -37,6 +41,20 @@ class RecordError(ValueError):
 
 class JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The base of all records."""
+
+
+class StoredRecord(JsonRecord, frozen=True):
+    """A record that has a file of its own in an archive."""
+
+
+def canonical(value: Any) -> bytes:
+    """JSON values as bytes that depend on the values alone: keys sorted, no spaces, ASCII only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored record's JSON values and their checksum: the first 16 hex digits of the SHA-256 of ``canonical``."""
+    return {**values, CHECKSUM: hashlib.sha256(canonical(values)).hexdigest()[:16]}
 
 
 def matching(pattern: re.Pattern[str]) -> msgspec.Meta:
@@ -83,7 +101,13 @@ def parse(content: bytes, kind: type[T]) -> T:
         raise RecordError(str(error)) from error
     except RecursionError as error:
         raise RecordError("it is nested too deeply") from error
-    return typed(value, kind)
+    if not (isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, StoredRecord)):
+        return typed(value, kind)
+    found = value.pop(CHECKSUM, None)
+    record = typed(value, kind)
+    if found != sealed(value)[CHECKSUM]:
+        raise RecordError("its checksum is not that of its content: it was changed since it was written")
+    return record
 
 
 def load(path: Path, kind: type[T], remedy: str = RESTORE) -> T:
@@ -97,17 +121,20 @@ def load(path: Path, kind: type[T], remedy: str = RESTORE) -> T:
 
 
 def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
-    """A record as the bytes that are stored: UTF-8, keys in the order of the fields, a newline at the end.
+    """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
     Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load`` would refuse.
     """
-    content = (json.dumps(record, ensure_ascii=False, indent=1, default=msgspec.structs.asdict) + "\n").encode()
+    values = json.loads(json.dumps(record, default=msgspec.structs.asdict))
+    if isinstance(record, StoredRecord):
+        values = sealed(values)
+    content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()
     if isinstance(record, JsonRecord):
         parse(content, type(record))
     return content
 
 
-def save(path: Path, record: JsonRecord) -> None:
+def save(path: Path, record: StoredRecord) -> None:
     """Store or replace a record in one step. Raises ``FailureError`` when it cannot be written."""
     content = dump(record)
     with explained("write", path):

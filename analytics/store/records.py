@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -12,7 +11,17 @@ from typing import Annotated, Any
 import msgspec
 
 from analytics.statistics.tally import Tally
-from analytics.store.json_records import Count, Duration, JsonRecord, Positive, matching, one_of, typed
+from analytics.store.json_records import (
+    Count,
+    Duration,
+    JsonRecord,
+    Positive,
+    StoredRecord,
+    canonical,
+    matching,
+    one_of,
+    typed,
+)
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from quarto.rules import Rules
 
@@ -20,6 +29,7 @@ RUN_ID = re.compile(r"[0-9a-f]{12}")
 POLICY_ID = RUN_ID  # of the same form
 POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12}$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
 POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
+STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}(-[0-9a-f]{32})?\.(parquet|json|svg)")
 PART = re.compile(r"part-[0-9]{6,12}-[0-9a-f]{32}\.parquet")
 COMMIT = re.compile(r"[0-9]{6,12}\.json")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
@@ -36,8 +46,7 @@ def run_id_of(spec: Mapping[str, Any]) -> str:
 
     The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
     """
-    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(canonical(spec)).hexdigest()[:12]
 
 
 class _AgentFields(msgspec.Struct):
@@ -53,14 +62,17 @@ class _SpecFields(msgspec.Struct):
     seed: Count
     opening_plies: Count
     seats: Annotated[str, one_of(*SEATS)] = "swapped"
+    learner: Count | None = None
 
     def __post_init__(self) -> None:
         Rules(**self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
             raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
+        if self.learner is not None and any(self.learner not in pairing for pairing in self.pairings):
+            raise ValueError(f"agent {self.learner}, the learner, is not in every pairing")
 
 
-class RunRecord(JsonRecord, frozen=True):
+class RunRecord(StoredRecord, frozen=True):
     """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
 
     ``spec`` holds everything that affects the games: ``rules`` (the fields of ``Rules``), ``agents`` (each ``label``,
@@ -77,6 +89,11 @@ class RunRecord(JsonRecord, frozen=True):
     status: Annotated[str, one_of("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
+    training: bool = False  # played for a training
+    # What there was when the record was written: less of it was lost since, more is fine.
+    commits: Count = 0  # their number
+    annotations: Count = 0  # their number
+    verdicts: tuple[RunId, ...] = ()  # their ids, ascending
     schema_version: Positive = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -89,6 +106,15 @@ class RunRecord(JsonRecord, frozen=True):
         return bool(self.spec.get("seats", "swapped") == "swapped")
 
     @property
+    def opening_seed(self) -> int | None:
+        """The seed that the opening of a pair follows from, with the pair's number; None if it does not.
+
+        That is so without imposed openings, and in games that were imported: their openings are not known.
+        """
+        imposed = self.spec["opening_plies"] > 0 and "imported" not in self.spec
+        return int(self.spec["seed"]) if imposed else None
+
+    @property
     def rules(self) -> Rules:
         return Rules(**self.spec["rules"])
 
@@ -96,6 +122,11 @@ class RunRecord(JsonRecord, frozen=True):
     def labels(self) -> tuple[str, ...]:
         """The agents' labels, in the order of the spec."""
         return tuple(agent["label"] for agent in self.spec["agents"])
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that were asked for, per pairing; games without a twin count as pairs."""
+        return self.games // (1 + self.swapped)
 
     @property
     def pairings(self) -> tuple[tuple[str, str], ...]:
@@ -144,7 +175,7 @@ def joined(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-class Commit(JsonRecord, frozen=True):
+class Commit(StoredRecord, frozen=True):
     """One shard of a run that counts: its two files, and the pairs in them."""
 
     shard: Count
@@ -157,7 +188,7 @@ class Commit(JsonRecord, frozen=True):
         datetime.fromisoformat(self.created)
 
 
-class SweepJob(JsonRecord, frozen=True):
+class SweepJob(StoredRecord, frozen=True):
     """One job of a sweep: the settings that varied, and its run."""
 
     sweep_id: Annotated[str, matching(SWEEP_ID)]
@@ -175,6 +206,12 @@ class PolicyFile(JsonRecord, frozen=True):
     rows: Count | None  # None: it is no table
     bytes: Count
     sha256: Sha256
+    file: Annotated[str, matching(STORED_POLICY_FILE)] | None = None  # its name in the folder; None: as on the card
+
+
+class _DerivationFields(msgspec.Struct):
+    kind: str
+    parameters: Mapping[str, Any]
 
 
 class _LearnedFields(msgspec.Struct):
@@ -185,12 +222,12 @@ class _LearnedFields(msgspec.Struct):
     parameters: Mapping[str, Any]
     seed: Count
     games: Count
-    run_ids: tuple[RunId, ...]
-    derivation: Any = None
+    run_ids: Annotated[tuple[RunId, ...], msgspec.Meta(min_length=1)]
+    derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-class PolicyCard(JsonRecord, frozen=True):
+class PolicyCard(StoredRecord, frozen=True):
     """The contents and the origin of a stored policy. Raises ``ValueError`` for an invalid value.
 
     ``learned`` has ``training`` (the same in all sessions of one training, 12 hex digits), ``trainer``,
@@ -216,6 +253,10 @@ class PolicyCard(JsonRecord, frozen=True):
         learned = typed(self.learned, _LearnedFields, "learned")
         if self.is_derived and set(learned.checksums) != set(learned.run_ids):
             raise ValueError("learned has not one checksum for each run")
+
+    def stored_name(self, name: str) -> str:
+        """The name in the policy's folder of the file that the card calls ``name``."""
+        return self.files[name].file or name
 
     @property
     def is_derived(self) -> bool:

@@ -14,13 +14,14 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
 from analytics.store.archive import Archive, now
-from analytics.store.json_records import Count, JsonRecord, Positive, load, matching, one_of
+from analytics.store.json_records import Count, Positive, StoredRecord, load, matching, one_of
 from analytics.store.json_records import save as write
-from analytics.store.records import RUN_ID, RunId, run_id_of
+from analytics.store.records import RUN_ID, RunId, RunRecord, run_id_of
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from analytics.store.shard_arrays import read_shard_table
 from quarto.batch import GAME_BITS
@@ -37,7 +38,7 @@ def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
     return run_id_of({**bounds, "most_pairs": most_pairs})
 
 
-class Verdict(JsonRecord, frozen=True):
+class Verdict(StoredRecord, frozen=True):
     """The outcome of a test. Raises ``ValueError`` for values that do not fit together."""
 
     verdict_id: Annotated[str, matching(VERDICT_ID)]
@@ -78,12 +79,21 @@ def path_of(archive: Archive, run_id: str, verdict_id: str) -> Path:
 
 
 def save(archive: Archive, verdict: Verdict) -> None:
-    """Store a verdict in one step, unless the same is there. Raises ``FailureError`` when it cannot be written."""
+    """Store a verdict in one step, unless the same is there, and note it in the run's record.
+
+    Raises ``FailureError`` when it cannot be written.
+    """
     path = path_of(archive, verdict.run_id, verdict.verdict_id)
+    same = False
     with suppress(FailureError):  # a file that is damaged or absent is written again: it follows from the games
-        if _outcome(read(path)) == _outcome(verdict):
-            return
-    write(path, verdict)
+        same = _outcome(read(path)) == _outcome(verdict)
+    if not same:
+        write(path, verdict)
+    archive.update_run(verdict.run_id, lambda known: _noted(known, verdict.verdict_id))
+
+
+def _noted(record: RunRecord | None, verdict_id: str) -> RunRecord | None:
+    return record and structs.replace(record, verdicts=tuple(sorted({*record.verdicts, verdict_id})))
 
 
 def _outcome(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from analytics.policies import policy_store
 from analytics.statistics.tally import tally_of
-from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive, commit_files, sweep_job
+from analytics.store import inventory, sprt_verdicts
+from analytics.store.archive import Archive, commit_files, commit_in, sweep_job
 from analytics.store.blocks import PlyColumns, read_table
-from analytics.store.json_records import load
-from analytics.store.ranges import Range, merged, overlaps
+from analytics.store.decisions import ANNOTATIONS
+from analytics.store.ranges import Range
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
 from analytics.store.shard_arrays import games_at
@@ -82,14 +82,15 @@ def verify(archive: Archive) -> Verification:
         held: dict[int, list[Range]] = {}
         for path in commit_files(archive.folder("commits", run_id)):
             try:
-                commit = load(path, Commit)
+                commit = commit_in(path)
             except FailureError as error:
                 found.problems.append(Problem(path, str(error)))
                 continue
             found.shards += 1
-            found.problems += _numbering(path, commit, held)
+            found.problems += [Problem(path, what) for what in inventory.overlapping(commit, held)]
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
+        found.problems += _lost(archive, run_id, record, held)
         if record is not None:
             decisions, problems = verify_decisions(archive, record)
             found.decisions += decisions
@@ -104,6 +105,7 @@ def verify(archive: Archive) -> Verification:
     for path in sprt_verdicts.files(archive):
         if path.parent.name.removeprefix("run=") not in archive.recorded():
             found.problems.append(Problem(path, "its run has no record"))
+    found.problems += [Problem(path, what) for path, what in policy_store.without_card(archive)]
     for policy_id in policy_store.policy_ids(archive):
         found.policies += 1
         found.problems += [Problem(path, what) for path, what in policy_store.problems(archive, policy_id)]
@@ -136,17 +138,28 @@ def _sweeps(archive: Archive) -> Iterator[Problem]:
             sweep_job(path)
         except FailureError as error:
             yield Problem(path, str(error))
+    for folder in archive.root.glob("sweeps/*"):
+        numbers = {int(path.stem) for path in archive.sweep_files() if path.parent == folder}
+        for lost in sorted(set(range(max(numbers, default=0))) - numbers):
+            what = "missing: the sweep was killed before this job ended, or the file was removed; sweep again"
+            yield Problem(folder / f"{lost}.json", what)
 
 
-def _numbering(path: Path, commit: Commit, held: dict[int, list[Range]]) -> Iterator[Problem]:
-    if commit.shard != int(path.stem):
-        yield Problem(path, f"it says shard {commit.shard}")
-    for part in commit.slices:
-        known = held.setdefault(part.pairing, [])
-        if overlaps(known, part.first_pair, part.end_pair):
-            pairs = f"pairs {part.first_pair} to {part.end_pair - 1} of pairing {part.pairing}"
-            yield Problem(path, f"{pairs} are, in part, also in an earlier commit")
-        held[part.pairing] = merged([*known, (part.first_pair, part.end_pair)])
+def _lost(archive: Archive, run_id: str, record: RunRecord | None, held: dict[int, list[Range]]) -> Iterator[Problem]:
+    """What a run had when its record was written, and has no longer; ``held`` are the pairs of its sound commits."""
+    commits = archive.folder("commits", run_id)
+    for lost in inventory.lost_commits(record, archive.numbers(run_id), held):
+        yield Problem(commits / f"{lost:06d}.json", inventory.LOST)
+    if record is None:
+        return
+    gone = record.annotations - len(ANNOTATIONS.manifest_files(archive, run_id))
+    if gone > 0:
+        what = f"{gone} of the {record.annotations} annotations of this run are missing: run '{ANNOTATIONS.command}'"
+        yield Problem(archive.folder(ANNOTATIONS.manifests, run_id), what)
+    for verdict_id in record.verdicts:
+        path = sprt_verdicts.path_of(archive, run_id, verdict_id)
+        if not path.exists():
+            yield Problem(path, "missing: restore it from a copy, or give the command of the test again")
 
 
 def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:

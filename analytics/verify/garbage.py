@@ -1,26 +1,33 @@
 """Finds and removes garbage: files in an archive that no commit, manifest or card names.
 
-A writer that is killed or loses a race leaves such files. They never count.
+A writer that is killed leaves such files. They never count. One that lives, suspended or slow, has files that it will
+still name: it keeps them locked, and they are left alone. Where the file system has no locks, their age has to do.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.policies import policy_store
-from analytics.store import sprt_verdicts
+from analytics.store import locks, sprt_verdicts
 from analytics.store.archive import MARKER, Archive
-from analytics.store.atomic import TEMPORARY, explained
+from analytics.store.atomic import TEMPORARY, explained, temporary_beside
 from analytics.store.decisions import ANNOTATIONS
 from analytics.store.position_index import INDEXES
-from analytics.store.records import COMMIT, PART, POLICY_FILE, POLICY_ID, RUN_ID
+from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLICY_FILE
 from analytics.store.schema import TABLES
+from quarto.errors import RequestError
 
-GRACE_SECONDS = 3600.0  # a younger file may belong to a writer that has not committed yet
+AGE = "1h"  # a younger file may belong to a writer on a machine whose locks are not seen here
+AGES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+LOCKED_AT_ONCE = 100  # files: each takes a descriptor
 
 DERIVED = (ANNOTATIONS, INDEXES)
 PART_FOLDERS = (*TABLES, *(table.name for table in DERIVED))  # of runs, table files
@@ -39,7 +46,7 @@ RECORDS = re.compile(
 OURS = re.compile(
     rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}"
     rf"|({'|'.join(PART_FOLDERS)})/{RUN}/{PART.pattern}"
-    rf"|{policy_store.FOLDER}/{POLICY_ID.pattern}/{POLICY_FILE.pattern}"
+    rf"|{policy_store.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
 )
 
 
@@ -49,8 +56,27 @@ class UnreferencedFile:
 
     path: Path
     bytes: int
-    age_seconds: float
+    age_seconds: float  # by the clock of the file system, at least 0
     ours: bool  # named as the archive names its files; others are listed, and never removed
+    in_use: bool  # locked by a writer that lives
+
+
+def seconds_of(age: str) -> float:
+    """The seconds of an age such as ``30m``, ``1h``, ``2d`` or ``0``. Raises ``RequestError`` for anything else."""
+    found = AGES.fullmatch(age)
+    if not found:
+        raise RequestError(f"--age {age} is not a time: write a number and s, m, h or d, as in 30m, 1h or 2d")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def named_files(archive: Archive) -> set[Path]:
+    """All files that commits, manifests and cards name. Raises ``FailureError`` for a damaged one of these."""
+    named = {archive.root / MARKER, *_of_policies(archive)}
+    for table in TABLES:
+        named.update(archive.committed_files(table))
+    for derived in DERIVED:
+        named.update(derived.files(archive))
+    return named
 
 
 def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
@@ -58,13 +84,8 @@ def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
 
     Raises ``FailureError`` for a damaged commit, manifest or card: the files that it named cannot be known.
     """
-    named = {archive.root / MARKER, *_of_policies(archive)}
-    for table in TABLES:
-        named.update(archive.committed_files(table))
-    for derived in DERIVED:
-        named.update(derived.files(archive))
+    named, moment = named_files(archive), _moment(archive.root)
     found = []
-    moment = time.time()
     with explained("list", archive.root):
         paths = [path for folder in FOLDERS for path in (archive.root / folder).rglob("*")]
         for path in sorted([*paths, *archive.root.glob("*")]):
@@ -72,12 +93,25 @@ def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
             if path in named or not path.is_file() or RECORDS.fullmatch(name):
                 continue
             try:
-                status = path.lstat()
+                status, in_use = path.lstat(), locks.is_held(path)
             except FileNotFoundError:
                 continue  # a writer has removed or renamed it meanwhile
             ours = OURS.fullmatch(name) is not None
-            found.append(UnreferencedFile(path, status.st_size, moment - status.st_mtime, ours))
+            found.append(UnreferencedFile(path, status.st_size, max(0.0, moment - status.st_mtime), ours, in_use))
     return found
+
+
+def _moment(root: Path) -> float:
+    """The time by the clock that dates the archive's files, which need not be this machine's."""
+    path = temporary_beside(root / MARKER)
+    try:
+        path.touch(exist_ok=False)
+    except OSError:  # the archive is only read, so that nothing will be removed
+        return time.time()
+    try:
+        return path.stat().st_mtime
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _of_policies(archive: Archive) -> Iterator[Path]:
@@ -85,17 +119,42 @@ def _of_policies(archive: Archive) -> Iterator[Path]:
     for policy_id in policy_store.policy_ids(archive):
         folder = policy_store.folder_of(archive, policy_id)
         yield folder / policy_store.CARD
-        for name in policy_store.read_card(archive, policy_id).files:
-            yield folder / name
+        card = policy_store.read_card(archive, policy_id)
+        for name in card.files:
+            yield folder / card.stored_name(name)
 
 
-def remove(found: Sequence[UnreferencedFile], older_than_seconds: float = GRACE_SECONDS) -> list[UnreferencedFile]:
-    """Remove the files that are ours and old enough, and return them.
+def is_removable(file: UnreferencedFile, least_age: float) -> bool:
+    """Whether a file is ours, old enough, and kept by no writer."""
+    return file.ours and not file.in_use and file.age_seconds >= least_age
+
+
+def remove(archive: Archive, found: Sequence[UnreferencedFile], least_age: float) -> list[UnreferencedFile]:
+    """Remove the files that are ours, at least so many seconds old and not in use, and return them.
 
     Raises ``FailureError`` when a file cannot be removed.
     """
-    removed = [file for file in found if file.ours and file.age_seconds >= older_than_seconds]
-    for file in removed:
-        with explained("remove", file.path):
-            file.path.unlink(missing_ok=True)
-    return removed
+    able = [file for file in found if is_removable(file, least_age)]
+    parts = (able[first : first + LOCKED_AT_ONCE] for first in range(0, len(able), LOCKED_AT_ONCE))
+    return [file for part in parts for file in _remove(archive, part)]
+
+
+def _remove(archive: Archive, files: Sequence[UnreferencedFile]) -> Iterator[UnreferencedFile]:
+    """Lock files, so that no writer will name them, look once more that none has, and remove them."""
+    with ExitStack() as stack:
+        locked = []
+        for file in files:
+            with explained("remove", file.path):
+                try:
+                    descriptor = locks.probe(file.path)
+                except FileNotFoundError:
+                    continue  # a writer has removed or renamed it meanwhile
+            if descriptor is not None:
+                stack.callback(os.close, descriptor)
+                locked.append(file)
+        named = named_files(archive)
+        for file in locked:
+            if file.path not in named:
+                with explained("remove", file.path):
+                    file.path.unlink(missing_ok=True)
+                yield file

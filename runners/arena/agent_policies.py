@@ -197,7 +197,8 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     learned = card.learned
     source = "parameter" if card.is_derived else "trainer"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
-    files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in card.files.items()]
+    stored = ((card.stored_name(name), file) for name, file in card.files.items())
+    files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in stored]
     how, maker = made_by(card)
     more = len(learned["run_ids"]) - MOST_RUNS
     return [

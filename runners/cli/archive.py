@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, WideOption, rules_options
 
 RUNS = """
-SELECT run_id, status, rules,
+SELECT run_id, games,
        if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
           format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
-       seed, opening_plies, games, games_asked, shards,
-       strftime(created, '%Y-%m-%d %H:%M') AS created, round(seconds, 1) AS seconds
+       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
+       round(seconds, 1) AS seconds, shards
 FROM runs ORDER BY created
 """
 
@@ -74,13 +73,13 @@ def import_(
 
 
 @app.command("ls")
-def ls(archive: ArchiveOption = ARCHIVE) -> None:
+def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.terminal.tables import write
+    from runners.terminal.tables import TableOutput, write
 
     with open_archive(archive) as opened:
-        write(opened.sql(RUNS))
+        write(opened.sql(RUNS), TableOutput(wide=wide))
 
 
 @app.command("verify")
@@ -105,28 +104,25 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
 @app.command("gc")
 def gc(
     archive: ArchiveOption = ARCHIVE,
-    remove: Annotated[bool, typer.Option("--remove", help="Delete the listed files, except foreign ones.")] = False,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="Also files younger than an hour. Only safe while no process writes to the archive."
-        ),
-    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete the files listed as unreferenced.")] = False,
+    age: Annotated[
+        str,
+        typer.Option(help="Only files that are at least so old: 30m, 1h, 2d. 0 only while no process writes."),
+    ] = "1h",
 ) -> None:
     """List files that no commit names, such as those of killed writers; with --remove delete them."""
     from analytics.store.archive import Archive
     from analytics.verify import garbage
 
-    # Clocks differ: a file may have a time in the future.
-    least_age = -math.inf if everything else garbage.GRACE_SECONDS
-    found = garbage.unreferenced_files(Archive.open(archive))
-    removed = garbage.remove(found, least_age) if remove else []
+    least_age, opened = garbage.seconds_of(age), Archive.open(archive)
+    found = garbage.unreferenced_files(opened)
+    removed = garbage.remove(opened, found, least_age) if remove else []
     for file in found:
-        fate = "foreign" if not file.ours else "young" if file.age_seconds < least_age else "unreferenced"
+        removable = garbage.is_removable(file, least_age)
+        fate = "unreferenced" if removable else "foreign" if not file.ours else "in use" if file.in_use else "young"
         typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
-    able = sum(file.ours and file.age_seconds >= least_age for file in found)
-    known = f"{len(found)} files"
-    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {able} to remove with --remove")
+    known, count = f"{len(found)} files", sum(garbage.is_removable(file, least_age) for file in found)
+    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
 
 
 @app.command("index")

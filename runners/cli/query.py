@@ -16,11 +16,12 @@ from runners.cli.options import (
     OutputOption,
     RunsOption,
     WhereOption,
+    WideOption,
     rules_options,
 )
 
 
-def sql(
+def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     question: Annotated[
         str,
         typer.Argument(
@@ -31,6 +32,7 @@ def sql(
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
     force: ForceOption = False,
+    wide: WideOption = False,
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
@@ -47,7 +49,7 @@ def sql(
     from runners.terminal.tables import output_of
 
     limits = Limits(memory, spill, timeout)
-    destination = output_of(format, output, force)  # before the question is asked
+    destination = output_of(format, output, force, wide)  # before the question is asked
     answer(archive, sys.stdin.read() if question == "-" else question, limits, destination)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.table import Table
-
 from analytics.published import PublishedFigure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
@@ -16,11 +14,12 @@ from analytics.report import style
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
+from runners.arena.code import version
 from runners.arena.experiment import interruptible
-from runners.arena.spec import version
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
+from runners.terminal.console import Table
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 

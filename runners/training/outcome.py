@@ -105,7 +105,7 @@ def show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     for line in (
         _what_was_learned(request, trained),
         _what_it_took(request, trained),
-        f"Policy '{card.name}' ({card.policy_id}) is in {folder}: {', '.join(card.files)}.",
+        f"Policy '{card.name}' ({card.policy_id}) is in {folder}: {', '.join(map(card.stored_name, card.files))}.",
         *([f"Genes: {', '.join(genes)}."] if card.kind == GENOME else []),
         "Play by it:",
         f"  {_play_command(request, card)}",

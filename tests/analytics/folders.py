@@ -1,8 +1,21 @@
-"""The content of a folder."""
+"""The content of a folder, and files of it changed by hand."""
 
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+from analytics.store.json_records import CHECKSUM, sealed
 
 
 def snapshot(root: Path) -> dict[Path, bytes]:
     """Every file below a folder with its content."""
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], object]) -> None:
+    """Change a stored record and make its checksum fit, so that only what it says can be wrong."""
+    values = json.loads(path.read_bytes())
+    del values[CHECKSUM]
+    change(values) if callable(change) else values.update(change)
+    path.write_text(json.dumps(sealed(values)))

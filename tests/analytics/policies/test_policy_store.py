@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.json_records import load
+from analytics.store.pending import PendingFiles
 from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
 from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
 
@@ -108,13 +110,39 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     (folder / "card.json").unlink()
     with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
         policy_store.find(archive, "mine")
-    assert verify(archive).problems == []
+    (problem,) = verify(archive).problems
+    assert problem.file == folder / "card.json"
+    assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
     found = unreferenced_files(archive)
     assert {file.path.name for file in found if file.ours} == {"table.parquet", "curve.parquet"}
-    assert remove(found) == []
-    assert len(remove(found, older_than_seconds=-1)) == 2
+    assert remove(archive, found, 3600) == []
+    assert len(remove(archive, found, 0)) == 2
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     assert_same(policy_store.read(archive, "mine")[1], COUNTS)
+
+
+def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
+    before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    other = CURVE.with_columns(pl.col("win_rate") / 2)
+    check, stops = PendingFiles.check, iter([True, False])
+
+    def look(pending: PendingFiles) -> None:
+        assert policy_store.problems(archive, before.policy_id) == []
+        assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
+        if next(stops):
+            raise KeyboardInterrupt
+        check(pending)
+
+    monkeypatch.setattr(PendingFiles, "check", look)
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
+        assert verify(archive).problems == []
+    after = policy_store.find(archive, "mine")
+    assert after.files["table.parquet"] == before.files["table.parquet"]
+    assert policy_store.read_table(archive, after, "curve").equals(other)
+    assert [file.path.name for file in unreferenced_files(archive)] == ["curve.parquet"]
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
@@ -144,9 +172,8 @@ def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Pol
 def forge(folder: Path, file: str, content: bytes) -> None:
     """Change a file and its checksum in the card, so that only the content is wrong."""
     (folder / file).write_bytes(content)
-    card = json.loads((folder / "card.json").read_text())
-    card["files"][file] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / "card.json").write_text(json.dumps(card))
+    stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    forge_record(folder / "card.json", lambda values: values["files"][file].update(stored))
 
 
 def with_column(name: str, values: Any) -> Callable[[Path], None]:
@@ -226,7 +253,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     path = archive.root / "policies" / card.policy_id / "card.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    forge_record(path, change)
     with pytest.raises(RequestError, match=f"{path} is damaged"):
         policy_store.read(archive, "mine")
     with pytest.raises(FailureError, match=f"{path} is damaged"):

@@ -12,6 +12,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import forge
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
 from tests.paths import ROOT
 
@@ -136,7 +137,7 @@ def test_a_wrong_condition_is_a_wrong_request(two_runs: Archive, where: str, com
 
 def test_a_run_of_another_schema_is_refused_where_it_is_chosen(two_runs: Archive) -> None:
     path = two_runs.root / "runs" / f"{OTHER.run_id}.json"
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    forge(path, {"schema_version": 2})
     with open_archive(two_runs.root) as opened:
         for ask in (select, head_to_head):
             with pytest.raises(RequestError, match=f"run {OTHER.run_id} has schema version 2, this program reads 1"):

@@ -2,16 +2,19 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from analytics.statistics.tally import tally
 from analytics.store import atomic
 from analytics.store.archive import MARKER, Archive
-from analytics.store.records import SweepJob
+from analytics.store.records import RunRecord, SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
 from quarto.batch import Block
@@ -97,7 +100,7 @@ def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
     )
     for run in (first, second, record(created=first.created, status="complete", seconds=2.5)):
         archive.save_run(run)
-    assert archive.run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5)
+    assert archive.run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5, commits=2)
     assert [run.run_id for run in archive.runs()] == ["ffffffffffff", RUN_ID]
     assert archive.run("000000000000") is None
     assert archive.run("../archive") is None
@@ -118,6 +121,20 @@ def test_a_run_under_another_name_is_damage(archive: Archive) -> None:
     shutil.copy(archive.root / "runs" / f"{RUN_ID}.json", archive.root / "runs" / "ffffffffffff.json")
     with pytest.raises(FailureError, match=f"is the record of run {RUN_ID}"):
         archive.run("ffffffffffff")
+
+
+def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> None:
+    """Two processes end a run: each adds its seconds to those of the other, also if both begin at the same time."""
+
+    def add(known: RunRecord | None) -> RunRecord | None:
+        time.sleep(0.001)
+        return known and structs.replace(known, seconds=known.seconds + 1)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: Archive.open(archive.root).update_run(RUN_ID, add), range(12)))
+    found = archive.run(RUN_ID)
+    assert found is not None
+    assert found.seconds == 12
 
 
 def test_jobs_of_sweeps_are_stored_and_replaced(archive: Archive) -> None:
@@ -180,10 +197,10 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
     """Both writers saw pairs 12 to 19 free; the other one commits them while this one writes its tables."""
     other = Archive.open(archive.root)
 
-    def overtake(path: Path, content: bytes) -> bool:
+    def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content)
+        return atomic.create(path, content, ready)
 
     monkeypatch.setattr("analytics.store.archive.create", overtake)
     assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
@@ -194,10 +211,10 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
 def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Archive.open(archive.root)
 
-    def overtake(path: Path, content: bytes) -> bool:
+    def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content)
+        return atomic.create(path, content, ready)
 
     monkeypatch.setattr("analytics.store.archive.create", overtake)
     commit = archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)
@@ -216,7 +233,7 @@ def test_a_missing_commit_takes_its_games_with_it(archive: Archive) -> None:
     assert len(unreferenced_files(archive)) == 2
     commit = Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
     assert commit is not None
-    assert commit.shard == 2  # a number that was given once is not given again while later ones exist
+    assert commit.shard == 0
 
 
 def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:

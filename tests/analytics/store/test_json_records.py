@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from msgspec import structs, to_builtins
 from analytics.perfect.tablebase import SHIPPED, Card
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Marker
-from analytics.store.json_records import JsonRecord, RecordError, dump, load, parse, typed
+from analytics.store.json_records import JsonRecord, RecordError, StoredRecord, dump, load, parse, typed
 from analytics.store.records import Commit, PolicyCard, PolicyFile, RunRecord, Slice, StoredFile, SweepJob
 from quarto.errors import FailureError
 from tests.analytics.naive_games import record, spec_of
@@ -55,7 +56,7 @@ def test_the_bytes_of_a_record_are_known() -> None:
     job = SweepJob("s1", 3, {"a": "é"}, error='"no"\n')
     assert dump(job).decode() == (
         '{\n "sweep_id": "s1",\n "job": 3,\n "overrides": {\n  "a": "é"\n },\n "run_id": null,\n'
-        ' "status": "complete",\n "error": "\\"no\\"\\n",\n "games": 0\n}\n'
+        ' "status": "complete",\n "error": "\\"no\\"\\n",\n "games": 0,\n "checksum": "70da76bbb76aa3f0"\n}\n'
     )
     assert b'"parameters": {\n  "rate": 1e-07\n },' in dump(CARD)
     assert dump({"a": 1e16, "b": [], "c": {}}) == b'{\n "a": 1e+16,\n "b": [],\n "c": {}\n}\n'
@@ -152,3 +153,23 @@ def test_what_could_not_be_read_again_is_not_written() -> None:
     for wrong in (SweepJob("../x", 3), SweepJob("s", -1), structs.replace(COMMIT, shard=-1)):
         with pytest.raises(RecordError, match=r"expected|does not match"):
             dump(wrong)
+
+
+@pytest.mark.parametrize("kept", [record(), COMMIT, CARD], ids=lambda kept: type(kept).__name__)
+def test_any_changed_letter_or_digit_of_a_stored_record_is_found(kept: StoredRecord, tmp_path: Path) -> None:
+    """One bit in every twentieth byte; changes between the values, of spaces and line ends, mean nothing."""
+    path, content = tmp_path / "record.json", dump(kept)
+    for at in range(0, len(content), 20):
+        changed = bytearray(content)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        if not chr(content[at]).isspace():
+            with pytest.raises(FailureError, match="is damaged"):
+                load(path, type(kept))
+
+
+def test_a_stored_record_without_a_checksum_is_damaged(tmp_path: Path) -> None:
+    values = json.loads(dump(COMMIT))
+    del values["checksum"]
+    with pytest.raises(RecordError, match="its checksum is not that of its content"):
+        parse(json.dumps(values).encode(), Commit)

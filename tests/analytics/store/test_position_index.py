@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import polars as pl
 import pytest
 
 from analytics.store import derived_tables
-from analytics.store.archive import Archive, store
+from analytics.store.archive import Archive
+from analytics.store.blocks import table_content
 from analytics.store.derived_tables import Shard
 from analytics.store.position_index import (
     END_PLY,
@@ -23,7 +23,7 @@ from analytics.store.position_index import (
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
-from tests.analytics.folders import snapshot
+from tests.analytics.folders import forge, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
 
 
@@ -83,8 +83,7 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
 def test_an_index_of_other_games_or_another_version_does_not_count(archive: Archive, key: str) -> None:
     index(archive)
     path = INDEXES.manifest_files(archive, RUN_ID)[0]
-    content = json.loads(path.read_bytes())
-    path.write_text(json.dumps(content | {key: {"plies": "0" * 64, "version": 0}[key]}))
+    forge(path, {key: {"plies": "0" * 64, "version": 0}[key]})
     assert [shard.manifest is None for shard in INDEXES.shards(archive, [RUN_ID])] == [True, False]
     assert index(archive).shards == 1
     assert all(shard.manifest for shard in INDEXES.shards(archive, [RUN_ID]))
@@ -106,7 +105,7 @@ def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
 def test_a_damaged_index_is_named(archive: Archive, change: dict[str, object]) -> None:
     index(archive)
     path = INDEXES.manifest_files(archive, RUN_ID)[0]
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
+    forge(path, change)
     with pytest.raises(FailureError, match=path.name):
         INDEXES.shards(archive, [RUN_ID])
     assert [problem.file for problem in verify(archive).problems] == [path]
@@ -174,7 +173,7 @@ def test_the_files_of_a_shallower_index_are_garbage(archive: Archive) -> None:
     left = garbage.unreferenced_files(archive)
     assert len(left) == 2
     assert all(file.ours for file in left)
-    assert len(garbage.remove(left, -1.0)) == 2
+    assert len(garbage.remove(archive, left, 0)) == 2
     assert sorted(contents(archive)) == [0, 1]
 
 
@@ -188,11 +187,10 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     shard = INDEXES.shards(archive, [RUN_ID])[0]
     path, number = file_of(archive, shard), INDEXES.manifest_files(archive, RUN_ID)[0]
     wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
-    path.unlink()
-    stored = store(path, wrong)
-    content = json.loads(number.read_bytes())
+    written, stored = table_content(wrong, path.name)
+    path.write_bytes(written)
     positions = {"file": stored.file, "rows": stored.rows, "bytes": stored.bytes, "sha256": stored.sha256}
-    number.write_text(json.dumps(content | {"positions": positions}))
+    forge(number, {"positions": positions})
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert "not what the shard's games give" in problem.what

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from analytics.store.archive import Archive
 from analytics.store.shard_arrays import read_shard, read_shard_table, scatter
 from quarto.errors import FailureError
+from tests.analytics.folders import forge
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block
 
 
@@ -57,12 +57,7 @@ def test_rows_that_are_not_as_many_as_the_games_have_plies_are_an_error(archive:
     path = archive.committed_files("plies")[0]
     pl.read_parquet(path, hive_partitioning=False).head(-1).write_parquet(path)
     content, commit = path.read_bytes(), archive.folder("commits", RUN_ID) / "000000.json"
-    mapping = json.loads(commit.read_text())
-    mapping["plies"] |= {
-        "rows": mapping["plies"]["rows"] - 1,
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    commit.write_text(json.dumps(mapping))
+    stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    forge(commit, lambda values: values["plies"].update(stored, rows=values["plies"]["rows"] - 1))
     with pytest.raises(FailureError, match=r"has \d+ rows, the games of its shard have \d+ plies: see 'qarena archive"):
         read_shard(archive, RUN_ID, archive.commits(RUN_ID)[0])

@@ -19,7 +19,7 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
-from tests.analytics.folders import snapshot
+from tests.analytics.folders import forge, snapshot
 from tests.analytics.naive_games import block_of, random_game, record, spec_of
 
 MEETING = [("good", "bad")]
@@ -137,7 +137,7 @@ def test_what_is_in_its_folder_and_is_no_verdict_is_foreign(archive: Archive) ->
 
 
 def changed(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    forge(path, values)
 
 
 @pytest.mark.parametrize(
@@ -167,16 +167,20 @@ def test_a_verdict_in_another_runs_folder_is_named(archive: Archive) -> None:
     (path,) = sprt_verdicts.files(archive)
     (archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = path.rename(archive.root / "verdicts/run=0123456789ab" / path.name)
-    assert [str(problem) for problem in verify(archive).problems] == [f"{elsewhere}: its run has no record"]
+    gone, moved = map(str, verify(archive).problems)
+    assert gone == f"{path}: missing: restore it from a copy, or give the command of the test again"
+    assert moved == f"{elsewhere}: its run has no record"
     with pytest.raises(FailureError, match="it is verdict"):
         sprt_verdicts.read(elsewhere)
 
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
-    (archive.folder("commits", RUN.run_id) / "000000.json").unlink()
-    (problem,) = verify(archive).problems
-    assert "only the first 0 of the" in problem.what
+    lost = archive.folder("commits", RUN.run_id) / "000000.json"
+    lost.unlink()
+    first, *_, last = verify(archive).problems
+    assert first.file == lost
+    assert "only the first 0 of the" in last.what
 
 
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from analytics.store.archive import Archive
+from analytics.store import atomic
+from analytics.store.archive import Archive, _Ledger
+from analytics.store.position_index import INDEXES, index_jobs, index_shards
+from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
 from quarto.errors import FailureError
@@ -105,6 +108,80 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
     assert not verify(archive).problems
     assert unreferenced_files(archive) == []
     assert (snapshot(archive.root) == before) == (sync <= 5)
+
+
+@pytest.mark.parametrize("derived", [False, True], ids=["commit", "index"])
+def test_ctrl_c_after_the_link_leaves_what_it_names(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, derived: bool
+) -> None:
+    real = atomic.sync_folder
+
+    def stop(folder: Path) -> None:
+        if folder.parent.name in ("commits", "indexes"):
+            raise KeyboardInterrupt
+        real(folder)
+
+    atomic.make_folder(archive.folder("indexes", RUN_ID))
+    monkeypatch.setattr(atomic, "sync_folder", stop)
+    jobs = index_jobs(archive, INDEXES.shards(archive, [RUN_ID]))[:1]
+    with pytest.raises(KeyboardInterrupt):
+        _ = index_shards(archive, jobs, 1) if derived else archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+    monkeypatch.undo()
+    assert len(INDEXES.files(archive) if derived else archive.commits(RUN_ID)[2:]) == 1
+    assert verify(archive).problems == []
+
+
+def test_ctrl_c_when_a_commit_is_known_leaves_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last moment: the commit is linked, and the writer has noted that it is."""
+    learn = _Ledger.learn
+
+    def stop(ledger: _Ledger, commit: Commit, number: int) -> None:
+        learn(ledger, commit, number)
+        if number == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Ledger, "learn", stop)
+    with pytest.raises(KeyboardInterrupt):
+        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+    assert len(archive.commits(RUN_ID)) == 3
+    assert verify(archive).problems == []
+
+
+@pytest.mark.parametrize("order", ["runs", "plies", "root"])
+def test_every_new_folder_is_synced_into_the_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    synced: list[Path] = []
+    real = atomic.sync_folder
+
+    def note(folder: Path) -> None:
+        synced.append(folder)
+        real(folder)
+
+    monkeypatch.setattr(atomic, "sync_folder", note)
+    root = tmp_path / "deep" / "archive"
+    archive = Archive.open(root, create=True)
+    if order == "runs":
+        archive.save_run(OTHER)
+    elif order == "plies":
+        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+    made = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert {path.parent for path in made} <= set(synced)
+
+
+def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one is done between our look at the marker and our look at what else is in the folder."""
+    root = tmp_path / "archive"
+    root.mkdir()
+    list_folder = Path.iterdir
+
+    def other_first(folder: Path) -> object:
+        monkeypatch.undo()
+        Archive.open(root, create=True).save_run(OTHER)
+        return list_folder(folder)
+
+    monkeypatch.setattr(Path, "iterdir", other_first)
+    assert [run.run_id for run in Archive.open(root, create=True).runs()] == [OTHER.run_id]
 
 
 def test_without_hard_links_the_message_says_so(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.verify.archive import NAMED_GAMES, Verification, verify
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
+from tests.analytics.folders import forge
 from tests.analytics.naive_games import (
     PAIRINGS,
     RUN_ID,
@@ -47,17 +49,12 @@ def only_problem(archive: Archive) -> str:
 def rewrite(archive: Archive, table: str, change: Callable[[pl.DataFrame], pl.DataFrame], shard: int = 0) -> Path:
     """Change the rows of a committed table and forge the commit, so that only the rows themselves can tell."""
     commit = archive.folder("commits", RUN_ID) / f"{shard:06d}.json"
-    mapping = json.loads(commit.read_text())
-    path: Path = archive.folder(table, RUN_ID) / mapping[table]["file"]
+    path: Path = archive.folder(table, RUN_ID) / json.loads(commit.read_text())[table]["file"]
     frame = change(pl.read_parquet(path))
     frame.write_parquet(path)
     content = path.read_bytes()
-    mapping[table] |= {
-        "rows": len(frame),
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    commit.write_text(json.dumps(mapping))
+    stored = {"rows": len(frame), "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    forge(commit, lambda values: values[table].update(stored))
     return path
 
 
@@ -122,11 +119,10 @@ def test_a_lost_file_is_found(archive: Archive) -> None:
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1", b"PAR1" * 9], ids=repr)
 def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_checksum(archive: Archive, content: bytes) -> None:
     commit = archive.folder("commits", RUN_ID) / "000000.json"
-    mapping = json.loads(commit.read_text())
     path = archive.committed_files("plies")[0]
     path.write_bytes(content)
-    mapping["plies"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    commit.write_text(json.dumps(mapping))
+    stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    forge(commit, lambda values: values["plies"].update(stored))
     assert only_problem(archive).startswith(f"{path}: is not a readable Parquet file")
 
 
@@ -163,32 +159,80 @@ def test_what_is_not_part_of_the_spec_may_change(archive: Archive) -> None:
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"sweep_id": "s", "job": 4}'])
 def test_a_damaged_job_of_a_sweep_is_found(archive: Archive, content: str) -> None:
-    archive.save_sweep_job(SweepJob("s", 2, {}, RUN_ID))
+    archive.save_sweep_job(SweepJob("s", 0, {}, RUN_ID))
     assert not verify(archive).problems
-    path = archive.root / "sweeps" / "s" / "2.json"
+    path = archive.root / "sweeps" / "s" / "0.json"
     path.write_text(content)
     assert only_problem(archive).startswith(f"{path}: {path} is damaged")
 
 
 def test_a_commit_under_another_number_is_found(archive: Archive) -> None:
     folder = archive.folder("commits", RUN_ID)
-    (folder / "000001.json").rename(folder / "000005.json")
-    assert only_problem(archive) == f"{folder / '000005.json'}: it says shard 1"
+    (folder / "000001.json").rename(folder / "000003.json")
+    moved, *lost = verify(archive).problems
+    assert "000003.json is damaged (it says shard 1)" in str(moved)
+    assert [problem.file for problem in lost] == [folder / f"{number:06d}.json" for number in (1, 2)]
 
 
 def test_pairs_that_two_commits_hold_are_found(archive: Archive) -> None:
     folder = archive.folder("commits", RUN_ID)
     shutil.copy(folder / "000000.json", folder / "000002.json")
+    forge(folder / "000002.json", {"shard": 2})
     problems = [str(problem) for problem in verify(archive).problems]
     assert f"{folder / '000002.json'}: pairs 0 to 7 of pairing 1 are, in part, also in an earlier commit" in problems
 
 
 def test_a_wrong_tally_is_found(archive: Archive) -> None:
     path = archive.folder("commits", RUN_ID) / "000001.json"
-    mapping = json.loads(path.read_text())
-    mapping["slices"][1]["tally"]["plies"] += 1
-    path.write_text(json.dumps(mapping))
+    forge(path, lambda values: values["slices"][1]["tally"].update(plies=1))
     assert only_problem(archive) == f"{path}: the tally of pairing 2 from pair 0 on is not that of its games"
+
+
+# What is gone.
+
+
+def test_a_deleted_commit_is_missed_also_if_it_was_the_last(archive: Archive) -> None:
+    archive.save_run(record(games=500))
+    for number in (1, 0):  # the last one, then all
+        path = archive.folder("commits", RUN_ID) / f"{number:06d}.json"
+        path.unlink()
+        assert f"{path}: missing, and its games with it: restore it" in map_of_problems(archive)
+
+
+def map_of_problems(archive: Archive) -> str:
+    return "\n".join(map(str, verify(archive).problems))
+
+
+def test_what_was_played_again_in_fewer_shards_is_not_missed(archive: Archive) -> None:
+    archive.save_run(record(games=24, status="complete"))
+    for path in archive.folder("commits", RUN_ID).iterdir():
+        path.unlink()
+    Archive.open(archive.root).commit(RUN_ID, [random_block(1, pairing, 0, 12) for pairing in range(3)], PAIRINGS)
+    assert verify(archive).problems == []
+
+
+def test_a_deleted_annotation_is_missed(archive: Archive) -> None:
+    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=15, megabytes=0.1))
+    assert verify(archive).problems == []
+    (archive.folder("annotations", RUN_ID) / "000001.json").unlink()
+    assert "1 of the 2 annotations of this run are missing: run 'qarena annotate'" in only_problem(archive)
+    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=15, megabytes=0.1))
+    assert verify(archive).problems == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_job_that_is_missing_between_others_is_missed(archive: Archive, lost: int) -> None:
+    for job in (0, 1, 2):
+        archive.save_sweep_job(SweepJob("s", job))
+    path = archive.root / "sweeps" / "s" / f"{lost}.json"
+    path.unlink()
+    assert only_problem(archive).startswith(f"{path}: missing: the sweep was killed before this job ended, or")
+
+
+def test_a_changed_bit_in_the_command_is_found(archive: Archive) -> None:
+    path = archive.root / "runs" / f"{RUN_ID}.json"
+    path.write_bytes(path.read_bytes().replace(b"qarena run", b"qarena sun"))
+    assert "is damaged (its checksum is not that of its content" in only_problem(archive)
 
 
 # Tables.

@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import os
 import re
 import time
@@ -5,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
+from analytics.store.pending import PendingFiles
+from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.store.records import SweepJob
 from analytics.verify.archive import verify
-from analytics.verify.garbage import GRACE_SECONDS, remove, unreferenced_files
-from quarto.errors import FailureError
-from tests.analytics.naive_games import RUN_ID
+from analytics.verify.garbage import UnreferencedFile, named_files, remove, seconds_of, unreferenced_files
+from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import snapshot
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
+from tests.analytics.stored_policies import COUNTS, CURVE, origin
+
+HOUR = seconds_of("1h")
 
 
 def litter(archive: Archive, old: bool = True) -> tuple[list[Path], list[Path]]:
@@ -28,7 +37,7 @@ def litter(archive: Archive, old: bool = True) -> tuple[list[Path], list[Path]]:
     for path in [*ours, *foreign]:
         path.write_bytes(b"12345")
         if old:
-            os.utime(path, (time.time() - GRACE_SECONDS - 60,) * 2)
+            os.utime(path, (time.time() - HOUR - 60,) * 2)
     return sorted(ours), sorted(foreign)
 
 
@@ -38,17 +47,17 @@ def test_what_no_commit_names_is_found_and_only_ours_removed(archive: Archive) -
     found = unreferenced_files(archive)
     assert [file.path for file in found] == sorted([*ours, *foreign])
     assert [file.path for file in found if file.ours] == ours
-    assert all(file.bytes == 5 and file.age_seconds > GRACE_SECONDS for file in found)
-    assert sorted(file.path for file in remove(found)) == ours
+    assert all(file.bytes == 5 and file.age_seconds > HOUR and not file.in_use for file in found)
+    assert sorted(file.path for file in remove(archive, found, HOUR)) == ours
     assert [file.path for file in unreferenced_files(archive)] == foreign
     assert not verify(archive).problems
 
 
 def test_young_files_may_belong_to_a_writer(archive: Archive) -> None:
     ours, _ = litter(archive, old=False)
-    assert remove(unreferenced_files(archive)) == []
+    assert remove(archive, unreferenced_files(archive), HOUR) == []
     assert all(path.exists() for path in ours)
-    assert len(remove(unreferenced_files(archive), older_than_seconds=-1)) == len(ours)
+    assert len(remove(archive, unreferenced_files(archive), 0)) == len(ours)
 
 
 def test_files_of_a_missing_commit_are_garbage(archive: Archive) -> None:
@@ -69,3 +78,101 @@ def test_other_parts_of_the_archive_are_left_alone(archive: Archive) -> None:
     other.mkdir(parents=True)
     (other / "table.parquet").write_bytes(b"x")
     assert unreferenced_files(archive) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("1.5h", 5400), ("2d", 172800)]
+)
+def test_an_age_has_a_unit(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1h", "1 h", "1w", "one hour", "1e3"])
+def test_what_is_no_age_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match=f"--age {text} is not a time"):
+        seconds_of(text)
+
+
+# Writers that were suspended when their files were stored and the small file that names them was not there yet.
+
+
+def clear(archive: Archive) -> int:
+    """Remove what nobody names or keeps, however young; returns the number of files."""
+    return len(remove(archive, unreferenced_files(archive), 0))
+
+
+@pytest.fixture
+def suspended(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of files that were removed while a writer waited, just before its last step."""
+    removed: list[int] = []
+    check = PendingFiles.check
+
+    def wait(pending: PendingFiles) -> None:
+        removed.append(clear(archive))
+        check(pending)
+
+    monkeypatch.setattr(PendingFiles, "check", wait)
+    return removed
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+def test_the_files_of_a_suspended_writer_are_kept_however_old(archive: Archive, suspended: list[int]) -> None:
+    assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert suspended == [0]
+    assert verify(archive).problems == []
+
+
+def test_what_names_no_file_that_is_gone_is_committed(
+    archive: Archive, suspended: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_locks(monkeypatch)
+    before = snapshot(archive.root)
+    with pytest.raises(FailureError, match="it was removed while in use: run the same command again"):
+        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert suspended == [3]
+    assert snapshot(archive.root) == before
+    monkeypatch.undo()
+    assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert verify(archive).problems == []
+
+
+def test_the_files_of_a_suspended_annotator_and_of_a_suspended_policy_are_kept(
+    archive: Archive, suspended: list[int]
+) -> None:
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
+    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    assert verify(archive).problems == []
+    assert suspended == [0, 0, 0]
+
+
+def test_a_file_that_was_named_after_it_was_listed_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer commits, and lets its files go, between the list and the removal."""
+    listed: list[UnreferencedFile] = []
+    check = PendingFiles.check
+
+    def wait(pending: PendingFiles) -> None:
+        without_locks(monkeypatch)  # so that the list does not say that they are in use
+        listed.extend(unreferenced_files(archive))
+        monkeypatch.undo()
+        check(pending)
+
+    monkeypatch.setattr(PendingFiles, "check", wait)
+    assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert len(listed) == 3
+    assert remove(archive, listed, 0) == []
+    assert verify(archive).problems == []
+
+
+def test_ages_are_told_by_the_clock_of_the_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's clock is two hours ahead of the file system's."""
+    clock = time.time
+    litter(archive, old=False)
+    monkeypatch.setattr(time, "time", lambda: clock() + 2 * HOUR)
+    assert remove(archive, unreferenced_files(archive), HOUR) == []
+    assert named_files(archive) <= set(archive.root.rglob("*"))

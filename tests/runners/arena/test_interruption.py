@@ -168,7 +168,7 @@ def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qare
     assert sorted(line.split()[0] for line in listed.out.splitlines()) == ["5", "foreign", *["young"] * 4]
     assert listed.out.endswith("5 files, 0 to remove with --remove\n")
     assert qarena("archive", "gc", "--remove", "--archive", "games here").out.endswith("0 of 5 files removed\n")
-    removed = qarena("archive", "gc", "--remove", "--all", "--archive", "games here")
+    removed = qarena("archive", "gc", "--remove", "--age", "0", "--archive", "games here")
     assert removed.code == 0
     assert removed.out.endswith("4 of 5 files removed\n")
     assert [file.path.name for file in garbage.unreferenced_files(archive)] == ["notes.txt"]

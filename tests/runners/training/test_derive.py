@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -17,6 +16,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from analytics.verify.archive import verify
 from runners.arena.config_groups import names
+from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.runners.conftest import Qarena
@@ -159,9 +159,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
 def forge(root: Path, **learned: Any) -> None:
     """Change what a card says of how its policy was learned."""
     path = policy_store.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
-    card = json.loads(path.read_text())
-    card["learned"] |= learned
-    path.write_text(json.dumps(card))
+    forge_record(path, lambda card: card["learned"].update(learned))
 
 
 def test_what_differs_is_said_and_exits_1(root: Path, qarena: Qarena) -> None:
@@ -187,7 +185,7 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
     path = policy_store.folder_of(Archive.open(root), card.policy_id) / "card.json"
-    path.write_text(path.read_text().replace(card.code["fingerprint"], "f" * 16))
+    forge_record(path, lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert found.code == 1
     assert found.err.count("are not what they were: see 'qarena archive verify'") == 2
@@ -384,7 +382,8 @@ def test_a_kind_of_ones_own_is_built_and_rebuilt_from_its_folder(
     assert again.out.startswith("identical: policy counted ")
     refused = qarena("policy", "rebuild", "counted", "--archive", str(root))
     assert (refused.code, refused.out) == (2, "")
-    assert "was made by counted_games.Counted, which no yaml of conf/kind names" in refused.err
+    assert "names the class counted_games.Counted, which no yaml of conf/kind names" in refused.err
+    assert "name the folder that has kind/counted.yaml, --config-dir DIR" in refused.err
 
 
 @pytest.mark.parametrize("target", ["antigravity.fly", "subprocess.Popen", "agents.random.Random", None])
@@ -397,7 +396,7 @@ def test_a_class_that_only_a_card_names_is_neither_imported_nor_called(
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(
-        rf"error: policy 'mine' was made by {target}, which no yaml of conf/kind names, .*\n", found.err
+        rf"error: policy 'mine': its card names the class {target}, which no yaml of conf/kind names, .*\n", found.err
     )
     assert "antigravity" not in sys.modules
 

@@ -1,0 +1,91 @@
+"""Advisory locks on files: they end with the process that holds them, however it ends, and no clock is involved.
+
+A file system without locks is used without them; what is lost is said where each lock is taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
+
+
+def _flock(descriptor: int, operation: int = fcntl.LOCK_EX) -> None:
+    try:
+        fcntl.flock(descriptor, operation)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of a file; for writing if that is allowed, since network file systems want it for such a lock."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def hold(path: Path) -> int:
+    """Lock a file and return the open descriptor that keeps the lock until it is closed. Raises ``OSError``."""
+    return _locked(_opened(path))
+
+
+def make(path: Path) -> int:
+    """Create a file, locked from its first moment on; returns its descriptor as ``hold`` does. Raises ``OSError``."""
+    return _locked(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
+
+
+def _locked(descriptor: int) -> int:
+    try:
+        _flock(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep a file locked inside the context: threads and processes enter one after the other. Raises ``OSError``."""
+    descriptor = hold(path)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def probe(path: Path) -> int | None:
+    """A descriptor that keeps others from locking a file until it is closed; None if somebody holds it.
+
+    Raises ``OSError``, also if the file is gone.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        _flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock of a file that is there and may be read."""
+    try:
+        descriptor = probe(path)
+    except OSError:  # gone, a link, or not readable: not a file that a writer of ours keeps
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
