@@ -60,16 +60,16 @@ def bring_all_up_to_date(root: Path) -> None:
         bring_up_to_date(archive, archive.run_ids())
 
 
-def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
+def ask(root: Path, text: str, memory: str, check: bool) -> pl.DataFrame:
     """The answer to a question in SQL. If it needs positions that are not indexed, they are indexed first."""
     try:
-        with open_archive(root, memory) as opened:
+        with open_archive(root, memory, check) as opened:
             return opened.sql(text)
     except NotIndexedError:
         if not is_writable(root):
             raise
     bring_all_up_to_date(root)
-    with open_archive(root, memory) as opened:
+    with open_archive(root, memory, check) as opened:
         return opened.sql(text)
 
 

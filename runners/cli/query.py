@@ -32,13 +32,16 @@ def sql(
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
+    ] = True,
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
     from runners.archive.index import ask
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output)  # before the question is asked
-    write(ask(archive, sys.stdin.read() if question == "-" else question, memory), destination)
+    write(ask(archive, sys.stdin.read() if question == "-" else question, memory, check), destination)
 
 
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
