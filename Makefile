@@ -13,6 +13,9 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 # Two or more cores share the tests, a file at a time: what a file's tests prepare together is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
+# Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: install run test test-all lint debian warm bench lock clean
 .DELETE_ON_ERROR:
 
@@ -41,7 +44,7 @@ debian:
 		&& { apt-get install -qq -y tmux || { apt-get update -qq && apt-get install -qq -y tmux; }; } >/dev/null; } \
 		|| echo "tmux is not installed: the tests that play at a terminal will be skipped (apt install tmux)"
 
-# Compiles every kernel, one core for a minute when the cache is empty: while another one checks the code.
+# Compiles every kernel: two cores for a minute when the cache is empty.
 warm: install
 	@$(BIN)/qarena warm > /dev/null
 

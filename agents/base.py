@@ -12,6 +12,8 @@ also have
 
 ``choosers``            who may choose the pieces in the rules it plays; default ``('opponent', 'mover')``
 ``prepare(rules)``      called once before the first turn, for set-up that depends on the rules (not for kernels)
+``data_files``          paths of files and folders on which its turns depend, such as weights: like its code, they are
+                        part of its fingerprint. A file that a parameter names is so without it
 """
 
 from __future__ import annotations
@@ -158,6 +160,10 @@ class KernelAgent:
 
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
+
+    def turn_kernel(self) -> TurnKernel:
+        """The kernel that plays with its parameters: ``kernel``, unless a subclass has another for some of them."""
+        return type(self).kernel
 
     def knowledge(self, rules: Rules) -> Knowledge:
         """The value of the kernel's ``own`` under these rules."""

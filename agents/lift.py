@@ -219,7 +219,7 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
             f"plays only where the {' or '.join(choosers)} does; choose other rules or another agent"
         )
     if isinstance(agent, KernelAgent):
-        player, early = KernelPlayer(type(agent).kernel, agent.knowledge(rules), rules), agent.early(rules)
+        player, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
         return player if early is None else StagedPlayer(lift(early[1], rules, label), player, early[0])
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(

@@ -10,7 +10,7 @@ from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_whole
 from agents.random import random_piece
 from agents.search.alpha_beta import MEMORY_SIZE, SHARES, best_turn
-from agents.search.leaf_turns import cell_of, study_a_turn
+from agents.study_a.leaf_turns import cell_of, study_a_turn
 from quarto.bits import lowest_bit
 from quarto.jit import int64
 from quarto.position import ALL_CELLS, Position
@@ -39,7 +39,7 @@ class Minimax(KernelAgent):
     board without a line. (A position can be worth 100 without a line, so this player does not always take a win.) The
     opening gift is random: lower half of word 0. Visited positions are remembered.
 
-    With ``faithful`` it follows the study's code (``agents/search/leaf_turns.py`` has the differences), which also
+    With ``faithful`` it follows the study's code (``agents/study_a/leaf_turns.py`` has the differences), which also
     gives a random piece instead of the one it found. If it finds no turn, it takes the first empty cell.
 
     Raises ``ValueError`` for a depth that is not from 1 to 16.

@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.parameters import checked_whole
+from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
+from agents.parameters import checked_flag, checked_version, checked_whole
 from agents.random import random_piece
 from agents.rule_based import mirror_or_random_cell, rule_of_thumb_gift
 from agents.search.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, best_turn
-from agents.search.leaf_turns import NO_TURN, cell_of, gift_of, study_a_turn
+from agents.study_a.leaf_turns import NO_TURN, cell_of, gift_of, study_a_turn
+from agents.study_a.rules_of_thumb import (
+    EARLIER,
+    GAME_WORDS,
+    LAST,
+    VERSIONS,
+    first_gift,
+    mirrored_cell,
+    remember_found,
+    safe_or_mirror_gift,
+)
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64
 from quarto.position import Position
@@ -20,46 +30,67 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import winning_cells
 
 NOT_LOST = 0.0  # percent: a turn that is worth more is accepted
-FAITHFUL = 3  # index of the parameter, after the three that say when a searched turn is accepted
+VERSION = 3  # index of the parameter, after the three that say when a searched turn is accepted
 
 
 @inlined
-def accepted_turn(position: Position, when: Any, faithful: bool, rules: Any, own: Any) -> int:
+def accepted_turn(position: Position, when: Any, rules: Any, own: Any) -> int:
     """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
     ``when`` is three numbers: it searches with fewer unused pieces than the first, as many placements deep as the
     second, and accepts a turn whose value is above the third, in percent.
     """
-    few_unused, depth, above = int64(when[0]), int64(when[1]), int64(when[2])
-    unused = int64(popcount(position.available))
-    if unused + int64(faithful) >= few_unused:  # the code counts the piece in hand as well
+    if popcount(position.available) >= int64(when[0]):
         return int64(NO_TURN)
-    if faithful:
-        found = study_a_turn(position, depth, rules)
-        percent = 100 * (found >> TURN_BITS)  # of WHOLE, which is a win
-    else:
-        found = best_turn(position, depth, SHARES, rules, own)
-        percent = 50 * ((found >> TURN_BITS) + WHOLE)
-    return found & 0xFFFF if percent > above * WHOLE else int64(NO_TURN)
+    found = best_turn(position, int64(when[1]), SHARES, rules, own)
+    return found & 0xFFFF if 50 * ((found >> TURN_BITS) + WHOLE) > when[2] * WHOLE else int64(NO_TURN)
+
+
+@inlined
+def program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    """The cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
+
+    ``params`` begin with ``when`` of ``accepted_turn``, but the piece in hand counts as unused. The next one says
+    whether the program is the earlier one.
+    """
+    settings = params(own)
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    if wins != 0:
+        return encode_turn(lowest_bit(wins), NONE)
+    if 1 + popcount(position.available) < int64(settings[0]):
+        found = study_a_turn(position, int64(settings[1]), rules)
+        cell = cell_of(found)
+        if cell != NONE and 100 * (found >> TURN_BITS) > settings[2] * WHOLE:
+            remember_found(position, cell, own)
+            return found & 0xFFFF
+    return encode_turn(mirrored_cell(position, settings[VERSION] != 0.0, seed, own), NONE)
 
 
 @turn
 def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    word, settings = draw(seed, 0), params(own)
+    word = draw(seed, 0)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
-    faithful = settings[FAITHFUL] != 0.0
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, settings, faithful, rules, own)
+        accepted = accepted_turn(position, params(own), rules, own)
         cell, gift = cell_of(accepted), gift_of(accepted)
     if cell == NONE:
-        cell = mirror_or_random_cell(position, word, faithful)
+        cell = mirror_or_random_cell(position, word)
     if gift == NONE:
         gift = rule_of_thumb_gift(position, cell, rules)
     return encode_turn(cell, gift)
+
+
+@turn
+def mixed_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    if position.hand == NONE:
+        return encode_turn(NONE, first_gift(position, seed, rules, own))
+    chosen = program_turn(position, seed, rules, own)
+    cell, gift = cell_of(chosen), gift_of(chosen)
+    return encode_turn(cell, gift if gift != NONE else safe_or_mirror_gift(position, cell, rules))
 
 
 class Mixed(KernelAgent):
@@ -68,16 +99,33 @@ class Mixed(KernelAgent):
     Cell: the first that wins; else, with fewer than ``few_unused`` pieces neither on the board nor in hand, that of
     ``minimax`` to ``depth``, unless its value is 0 percent, and then its gift too; else ``rule_based``'s mirror cell.
     Gift otherwise: ``rule_based``'s. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
-    Raises ``ValueError`` for a number of pieces or a depth that is not from 0 or 1 to 16.
+
+    With ``faithful`` it follows the study's program: ``minimax`` and ``rule_based`` as they play with ``faithful``, of
+    the same ``version``; the piece in hand counts as unused. ``few_unused`` and ``depth`` are by default those of the
+    study's text or of its program.
+
+    Raises ``ValueError`` for a number of pieces or a depth that is not from 0 or 1 to 16, for an unknown version, and
+    for one without ``faithful``.
     """
 
     kernel = mixed_turn
-    faithful = False
+    by_text = (8, 4)  # fewer unused pieces than this, placements ahead
+    by_code = (6, 3)
 
-    def __init__(self, few_unused: int = 8, depth: int = 4) -> None:
-        self.few_unused = checked_whole("few_unused", few_unused, 0, PIECES)
-        self.depth = checked_whole("depth", depth, 1, CELLS)
+    def __init__(
+        self, few_unused: int | None = None, depth: int | None = None, faithful: bool = False, version: str = LAST
+    ) -> None:
+        self.faithful = checked_flag("faithful", faithful)
+        self.version = checked_version(version, faithful, VERSIONS)
+        usual_unused, usual_depth = self.by_code if faithful else self.by_text
+        self.few_unused = checked_whole("few_unused", usual_unused if few_unused is None else few_unused, 0, PIECES)
+        self.depth = checked_whole("depth", usual_depth if depth is None else depth, 1, CELLS)
+
+    def turn_kernel(self) -> TurnKernel:
+        return mixed_program_turn if self.faithful else mixed_turn
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = [float(self.few_unused), float(self.depth), NOT_LOST, float(self.faithful)]
-        return Knowledge(params=np.array(settings), scratch_size=MEMORY_SIZE)
+        settings = np.array([self.few_unused, self.depth, NOT_LOST, self.version == EARLIER], np.float64)
+        if self.faithful:
+            return Knowledge(params=settings, game_words=GAME_WORDS)
+        return Knowledge(params=settings[:VERSION], scratch_size=MEMORY_SIZE)

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
 from agents.learning.counters import checked_counters, counted_cell, counted_gift, knowledge_of
 from agents.learning.policy import Policy
-from agents.mixed import accepted_turn
-from agents.parameters import checked_whole
+from agents.mixed import accepted_turn, program_turn
+from agents.parameters import checked_flag, checked_whole
 from agents.random import random_piece
 from agents.rule_based import mirror_or_random_cell, mirror_piece
 from agents.search.alpha_beta import MEMORY_SIZE, after_placing
-from agents.search.leaf_turns import cell_of, gift_of
+from agents.study_a.leaf_turns import cell_of, gift_of
+from agents.study_a.rules_of_thumb import GAME_WORDS, mirror_gift
 from quarto.bits import lowest_bit
 from quarto.jit import int64
 from quarto.position import Position
@@ -23,6 +24,8 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.threats import winning_cells
 
 ALL = 100  # percent
+BY_TEXT = (7, 4)  # fewer unused pieces than this, placements ahead
+BY_CODE = (6, 3)
 
 
 @turn
@@ -35,18 +38,27 @@ def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, params(own), False, rules, own)
+        accepted = accepted_turn(position, params(own), rules, own)
         cell, gift = cell_of(accepted), gift_of(accepted)
     if cell == NONE:
         cell = counted_cell(position.lanes, position.occupied, tables, words, values)
     if cell == NONE:
-        cell = mirror_or_random_cell(position, word, False)
+        cell = mirror_or_random_cell(position, word)
     if gift == NONE:
         placed = after_placing(position, cell)
         gift = counted_gift(placed.lanes, placed.occupied, placed.available, tables, words, values)
     if gift == NONE:
         gift = mirror_piece(position.available, position.hand)
     return encode_turn(cell, gift)
+
+
+@turn
+def mixed_rl_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    if position.hand == NONE:
+        return encode_turn(NONE, random_piece(draw(seed, 0), position.available))
+    chosen = program_turn(position, seed, rules, own)
+    cell, gift = cell_of(chosen), gift_of(chosen)
+    return encode_turn(cell, gift if gift != NONE else mirror_gift(position.available, position.hand))
 
 
 class MixedRl(KernelAgent):
@@ -57,6 +69,10 @@ class MixedRl(KernelAgent):
     has learned one for this board; else ``rule_based``'s mirror cell. Gift otherwise: ``rl_tabular``'s if it has
     learned one, else the mirror piece, or at the opening a random one.
 
+    With ``faithful`` it follows the study's program: it searches and mirrors as ``mixed`` does with ``faithful``, and,
+    like ``rl_tabular``, it recognises no board. ``few_unused`` and ``depth`` are by default those of the study's text
+    or of its program.
+
     ``policy`` is one of ``rl_tabular``. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
     Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, a number of pieces that is not from 0 to 16, a depth
     that is not from 1 to 16, or a percentage that is not a whole number from 0 to 100.
@@ -64,12 +80,26 @@ class MixedRl(KernelAgent):
 
     kernel = mixed_rl_turn
 
-    def __init__(self, policy: Policy | None = None, few_unused: int = 7, depth: int = 4, above: int = 60) -> None:
-        self.few_unused = checked_whole("few_unused", few_unused, 0, PIECES)
-        self.depth = checked_whole("depth", depth, 1, CELLS)
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        few_unused: int | None = None,
+        depth: int | None = None,
+        above: int = 60,
+        faithful: bool = False,
+    ) -> None:
+        self.faithful = checked_flag("faithful", faithful)
+        usual_unused, usual_depth = BY_CODE if faithful else BY_TEXT
+        self.few_unused = checked_whole("few_unused", usual_unused if few_unused is None else few_unused, 0, PIECES)
+        self.depth = checked_whole("depth", usual_depth if depth is None else depth, 1, CELLS)
         self.above = checked_whole("above", above, 0, ALL)
         self._columns = None if policy is None else checked_counters(policy, "mixed_rl")
 
+    def turn_kernel(self) -> TurnKernel:
+        return mixed_rl_program_turn if self.faithful else mixed_rl_turn
+
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = np.array([float(self.few_unused), float(self.depth), float(self.above)])
-        return knowledge_of(self._columns, settings, rules, MEMORY_SIZE)
+        settings = [float(self.few_unused), float(self.depth), float(self.above)]
+        if self.faithful:
+            return Knowledge(params=np.array([*settings, 0.0]), game_words=GAME_WORDS)  # the last version
+        return knowledge_of(self._columns, np.array(settings), rules, MEMORY_SIZE)

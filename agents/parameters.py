@@ -39,3 +39,14 @@ def checked_one_of(name: str, value: str, valid: Sequence[str]) -> str:
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value
+
+
+def checked_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
+    """``version`` of a study's program; ``valid[0]`` is its last one.
+
+    Raises ``ValueError`` for one that is not in ``valid``, and for another than the last without ``faithful``: only a
+    player that follows the program has versions.
+    """
+    if version != valid[0] and version in valid and not faithful:
+        raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")
+    return checked_one_of("version", version, valid)

@@ -6,17 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.parameters import checked_flag
+from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
+from agents.parameters import checked_flag, checked_version
 from agents.random import random_cell, random_piece
+from agents.study_a.rules_of_thumb import (
+    EARLIER,
+    FEW_SAFE_GIFTS,
+    GAME_WORDS,
+    LAST,
+    VERSIONS,
+    first_gift,
+    mirrored_cell,
+    safe_or_mirror_gift,
+)
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64
 from quarto.position import ALL_CELLS, Position, placed
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
-
-FEW_SAFE_GIFTS = 2  # up to this many, the first of them is given; the study ignores safety beyond
 
 
 @inlined
@@ -31,15 +39,6 @@ def farthest_cell(empty: int, origin: int) -> int:
 
 
 @inlined
-def mirror_cell(empty: int, last_cell: int, faithful: bool) -> int:
-    """The point reflection of the opponent's last cell or, if that is taken, its replacement."""
-    mirror = CELLS - 1 - last_cell
-    if (empty >> mirror) & 1:
-        return mirror
-    return lowest_bit(empty) if faithful else farthest_cell(empty, last_cell)
-
-
-@inlined
 def mirror_piece(available: int, placed: int) -> int:
     """The available piece that differs from ``placed`` in most attributes, first on ties; NONE if there is none."""
     best, most = int64(NONE), int64(-1)
@@ -51,12 +50,15 @@ def mirror_piece(available: int, placed: int) -> int:
 
 
 @inlined
-def mirror_or_random_cell(position: Position, word: int, faithful: bool) -> int:
-    """The mirror cell; on an empty board a random one."""
-    empty = ~position.occupied & ALL_CELLS
+def mirror_or_random_cell(position: Position, word: int) -> int:
+    """The point reflection of the opponent's last cell or, if that is taken, the empty cell farthest from that one.
+
+    On an empty board a random cell.
+    """
+    empty, mirror = ~position.occupied & ALL_CELLS, CELLS - 1 - position.last_cell
     if position.last_cell == NONE:
         return random_cell(word, empty)
-    return mirror_cell(empty, position.last_cell, faithful)
+    return mirror if (empty >> mirror) & 1 else farthest_cell(empty, position.last_cell)
 
 
 @inlined
@@ -74,22 +76,44 @@ def rule_based_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    cell = lowest_bit(wins) if wins != 0 else mirror_or_random_cell(position, word, params(own)[0] != 0.0)
+    cell = lowest_bit(wins) if wins != 0 else mirror_or_random_cell(position, word)
     return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))
+
+
+@turn
+def rule_based_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    if position.hand == NONE:
+        return encode_turn(NONE, first_gift(position, seed, rules, own))
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    cell = int64(lowest_bit(wins)) if wins != 0 else mirrored_cell(position, params(own)[0] != 0.0, seed, own)
+    return encode_turn(cell, safe_or_mirror_gift(position, cell, rules))
 
 
 class RuleBased(KernelAgent):
     """Study A's ``rule_based`` (``lorenzobellino/quarto-player``).
 
-    With ``faithful`` it follows the study's code where that departs from its text: the cell that replaces a taken
-    mirror cell is the first empty one, not the farthest, because the code looks at a stale set of cells and a constant
-    distance.
+    Cell: the first that wins; else the point reflection of the opponent's last cell or, if that is taken, the empty
+    cell farthest from that one, first on ties; on an empty board a random one. Gift: the first of one or two safe
+    pieces; else the piece that differs from the one just placed in most attributes, first on ties; at the opening a
+    random one.
+
+    With ``faithful`` it follows the study's program, in its last version or with ``version='earlier'`` in the one that
+    the study's first results were made with: ``agents/study_a/rules_of_thumb.py`` has the differences.
+
+    Words of a turn: 0, the opening gift (lower half) or a cell (upper half); with ``faithful`` word 1, the cell (upper
+    half) if the first one was occupied. Raises ``ValueError`` for an unknown version, or one without ``faithful``.
     """
 
     kernel = rule_based_turn
 
-    def __init__(self, faithful: bool = False) -> None:
+    def __init__(self, faithful: bool = False, version: str = LAST) -> None:
         self.faithful = checked_flag("faithful", faithful)
+        self.version = checked_version(version, faithful, VERSIONS)
+
+    def turn_kernel(self) -> TurnKernel:
+        return rule_based_program_turn if self.faithful else rule_based_turn
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        return Knowledge(params=np.array([float(self.faithful)]))
+        if not self.faithful:
+            return Knowledge()
+        return Knowledge(params=np.array([float(self.version == EARLIER)]), game_words=GAME_WORDS)

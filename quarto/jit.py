@@ -116,7 +116,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         if self._cache.cache_path is not None:
             return
         before = numba.config.CACHE_DIR
-        outside = outside_fingerprint(Path(self.py_func.__code__.co_filename))
+        outside = outside_fingerprint(self.py_func.__module__, Path(self.py_func.__code__.co_filename))
         numba.config.CACHE_DIR = str(cache_directory(outside))
         try:
             self.enable_caching()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from quarto.imports import imported_modules
 
 KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
 OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
@@ -33,27 +35,36 @@ def _sources(packages: tuple[str, ...]) -> list[Path]:
     return [path for package in packages for path in sorted((project_root() / package).rglob("*.py"))]
 
 
-def outside_fingerprint(source: Path) -> str:
-    """Hex SHA-256 over all sources that a user's own agent may call: the package, or the folder, that its file is in.
+def is_ours(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES, *OTHER_PACKAGES)) -> bool:
+    """Whether a module is in one of the project's own packages."""
+    return module.partition(".")[0] in packages
 
-    Empty for a file of the project's own packages.
+
+def outside_fingerprint(module: str, source: Path) -> str:
+    """Hex SHA-256 over a user's own module and all that it imports, see ``imported_modules``; empty for one of ours.
+
+    Modules of ``quarto`` and ``agents`` are left out: they are among ``kernel_sources``.
     """
-    source = source.resolve()
-    if any(source.is_relative_to(project_root() / package) for package in (*KERNEL_PACKAGES, *OTHER_PACKAGES)):
+    if is_ours(module):
         return ""
-    folder = source.parent
-    if not (folder / "__init__.py").exists():
-        return fingerprint_of(sorted(folder.glob("*.py")))
-    while (folder.parent / "__init__.py").exists():
-        folder = folder.parent
-    return fingerprint_of(sorted(folder.rglob("*.py")))
+    return fingerprint_of_modules(
+        imported_modules(module, lambda _importing, imported: not is_ours(imported, KERNEL_PACKAGES), source)
+    )
+
+
+def fingerprint_of_modules(modules: Mapping[str, bytes]) -> str:
+    """Hex SHA-256 over names and contents of modules, in any order."""
+    digest = hashlib.sha256()
+    for name in sorted(modules):
+        digest.update(f"{name} {len(modules[name])}\n".encode())
+        digest.update(modules[name])
+    return digest.hexdigest()
 
 
 def fingerprint_of(paths: Iterable[Path]) -> str:
-    """Hex SHA-256 over the paths (of the project's files; of others the names) and the bytes of these files."""
+    """Hex SHA-256 over the paths and the bytes of these files of the project."""
     digest = hashlib.sha256()
     for path in paths:
-        inside = path.is_relative_to(project_root())
-        digest.update(path.relative_to(project_root()).as_posix().encode() if inside else path.name.encode())
+        digest.update(path.relative_to(project_root()).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

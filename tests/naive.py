@@ -187,9 +187,6 @@ class SemiRandom:
 
 
 class RuleBased:
-    def __init__(self, faithful: bool = False) -> None:
-        self.faithful = faithful
-
     def turn(self, view: View, seed: int) -> tuple[int, int]:
         word = draw(seed, 0)
         if view.hand == NONE:
@@ -211,8 +208,6 @@ class RuleBased:
         mirror = 4 * (3 - row) + 3 - column
         if mirror in empty:
             return mirror
-        if self.faithful:
-            return empty[0]
         return max(empty, key=lambda cell: abs(cell // 4 - row) + abs(cell % 4 - column))
 
 

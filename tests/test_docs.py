@@ -18,12 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from runners.cli.main import app
 from runners.cli.run import is_training
-from runners.hydra_app.flags import FLAGS_WITH_VALUES, flags_first
+from runners.hydra_app.flags import FLAGS, flags_first
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
 COMMANDS: Any = typer.main.get_command(app)
-HYDRA_FLAGS = {*FLAGS_WITH_VALUES, "--help", "-m", "--multirun", "--info", "-i", "--hydra-help"}
 SCHEMAS = ("runners.arena.schemas", "runners.training.config", "runners.strength.sprt_config", "runners.policies.build")
 
 
@@ -100,7 +99,7 @@ def is_hydra(command: Any) -> bool:
 def test_command_and_options_exist(shown: Shown) -> None:
     _, command, arguments = resolved(shown)
     known = {name for option in command.params for name in option.opts + option.secondary_opts} | {"--help", "--debug"}
-    known |= HYDRA_FLAGS if is_hydra(command) else set()
+    known |= set(FLAGS) if is_hydra(command) else set()
     given = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
     assert given <= known, f"{command.name} has no option {given - known}"
 

@@ -111,7 +111,7 @@ def test_the_stronger_player_wins_from_both_seats() -> None:
             assert winners[game] > 45  # the first player holds seat 0 in game 0 and seat 1 in game 1
 
 
-@pytest.mark.parametrize("player", [naive.SemiRandom(), naive.RuleBased(), naive.RuleBased(faithful=True)])
+@pytest.mark.parametrize("player", [naive.SemiRandom(), naive.RuleBased()])
 def test_tactical_players_take_the_first_winning_cell(player: Player) -> None:
     high = [*ALMOST_A_LINE, (12, 1), (11, 2)]
     assert naive.winning_cells(naive.board_after(high), 15, CLASSIC) == [3, 15]
@@ -134,16 +134,15 @@ def test_semi_random_that_chooses_its_piece_takes_the_lowest_that_wins() -> None
 
 
 @pytest.mark.parametrize(
-    ("plies", "faithful", "cell"),
+    ("plies", "cell"),
     [
-        ([(0, 1)], False, 14),  # the point reflection of b1
-        ([(0, 14), (15, 1)], False, 15),  # taken: d4 is farthest, five steps away
-        ([(0, 14), (15, 1)], True, 0),  # the study's code takes the first empty cell
-        ([(0, 15), (15, 0)], False, 11),  # d3 and c4 are equally far: the first
+        ([(0, 1)], 14),  # the point reflection of b1
+        ([(0, 14), (15, 1)], 15),  # taken: d4 is farthest, five steps away
+        ([(0, 15), (15, 0)], 11),  # d3 and c4 are equally far: the first
     ],
 )
-def test_rule_based_mirrors_the_last_cell(plies: list[tuple[int, int]], faithful: bool, cell: int) -> None:
-    assert naive.RuleBased(faithful).turn(view(plies, 6), seed=1)[0] == cell
+def test_rule_based_mirrors_the_last_cell(plies: list[tuple[int, int]], cell: int) -> None:
+    assert naive.RuleBased().turn(view(plies, 6), seed=1)[0] == cell
 
 
 def test_rule_based_gives_the_opposite_piece_unless_one_or_two_are_safe() -> None:

@@ -18,6 +18,7 @@ from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
 from analytics.query.database import OpenArchive
 from analytics.query.selection import select
+from analytics.store.archive import archive_around
 from analytics.store.atomic import temporary_beside
 from quarto.errors import FailureError, RequestError, nearest
 
@@ -94,7 +95,7 @@ def export(
     Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
     ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
     """
-    check_output(opened.archive.root, request, output, force)
+    check_output(request, output, force)
     chunks = _chosen(opened, request, on_written)
     with _temporary(output, force) as (path, room):
         if request.form in TABLES:
@@ -110,10 +111,11 @@ def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exp
     return Exported(_write_table(_chosen(opened, request, None), request, out))
 
 
-def check_output(root: Path, request: ExportRequest, output: Path, force: bool) -> None:
+def check_output(request: ExportRequest, output: Path, force: bool) -> None:
     """Raise ``RequestError`` for a path that must not be written to."""
-    if output.resolve().is_relative_to(root.resolve()):
-        raise RequestError(f"--output {output} is inside archive {root}, where only runs write: name another")
+    archive = archive_around(output)
+    if archive is not None:
+        raise RequestError(f"--output {output} is inside archive {archive}, where only runs write: name another")
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
     if request.form == "minari":

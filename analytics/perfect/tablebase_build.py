@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.perfect.tablebase import Tablebase, name_of, write
+from analytics.perfect.tablebase import Tablebase, name_of, open_tablebase, same_game, write
 from analytics.store.archive import now
 from analytics.store.atomic import explained, replace
 from quarto.errors import RequestError
@@ -48,7 +50,17 @@ class BuildJob(NamedTuple):
 
     @property
     def chunks(self) -> Path:
-        return self.folder / f"{name_of(self.rules, self.pieces)}.building"
+        return self.folder / f"{name_of(self.rules, self.pieces)}-{_digest_of(self.rules)}.building"
+
+    @property
+    def path(self) -> Path:
+        """The tablebase's table."""
+        return self.folder / f"{name_of(self.rules, self.pieces)}.parquet"
+
+
+def _digest_of(rules: Rules) -> str:
+    """Twelve hex digits that differ between rules of one name."""
+    return hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:12]
 
 
 class BuildProgress(NamedTuple):
@@ -65,13 +77,22 @@ def needed_megabytes(job: BuildJob) -> float:
 
 
 def check(job: BuildJob, available_megabytes: float) -> None:
-    """Check a job. Raises ``RequestError`` for a value out of range or a job that does not fit into memory."""
+    """Check a job.
+
+    Raises ``RequestError`` for a value out of range, a job that does not fit into memory, and one whose file is the
+    tablebase of other rules of the same name.
+    """
     if not 1 <= job.pieces <= MOST_PIECES:
         raise RequestError(f"pieces={job.pieces} is not among 1 to {MOST_PIECES}: larger boards are too many to store")
     if job.threads < 1:
         raise RequestError(f"threads={job.threads} is not a number of threads: ask for at least 1")
     if not job.megabytes > 0:
         raise RequestError(f"megabytes={job.megabytes} is not a size: ask for more than 0")
+    if job.path.with_suffix(".json").exists() and not same_game(open_tablebase(job.path).rules, job.rules):
+        raise RequestError(
+            f"{job.path} is the tablebase of other rules that are named {job.rules.name!r} too: give these another "
+            "name, or build in another --directory"
+        )
     if needed_megabytes(job) <= available_megabytes:
         return
     rest = available_megabytes - needed_megabytes(job._replace(megabytes=0.0))
@@ -96,9 +117,8 @@ def build(job: BuildJob, code: Mapping[str, str], stop: Event, progress: BuildPr
         if largest is None:
             return None
         layers = smaller(job.rules, keys, largest)
-        path = job.folder / f"{name_of(job.rules, job.pieces)}.parquet"
         seconds = round(_seconds(job.chunks), 1)
-        found = write(path, job.rules, layers, {"created": now(), "seconds": seconds, "code": dict(code)})
+        found = write(job.path, job.rules, layers, {"created": now(), "seconds": seconds, "code": dict(code)})
         shutil.rmtree(job.chunks)
     return found
 

@@ -60,6 +60,7 @@ class PublishedFigure:
     win: Span  # percent
     draw: Span | None  # percent; None: not published
     draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
+    version: str  # of the study's program that the figure is of, where one of its players has several; "": the last
     where: str  # in the study
     remark: str
 
@@ -74,6 +75,7 @@ class Implementation:
     """Our agents for a published player: one by the study's text, and one by its code if that differs."""
 
     player: str  # as in the figures
+    version: str  # of the study's program, as in the figures
     text: str  # label of the agent that follows the study's text
     code: str  # label of the agent that follows its code; "": no difference is known
     trainer: str  # overrides of ``qarena train`` that make the policy of ``text``; "": it does not learn
@@ -102,9 +104,17 @@ def figures() -> tuple[PublishedFigure, ...]:
 
 
 @cache
-def implementations() -> dict[str, Implementation]:
-    """Our agents by published player; a player without an entry is the agent of the same label."""
-    return {row["player"]: Implementation(**row) for row in _rows("players")}
+def implementations() -> dict[tuple[str, str], Implementation]:
+    """Our agents by published player and version of the program; the last one's have version ""."""
+    return {(row["player"], row["version"]): Implementation(**row) for row in _rows("players")}
+
+
+def implementation(player: str, version: str) -> Implementation | None:
+    """Our agents for a published player of a version of its program, which is the last one's if it has no other.
+
+    None: the agent has the label of the player, and no difference between text and program is known.
+    """
+    return implementations().get((player, version)) or implementations().get((player, ""))
 
 
 @cache

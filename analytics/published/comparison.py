@@ -15,9 +15,9 @@ from analytics.statistics.tally import Row as Counts
 
 LEGEND = (
     "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says, “by the "
-    "code” as its program does where the two are known to differ (`faithful: true`). A rate agrees if it is within "
-    "three points of the published rate, or if the two intervals overlap. No parameter was tuned to come closer to a "
-    "published figure."
+    "code” as its program does where the two are known to differ (`faithful: true`), in the version that the figure is "
+    "of. A rate agrees if it is within three points of the published rate, or if the two intervals overlap. No "
+    "parameter was tuned to come closer to a published figure."
 )
 
 

@@ -99,7 +99,7 @@ def explore(opened: OpenArchive, position: str, by: str | None, filters: Filters
     text = format_position(parsed, rules.name)
     if not games:
         raise RequestError(_nothing(text, records, chosen, filters))
-    rows = _summed(counted, turns, by).filter(pl.col("games") >= filters.least)
+    rows = _summed(counted, turns, by, records).filter(pl.col("games") >= filters.least)
     if rows.is_empty():
         raise RequestError(f"no {by} was chosen at least {filters.least:,} times in {text} ({games:,} games)")
     rows = _presented(rows, by, rules, games)
@@ -241,8 +241,8 @@ def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, filt
     return f"no decision was made{by_agent} in {text} in the games of {len(records)} run(s): give an earlier position"
 
 
-def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame:
-    """A row for each decision: the least of the equivalent ones, counts, and the first game."""
+def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:
+    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game."""
     same, own = _SAME[by], ["own_hand", "own_cell", "own_piece"][: len(_SAME[by])]
     alike = pl.struct(own).n_unique().cast(pl.Int64)
     names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
@@ -252,6 +252,7 @@ def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame
         .group_by(same, maintain_order=True)
         .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
         .join(names, on=same, how="left", validate="1:1")
+        .join(_openings_of(counted, same, records), on=same, how="left", validate="1:1")
     )
     if rows["alike"].null_count():
         raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
@@ -259,6 +260,21 @@ def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str) -> pl.DataFrame
     if by == "gift":  # wins and losses were counted for the mover
         rows = rows.rename({"wins": "losses", "losses": "wins"})
     return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
+
+
+def _openings_of(counted: pl.DataFrame, same: Sequence[str], records: Sequence[RunRecord]) -> pl.DataFrame:
+    """For each decision, the number of openings that its games are sure to come from: ``openings``.
+
+    Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
+    seed repeat openings, but the games in which one agent of one pairing decided have an opening each. So there are at
+    least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
+    narrow; with more, as where the games of a pair part ways, they are wider than need be.
+    """
+    seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
+    origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
+    of_deciders = counted.group_by(*same, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
+    of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
+    return of_deciders.group_by(*same, "seed").agg(openings=of_seed).group_by(same).agg(pl.sum("openings"))
 
 
 def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.DataFrame:
@@ -277,7 +293,8 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
     ]
     rates: dict[str, pl.Series] = {}
     for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
-        low, high = map(pl.Series, wilson_bounds(rows[column], rows["games"]))
+        of_openings = rows[column] * rows["openings"] / rows["games"]
+        low, high = map(pl.Series, wilson_bounds(of_openings, rows["openings"]))
         rates |= {f"{rate}_rate": rows[column] / rows["games"], f"{rate}_low": low, f"{rate}_high": high}
     shares = rows.with_columns(share=pl.col("games") / games, **rates)
     counts = ("alike", "games", "share", "wins", "draws", "losses")

@@ -8,6 +8,8 @@ from functools import reduce
 
 import polars as pl
 
+from analytics.query.shared_openings import SharedOpenings
+from analytics.statistics.clusters import Clusters
 from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import Row, Tally
 from analytics.store.archive import Archive
@@ -23,6 +25,7 @@ class PairingResult:
     second: str  # label
     tally: Tally
     by_pairs: bool  # the games of a pair share an opening, so variances are over pairs
+    clusters: Clusters | None = None  # where the two met again on the same openings: variances are over openings
 
     @property
     def games(self) -> int:
@@ -47,12 +50,12 @@ class PairingResult:
     @property
     def win_rate(self) -> Estimate:
         """Share of games won by the first agent, with Wilson's interval."""
-        return win_rate(self.tally, self.by_pairs)
+        return win_rate(self.tally, self.by_pairs, self.clusters)
 
     @property
     def score(self) -> Estimate:
         """Mean score of the first agent (win 1, draw 1/2) with its normal interval."""
-        return score(self.tally, self.by_pairs)
+        return score(self.tally, self.by_pairs, self.clusters)
 
     @property
     def forfeits(self) -> tuple[int, int]:
@@ -126,10 +129,12 @@ class Crosstable:
         return pl.DataFrame(rows, schema={**schema, **{f"v {agent}": pl.Float64 for agent in self.agents}})
 
 
-def crosstable(pairing_results: Sequence[PairingResult]) -> Crosstable:
+def crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings | None = None) -> Crosstable:
     """The crosstable of all pairings. Games of an agent against itself are left out.
 
-    Intervals treat an agent's pairs as independent, also those of different pairings with the same opening.
+    With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
+    opponent was. Without it, pairs of different pairings count as independent, which they are not if pairings share
+    openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
     for result in pairing_results:
@@ -141,11 +146,11 @@ def crosstable(pairing_results: Sequence[PairingResult]) -> Crosstable:
             if agent != opponent:
                 met[opponent] = met.get(opponent, Tally()) + tally
     by_pairs = any(result.by_pairs for result in pairing_results)
-    standings = [_standing(agent, met, by_pairs) for agent, met in meetings.items()]
+    standings = [_standing(agent, met, by_pairs, shared) for agent, met in meetings.items()]
     return Crosstable(tuple(sorted(standings, key=lambda standing: (-standing.score.mean, standing.agent))))
 
 
-def _standing(agent: str, met: dict[str, Tally], by_pairs: bool) -> Standing:
+def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: SharedOpenings | None) -> Standing:
     total = reduce(Tally.__add__, met.values(), Tally())
     return Standing(
         agent,
@@ -154,6 +159,6 @@ def _standing(agent: str, met: dict[str, Tally], by_pairs: bool) -> Standing:
         total.draws,
         total.losses,
         total.illegal[0] + total.errors[0],
-        score(total, by_pairs),
+        score(total, by_pairs, shared.of_agent(agent, total) if shared else None),
         {opponent: mean_score(tally.trinomial).mean for opponent, tally in met.items()},
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import duckdb
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.query.conditions import check
 from analytics.query.database import OpenArchive
 from analytics.store.archive import Archive, readable
 from analytics.store.records import Commit, RunRecord
@@ -19,10 +18,6 @@ from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError
 
 EVERYTHING = "true"
-
-# DuckDB's volatile functions that a question may call, and its words for samples.
-CHANGING_FUNCTIONS = frozenset({"random", "setseed", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "nextval"})
-CHANGING_WORDS = frozenset({"sample", "tablesample"})
 
 
 @dataclass(frozen=True)
@@ -92,44 +87,13 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
 
 def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each shard."""
-    _check(where)
+    check(opened, where)
     text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
         found = opened.sql(text)
     except RequestError as error:
         raise RequestError(f"where={where!r} is not a condition on games: {error}") from error
     return {run_id: np.sort(ids.to_numpy()) for run_id, ids in zip(found["run_id"], found["ids"], strict=True)}
-
-
-def _check(where: str) -> None:
-    """Raise ``RequestError`` for a condition that is empty, closes brackets that it did not open, or is random."""
-    depth, name, words = 0, "", 0
-    for start, kind in duckdb.tokenize(where):
-        if kind == duckdb.token_type.comment:
-            continue
-        words += 1
-        character = where[start]
-        if kind == duckdb.token_type.operator and character in "()":
-            if character == "(" and name in CHANGING_FUNCTIONS:
-                raise _by_chance(where, f"{name}()")
-            depth += 1 if character == "(" else -1
-            if depth < 0:
-                raise RequestError(
-                    f"where={where!r} is not a condition on games: a bracket is closed that was not opened"
-                )
-        found = re.match(r"\w+", where[start:])
-        name = found[0].lower() if found else ""
-        if kind == duckdb.token_type.keyword and name in CHANGING_WORDS:
-            raise _by_chance(where, name.upper())
-    if not words:
-        raise RequestError(f"where={where!r} is empty: leave it out to choose all games")
-
-
-def _by_chance(where: str, what: str) -> RequestError:
-    return RequestError(
-        f"where={where!r} is random ({what}), so its result could not be repeated: use columns of the games, as in "
-        "game_id % 10 = 0"
-    )
 
 
 def within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int) -> slice:

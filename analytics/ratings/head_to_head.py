@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import polars as pl
@@ -12,11 +12,14 @@ import polars as pl
 from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
 from analytics.query.results import PairingResult, results
-from analytics.query.selection import select
+from analytics.query.selection import EVERYTHING, select
+from analytics.query.shared_openings import SharedOpenings, question, shared_openings, sharing
 from analytics.statistics.tally import Tally
 from analytics.store.archive import commit_files, readable
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError, nearest
+
+CODE_DIGITS = 6  # of a fingerprint, behind a label that several codes played under
 
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
 
@@ -28,6 +31,7 @@ class GameFilter:
     where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
     runs: tuple[str, ...] = ()  # ids; empty: all runs
     rules: str | None = None  # the rules' name
+    trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class HeadToHead:
     rules: str
     results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the place
     notes: tuple[str, ...]  # warnings for a reader of these results
+    # None if no two pairings of these games played the same openings; equal results have equal ones.
+    shared: SharedOpenings | None = field(default=None, compare=False)
 
     @property
     def tallies(self) -> dict[tuple[str, str], Tally]:
@@ -53,7 +59,7 @@ class HeadToHead:
         Columns: ``first``, ``second``, ``seat``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and
         ``win_rate`` as shares, with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
         """
-        found = by_seats(self.results) if by_seat else [(None, result) for result in self.results]
+        found = by_seats(self.results, self.shared) if by_seat else [(None, result) for result in self.results]
         rows = [
             (
                 *(result.first, result.second, seat, result.games, result.wins, result.draws, result.losses),
@@ -74,10 +80,11 @@ class HeadToHead:
         )
 
 
-def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
+def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[tuple[int, PairingResult]]:
     """Each result by seat of the first agent: the games in which it held seat 0, and those in seat 1, if any.
 
-    A pair has one game of each, so the games of one seat are independent and the game is the unit of variance.
+    A pair has one game of each, so the games of one seat are independent and the game is the unit of variance; where
+    the two met again on the same openings (``shared``), the opening is.
     """
     apart = []
     for result in found:
@@ -86,16 +93,19 @@ def by_seats(found: Iterable[PairingResult]) -> list[tuple[int, PairingResult]]:
             singles[seat] = result.in_seat(seat)
             if any(singles[seat]):
                 tally = Tally(singles=(singles[0], singles[1]))
-                apart.append((seat, replace(result, tally=tally, by_pairs=False)))
+                clusters = shared.of_meeting(result.first, result.second, result.tally, seat) if shared else None
+                apart.append((seat, replace(result, tally=tally, by_pairs=False, clusters=clusters)))
     return apart
 
 
 def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> HeadToHead:
-    """The head-to-head results in the chosen games. Without a condition in SQL, no table of games is read.
+    """The head-to-head results in the chosen games.
 
-    With a condition, a pair of which only one game is chosen counts as a single game. Raises ``RequestError`` when no
-    game is chosen, for an unknown run, an invalid condition, and games under more than one set of rules;
-    ``FailureError`` for damaged files.
+    Without a condition in SQL they come from the tallies in commits; games are read only of runs in which several
+    pairings played the same openings, since their intervals depend on what happened after each opening. With a
+    condition, a pair of which only one game is chosen counts as a single game. Raises ``RequestError`` when no game is
+    chosen, for an unknown run, an invalid condition, and games under more than one set of rules; ``FailureError`` for
+    damaged files.
     """
     for run_id in choice.runs:
         if opened.archive.run(run_id) is None:
@@ -103,10 +113,30 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> Head
             raise RequestError(f"run {run_id!r} is not in archive {opened.archive.root}{nearest(run_id, known)}")
     records = _all(opened) if choice.where is None else select(opened, choice.where).runs
     chosen = [readable(record) for record in records if not choice.runs or record.run_id in choice.runs]
-    chosen = _of_one_rules([record for record in chosen if _has_games(opened, record)], choice, opened)
+    chosen = [record for record in chosen if _has_games(opened, record)]
+    kept = [record for record in chosen if choice.trainings or choice.runs or not record.training]
+    if chosen and not kept:
+        raise RequestError("all chosen games are those of trainings: --trainings takes them in")
+    left_out = len(chosen) - len(kept)
+    chosen = _of_one_rules(kept, choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
-    merged = tuple(_merged(found.values()))
-    return HeadToHead(chosen[0].rules.name, merged, tuple(_notes(chosen, merged)))
+    named, apart = _told_apart(found, chosen)
+    shared = openings_shared(opened, choice.where, chosen, named)
+    merged = merged_results(named.values(), shared)
+    return HeadToHead(chosen[0].rules.name, merged, (*apart, *_notes(chosen, merged, left_out)), shared)
+
+
+def openings_shared(
+    opened: OpenArchive, where: str | None, records: Sequence[RunRecord], found: Results
+) -> SharedOpenings | None:
+    """The pairs of those of the results ``found`` that share openings with another one; None if none does."""
+    seeds = sharing(records, found)
+    if not seeds:
+        return None
+    agents = {key: (found[key].first, found[key].second) for key in seeds}
+    runs = {run_id for run_id, _ in seeds}
+    chosen = [record for record in records if record.run_id in runs]
+    return shared_openings(agents, seeds, _ask(opened, question(agents, seeds), where or EVERYTHING, chosen))
 
 
 def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
@@ -125,13 +155,13 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
     A pair of which only one game is chosen counts as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
-    for run_id, pairing, zero, one, pairs in _ask(opened, "pair_results", where, records).iter_rows():
+    for run_id, pairing, zero, one, pairs in _ask(opened, query("pair_results"), where, records).iter_rows():
         cells = rows.setdefault((run_id, pairing), [[0, 0, 0] for _ in range(5)])
         row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
         cells[row][column] += pairs
     found: dict[tuple[str, int], PairingResult] = {}
     by_pairs = {record.run_id: record.swapped and record.spec["opening_plies"] > 0 for record in records}
-    for pairing in _ask(opened, "pairings", where, records).to_dicts():
+    for pairing in _ask(opened, query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
         forfeits = {kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors")}
@@ -142,12 +172,12 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
     return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 
 
-def _ask(opened: OpenArchive, question: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
-    """The answer to a named question about the games of these runs that a condition chooses."""
+def _ask(opened: OpenArchive, text: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
+    """The answer to a question in SQL about the games of these runs that a condition chooses."""
     among = ", ".join(f"'{record.run_id}'" for record in records)
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE run_id IN ({among})"  # noqa: S608  (by design)
-    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{query(question)}\n)")
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)")
 
 
 def _all(opened: OpenArchive) -> Sequence[RunRecord]:
@@ -182,8 +212,45 @@ def _of_one_rules(records: Sequence[RunRecord], choice: GameFilter, opened: Open
     return kept
 
 
-def _merged(found: Iterable[PairingResult]) -> list[PairingResult]:
-    """One result for every two agents. The unit of variance is the pair if it is so in any of their results."""
+def _told_apart(found: Results, records: Sequence[RunRecord]) -> tuple[Results, list[str]]:
+    """The results with each label that several codes played under as one for each, ``label@code``; notes on these."""
+    codes = {record.run_id: _codes_of(record) for record in records}
+    played: dict[str, set[str]] = {}
+    for (run_id, _), result in found.items():
+        for label in (result.first, result.second):
+            if label in codes[run_id]:
+                played.setdefault(label, set()).add(codes[run_id][label])
+    several = {label: sorted(known) for label, known in sorted(played.items()) if len(known) > 1}
+
+    def name(label: str, run_id: str) -> str:
+        code = codes[run_id].get(label)
+        return f"{label}@{code[:CODE_DIGITS]}" if label in several and code else label
+
+    named = {
+        key: replace(result, first=name(result.first, key[0]), second=name(result.second, key[0]))
+        for key, result in found.items()
+    }
+    notes = [
+        f"{label!r} was played by {len(known)} codes, shown as "
+        f"{' and '.join(f'{label}@{code[:CODE_DIGITS]}' for code in known)}: --run chooses runs of one"
+        for label, known in several.items()
+    ]
+    extended = [record.run_id for record in records if record.code.get("extended_by")]
+    more = f"{', '.join(extended)} has games of several codes under one label: other code extended it"
+    return named, [*notes, *([f"run {more}"] if extended else [])]
+
+
+def _codes_of(record: RunRecord) -> dict[str, str]:
+    """The fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
+    codes = record.code.get("agents")
+    return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}
+
+
+def merged_results(found: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:
+    """One result for every two agents. The unit of variance is the pair if it is so in any of their results.
+
+    Where the two played the same openings again, it is the opening.
+    """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in found:
         here, there = (result.first, result.second), (result.second, result.first)
@@ -194,11 +261,17 @@ def _merged(found: Iterable[PairingResult]) -> list[PairingResult]:
         tally = result.tally if known.first == result.first else result.tally.swapped
         key = known.first, known.second
         merged[key] = replace(known, tally=known.tally + tally, by_pairs=known.by_pairs or result.by_pairs)
-    return list(merged.values())
+    return tuple(
+        replace(result, clusters=shared.of_meeting(result.first, result.second, result.tally) if shared else None)
+        for result in merged.values()
+    )
 
 
-def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list[str]:
-    """Warnings: labels that stand for different agents, and games that are left out of ratings."""
+def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult], trainings: int) -> list[str]:
+    """Warnings: labels that stand for different agents, and games that are left out here or in ratings.
+
+    ``trainings`` is the number of runs of trainings that were left out.
+    """
     agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
     met = {label for result in found for label in (result.first, result.second)}
     for record in records:
@@ -212,4 +285,7 @@ def _notes(records: Sequence[RunRecord], found: Sequence[PairingResult]) -> list
         if len(kinds) > 1 and label in met
     ]
     alone = sum(result.games for result in found if result.first == result.second)
+    if trainings:
+        runs = "1 run of a training is" if trainings == 1 else f"{trainings:,} runs of trainings are"
+        notes.append(f"{runs} left out: --trainings takes them in")
     return [*notes, *([f"{alone:,} games of agents against themselves say nothing about strength"] * bool(alone))]

@@ -1,22 +1,27 @@
 """Ratings by one joint fit over all chosen games: strength of each agent, value of the first seat, frequency of draws.
 
 The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over
-pairs (B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993): the two games of a pair share an opening,
-so pairs are resampled, not games. Elo is 400 / ln 10 times natural units.
+openings (B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993; for clusters: A. C. Davison and D. V.
+Hinkley, "Bootstrap methods and their application", 1997, section 3.8): games that share an opening are not independent,
+so all pairs with one opening are drawn together. Elo is 400 / ln 10 times natural units.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analytics.query.database import OpenArchive
+from analytics.query.shared_openings import SharedOpenings
 from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.statistics.clusters import SEAT_RESULTS, cells_of
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
 from analytics.statistics.tally import Tally, summed
@@ -54,6 +59,8 @@ class Ratings:
     draws: Estimate  # share of draws between equals
     superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
     by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
+    forfeited: tuple[tuple[str, int], ...] = ()  # agents that forfeited all of their games, and how many: not rated
+    without_contest: tuple[str, ...] = ()  # agents that met only those: not rated
 
     @property
     def groups(self) -> int:
@@ -91,31 +98,44 @@ def ratings(
     anchor: str | None = None,
     anchor_elo: float = 0.0,
     samples: int = SAMPLES,
+    trainings: bool = False,
 ) -> Ratings:
     """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
-    return rate(head_to_head(opened, GameFilter(where, rules=rules)).tallies, anchor, anchor_elo, samples=samples)
+    met = head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
+    return rate(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
 
 
 def rate(
-    tallies: Tallies, anchor: str | None = None, anchor_elo: float = 0.0, samples: int = SAMPLES, seed: int = 1
+    tallies: Tallies,
+    anchor: str | None = None,
+    anchor_elo: float = 0.0,
+    samples: int = SAMPLES,
+    seed: int = 1,
+    shared: SharedOpenings | None = None,
 ) -> Ratings:
-    """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples of pairs.
+    """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples.
 
-    Without samples there are no intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a
-    group without the anchor the mean of the bounded ratings is ``anchor_elo``. An agent's games against itself contain
-    no information about strength and are left out.
+    They draw pairs, and openings where ``shared`` has those that several pairings played. Without samples there are no
+    intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a group without the anchor the
+    mean of the bounded ratings is ``anchor_elo``. Left out are games that contain no information about strength: those
+    of an agent against itself, and those of agents that forfeited every game.
 
     Raises ``RequestError`` for an anchor that did not play, and when no two different agents played each other.
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    tallies = _ordered(tallies)
-    agents = sorted({agent for both in tallies for agent in both})
+    met = _ordered(tallies)
+    forfeited = _forfeited(met)
+    tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
+    agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
     if not agents:
-        raise RequestError("there are no games between different agents: choose others, or play some")
+        why = f": {', '.join(forfeited)} forfeited every game" if forfeited else ": choose others, or play some"
+        raise RequestError(f"there are no games between different agents{why}")
+    if anchor in forfeited:
+        raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
     if anchor is not None and anchor not in agents:
         raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
-    pairs = _Pairs.from_tallies(tallies, agents)
+    pairs = _Pairs.of(tallies, agents, shared)
     games = pairs.games(pairs.cells)
     rated = _RatedAgents(
         _groups(len(agents), games), _played(len(agents), games), agents.index(anchor) if anchor else None
@@ -135,7 +155,19 @@ def rate(
         _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again]),
         _superiority([rated.elos(each, level=0.0) for each in again], rated.groups)[np.ix_(order, order)],
         tuple(agents[i] for i in order if fitted.seat_decides and rated.in_reference(fitted)[i]),
+        tuple(forfeited.items()),
+        tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
     )
+
+
+def _forfeited(tallies: Tallies) -> dict[str, int]:
+    """The agents that forfeited all of their games, and how many these are."""
+    games, forfeits = Counter[str](), Counter[str]()
+    for both, tally in tallies.items():
+        for agent, illegal, errors in zip(both, tally.illegal, tally.errors, strict=True):
+            games[agent] += tally.games
+            forfeits[agent] += illegal + errors
+    return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
 def _ordered(tallies: Tallies) -> Tallies:
@@ -148,11 +180,9 @@ def _ordered(tallies: Tallies) -> Tallies:
     return dict(sorted(found.items()))
 
 
-_GAMES_OF_CELL = np.zeros((15, 6))  # what a cell of a tally adds to LOSS, DRAW, WIN of seat 0: first's games, second's
-for _a in range(3):
-    for _b in range(3):
-        _GAMES_OF_CELL[3 * _a + _b, (_a, 5 - _b)] += 1  # a loss of the first agent in seat 1 is a win of seat 0
-    _GAMES_OF_CELL[9 + _a, _a] = _GAMES_OF_CELL[12 + _a, 5 - _a] = 1
+# What a cell of a tally adds to LOSS, DRAW, WIN of seat 0, in the first agent's games there, then the second one's: a
+# loss of the first agent in seat 1 is a win of seat 0.
+_GAMES_OF_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -161,23 +191,37 @@ class _Pairs:
 
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
     one: NDArray[np.int64]  # [2 M]
-    cells: NDArray[np.int64]  # [M, 15] pairs by both results, then single games
+    cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.clusters``)
+    grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
 
     @staticmethod
-    def from_tallies(tallies: Tallies, agents: Sequence[str]) -> _Pairs:
+    def of(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> _Pairs:
         numbers = {agent: number for number, agent in enumerate(agents)}
         first, second = (np.array([numbers[both[i]] for both in tallies]) for i in (0, 1))
-        cells = np.array([[*sum(tally.pairs, ()), *sum(tally.singles, ())] for tally in tallies.values()], np.int64)
-        return _Pairs(np.concatenate([first, second]), np.concatenate([second, first]), cells)
+        cells = np.array([cells_of(tally) for tally in tallies.values()])
+        grouped = np.zeros((0, *cells.shape), np.int64)
+        if shared is not None:
+            grouped = np.stack([shared.between(*both) for both in tallies], axis=1)
+            grouped = grouped[grouped.any(axis=(1, 2))]
+        return _Pairs(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
 
     def games(self, cells: NDArray[np.int64]) -> SeatGames:
         counts = np.einsum("mc,cg->mg", cells, _GAMES_OF_CELL)
         return SeatGames(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
+    @cached_property
+    def _alone(self) -> NDArray[np.int64]:
+        """[M, 15] the pairs whose openings are not shared."""
+        alone: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
+        return alone
+
     def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """A bootstrap sample: for each two agents as many pairs, drawn with replacement."""
-        pairs = self.cells.sum(axis=1)
-        return dice.multinomial(pairs, self.cells / pairs[:, None])
+        """A bootstrap sample, drawn with replacement: as many groups of openings, and of the other pairs as many."""
+        pairs, groups = self._alone.sum(axis=1), len(self.grouped)
+        drawn = dice.multinomial(pairs, self._alone / np.maximum(1, pairs)[:, None])
+        if groups:
+            drawn += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)
+        return drawn
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,16 @@ def crosstable_section(chosen: ChosenGames) -> Section:
     headings = ["agent", "score", "95 %", *places, "games", "won", "drawn", "lost", *forfeits]
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its place. "
-        f"Intervals are normal, over {'pairs, since games of a pair share an opening' if chosen.by_pairs else 'games'}."
+        f"Intervals are normal, over {_unit(chosen)}."
     )
     return Section("Crosstable", note, Table("Scores of all agents against each other", headings, rows))
+
+
+def _unit(chosen: ChosenGames) -> str:
+    """The unit of variance of the crosstable, with the reason for it."""
+    if chosen.shared is not None:
+        return "openings, since pairings of one seed share them"
+    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
 
 
 def _score(score: float | None) -> Cell:
@@ -98,10 +105,14 @@ def ratings_section(chosen: ChosenGames) -> Section:
     headings = ["agent", "Elo", "95 %", "games", "above the next", *(["group"] if several else [])]
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
-        f"{'each group' if several else 'the agents'} is 0, intervals are from resampled pairs. Seat 0, which gives "
-        f"first, is worth {_elo(fit.seat.mean)} Elo ({interval(fit.seat.low, fit.seat.high, _elo)})."
+        f"{'each group' if several else 'the agents'} is 0, intervals are from resampled "
+        f"{'openings' if chosen.shared else 'pairs'}. Seat 0, which gives first, is worth {_elo(fit.seat.mean)} Elo "
+        f"({interval(fit.seat.low, fit.seat.high, _elo)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
+    note += "".join(
+        f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
+    )
     figures = drawn(chosen, "ratings", [strength.ratings_panel(frame, chosen)])
     return Section("Ratings", note + (apart if several else ""), Table("Ratings", headings, rows), figures, beside=True)
 

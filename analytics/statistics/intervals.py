@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
+from analytics.statistics.clusters import Clusters
 from analytics.statistics.tally import WIN, Tally
 
 CONFIDENCE = 0.95
@@ -45,7 +46,7 @@ def wilson(successes: float, n: float) -> tuple[float, float]:
     return low, high
 
 
-def wilson_bounds(successes: Iterable[int], n: Iterable[int]) -> tuple[list[float], list[float]]:
+def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[float], list[float]]:
     """Wilson's intervals of many proportions: all lower bounds, all upper bounds."""
     intervals = [wilson(*each) for each in zip(successes, n, strict=True)]
     return [low for low, _ in intervals], [high for _, high in intervals]
@@ -81,10 +82,20 @@ def effective_games(tally: Tally) -> float:
     return tally.games / design_effect(tally)
 
 
-def win_rate(tally: Tally, by_pairs: bool) -> Estimate:
-    """The first agent's share of games won with Wilson's interval; by pairs, over the effective number of games."""
-    games = effective_games(tally) if by_pairs else float(tally.games)
+def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
+    """The first agent's share of games won with Wilson's interval, over the effective number of games.
+
+    That is the number of games, by pairs divided by ``design_effect``. With ``clusters`` the design effect is that of
+    the clusters: as many games as clusters if there is only one.
+    """
     rate = tally.wins / tally.games if tally.games else 0.0
+    if clusters is None:
+        games = effective_games(tally) if by_pairs else float(tally.games)
+    elif clusters.number < 2:
+        games = float(clusters.number)
+    else:
+        spread = clusters.number / (clusters.number - 1) * clusters.wins
+        games = tally.games**2 * rate * (1 - rate) / spread if spread else float(tally.games)
     return Estimate(rate, *wilson(rate * games, games))
 
 
@@ -105,12 +116,19 @@ def mean_score(counts: Sequence[int]) -> Estimate:
     return _estimate(mean, variance / n, n)
 
 
-def score(tally: Tally, by_pairs: bool) -> Estimate:
+def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
 
     By pairs, a game that comes alone is a unit too: the mean is then a ratio over units of one or two games, and its
-    variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3).
+    variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the units;
+    a single one says nothing about the variance, and the interval is (0, 1).
     """
+    if clusters is not None:
+        mean = mean_score(tally.trinomial).mean
+        if clusters.number < 2:
+            return Estimate(mean, 0.0, 1.0)
+        spread = clusters.number / (clusters.number - 1) * clusters.points
+        return _estimate(mean, spread / tally.games**2, clusters.number)
     if not by_pairs:
         return mean_score(tally.trinomial)
     if not any(map(sum, tally.singles)):

@@ -330,6 +330,21 @@ def check_place(root: Path) -> None:
         raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
 
 
+def archive_around(path: Path) -> Path | None:
+    """The archive that ``path`` is in (or is), whichever archive it may be; None if it is in no archive."""
+    place = path.resolve()
+    return next((folder for folder in (place, *place.parents) if _is_marked(folder)), None)
+
+
+def _is_marked(folder: Path) -> bool:
+    """Whether a folder has an archive's marker. Other programs' files of that name are none, unless unreadable."""
+    try:
+        content = (folder / MARKER).read_bytes()
+    except OSError:
+        return (folder / MARKER).exists()
+    return FORMAT.encode() in content or (folder / "commits").is_dir()
+
+
 def _make(root: Path) -> None:
     try:
         make_folder(root)

@@ -77,6 +77,12 @@ def _finished(path: Path, content: bytes) -> Iterator[Path]:
             os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Wait until the content of a file is on the disk. Raises ``OSError``."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that new names in it survive a crash. Raises ``OSError``."""
     descriptor = os.open(folder, os.O_RDONLY)

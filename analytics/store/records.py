@@ -62,11 +62,14 @@ class _SpecFields(msgspec.Struct):
     seed: Count
     opening_plies: Count
     seats: Annotated[str, one_of(*SEATS)] = "swapped"
+    learner: Count | None = None
 
     def __post_init__(self) -> None:
         Rules(**self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
             raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
+        if self.learner is not None and any(self.learner not in pairing for pairing in self.pairings):
+            raise ValueError(f"agent {self.learner}, the learner, is not in every pairing")
 
 
 class RunRecord(StoredRecord, frozen=True):
@@ -86,6 +89,7 @@ class RunRecord(StoredRecord, frozen=True):
     status: Annotated[str, one_of("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
+    training: bool = False  # played for a training
     # What there was when the record was written: less of it was lost since, more is fine.
     commits: Count = 0  # their number
     annotations: Count = 0  # their number
@@ -100,6 +104,15 @@ class RunRecord(StoredRecord, frozen=True):
     def swapped(self) -> bool:
         """Whether each pair has its second game, with the seats swapped."""
         return bool(self.spec.get("seats", "swapped") == "swapped")
+
+    @property
+    def opening_seed(self) -> int | None:
+        """The seed that the opening of a pair follows from, with the pair's number; None if it does not.
+
+        That is so without imposed openings, and in games that were imported: their openings are not known.
+        """
+        imposed = self.spec["opening_plies"] > 0 and "imported" not in self.spec
+        return int(self.spec["seed"]) if imposed else None
 
     @property
     def rules(self) -> Rules:
@@ -196,6 +209,11 @@ class PolicyFile(JsonRecord, frozen=True):
     file: Annotated[str, matching(STORED_POLICY_FILE)] | None = None  # its name in the folder; None: as on the card
 
 
+class _DerivationFields(msgspec.Struct):
+    kind: str
+    parameters: Mapping[str, Any]
+
+
 class _LearnedFields(msgspec.Struct):
     """The fields of every card on how its policy was learned. A card may have more."""
 
@@ -204,8 +222,8 @@ class _LearnedFields(msgspec.Struct):
     parameters: Mapping[str, Any]
     seed: Count
     games: Count
-    run_ids: tuple[RunId, ...]
-    derivation: Any = None
+    run_ids: Annotated[tuple[RunId, ...], msgspec.Meta(min_length=1)]
+    derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 

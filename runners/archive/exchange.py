@@ -15,8 +15,8 @@ from analytics.exchange.reading import BadLine, read_text
 from analytics.exchange.tags import Tags, checked_text
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
+from runners.arena.code import code_by
 from runners.arena.config_groups import load_rules
-from runners.arena.spec import code_by
 from runners.terminal.files import STREAM, read_file
 from runners.terminal.progress import progress_bar
 

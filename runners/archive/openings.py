@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
-from rich.table import Table
 
 from analytics import open_archive
 from analytics.query.openings import Explored, Filters, checked, explore
@@ -15,6 +14,7 @@ from quarto.errors import RequestError
 from quarto.notation import format_position
 from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
+from runners.terminal.console import Table
 from runners.terminal.tables import TableOutput, write
 
 MAX_TURNS = 16  # rows of the table that is shown without --by

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive
+from analytics.query.conditions import both
 from analytics.query.mistakes import among
 from analytics.report import style
 from analytics.report.page import report
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
-from runners.terminal.files import check_writable, write_file
+from runners.terminal.files import write_file
 
 
 def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
@@ -20,14 +21,11 @@ def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: 
     Raises ``RequestError`` for an unknown run, for an invalid condition or one that no game meets, and without the
     extra ``plots``; ``FailureError`` when the file cannot be written.
     """
-    archive = Archive.open(root)  # this and the next two lines fail early, before any game is read
-    check_writable(output)
+    archive = Archive.open(root)  # this and the next line fail early, before any game is read
     style.altair()
-    condition = where
-    if run_ids:
-        runs = among(chosen_runs(archive, run_ids))
-        condition = runs if where is None else f"{runs} AND (\n{where}\n)"
+    runs = among(chosen_runs(archive, run_ids)) if run_ids else None
     with open_archive(root) as opened:
+        condition = both(opened, runs, where) if runs and where is not None else runs or where
         page = report(opened, condition, title)
     content = page.encode()
     write_file(output, content)

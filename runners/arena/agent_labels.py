@@ -118,4 +118,8 @@ def _value(what: str, setting: str) -> Any:
 
 def _described(key: str, value: Any, root: Path) -> Any:
     """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
-    return agent_named(value, root).as_mapping() if key in AGENT_PARAMETERS and isinstance(value, str) else value
+    if key not in AGENT_PARAMETERS or value is None:
+        return value
+    if not isinstance(value, str):  # a mapping could name a class that no yaml names
+        raise RequestError(f"{key}={value!r} is not an agent's label, NAME or NAME(parameter=value,…)")
+    return agent_named(value, root).as_mapping()

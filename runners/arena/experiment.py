@@ -6,26 +6,28 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import structs
 
+from agents.base import Agent
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, check_place, now, readable
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
+from runners.arena.code import code_of, differences
 from runners.arena.config import Request
 from runners.arena.engine import Engine
 from runners.arena.schedule import Pace, missing, orders
 from runners.arena.shard_writer import ShardWriter
-from runners.arena.spec import RunSpec, code_of
+from runners.arena.spec import RunSpec
 
 Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
@@ -83,7 +85,7 @@ class Experiment:
     request: Request
     engine: Engine
     archive: Archive
-    code: dict[str, str]
+    code: dict[str, Any]
 
     @property
     def run_id(self) -> str:
@@ -108,27 +110,31 @@ def prepare(request: Request) -> Experiment:
     Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
     check_place(request.storage.root)  # before kernels are loaded
-    engine = engine_of(request.spec)  # before the archive is touched
-    code = code_of(request.spec)
+    agents = [agent.build() for agent in request.spec.agents]
+    code = code_of(request.spec, agents)
     if request.storage.other_code == "new":
         request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
-        engine = engine_of(request.spec)  # of another run, which draws other words
-    experiment = Experiment(request, engine, Archive.open(request.storage.root, create=True), code)
-    refuse_other_code(experiment)
-    return experiment
+    engine = engine_of(request.spec, agents)  # before the archive is touched
+    archive = Archive.open(request.storage.root, create=True)
+    return Experiment(_checked_for_other_code(request, archive, code), engine, archive, code)
 
 
-def refuse_other_code(experiment: Experiment) -> None:
-    """Raises ``RequestError`` if other code began the run and games are missing, unless the request allows that."""
-    request, code = experiment.request, experiment.code
-    known = experiment.archive.run(experiment.run_id)
-    other = known is not None and readable(known).code.get("fingerprint") != code["fingerprint"]
-    if known and other and request.storage.other_code == "refuse" and experiment.games_left(request.games):
-        theirs, ours = (f"{each.get('version')}, {each.get('fingerprint')}" for each in (known.code, code))
+def _checked_for_other_code(request: Request, archive: Archive, code: Mapping[str, Any]) -> Request:
+    """The request, with a note if other code began its run and the request allows that.
+
+    Raises ``RequestError`` if it does not, even if no game is missing: the results would be those of other players.
+    """
+    known = archive.run(request.spec.run_id)
+    other = differences(readable(known), code) if known else ""
+    if known is None or not other:
+        return request
+    begun = f"run {known.run_id} was begun by other code ({other})"
+    if request.storage.other_code == "refuse":
         raise RequestError(
-            f"run {known.run_id} was begun by other code ({theirs}; this is {ours}): archive.other_code=extend "
-            "adds to it all the same, archive.other_code=new plays a new run beside it"
+            f"{begun}: archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its "
+            "games all the same"
         )
+    return replace(request, notes=(*request.notes, f"{begun}: its games count as if this code had played them"))
 
 
 def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
@@ -181,11 +187,14 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
     end(archive, spec, contribution.seconds if contribution.games else 0.0)
 
 
-def engine_of(spec: RunSpec) -> Engine:
-    """The engine of a run. Raises ``RequestError`` for an agent that cannot be made or does not play these rules."""
+def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:
+    """The engine of a run; ``agents`` are those of the spec, if they were built already.
+
+    Raises ``RequestError`` for an agent that cannot be made or does not play these rules.
+    """
     return Engine(
         spec.rules,
-        [agent.build() for agent in spec.agents],
+        [agent.build() for agent in spec.agents] if agents is None else agents,
         [agent.label for agent in spec.agents],
         spec.pairings,
         spec.seed,
@@ -209,17 +218,27 @@ def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
     return spec.games_a_pair * sum(end - first for first, end in ranges)
 
 
-def begin(archive: Archive, spec: RunSpec, code: dict[str, str], games: int, command: str) -> None:
+def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
 
     def begun(known: RunRecord | None) -> RunRecord | None:
         if known is None:
-            return RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
+            mapping = spec.as_mapping()
+            return RunRecord(spec.run_id, mapping, code, games, now(), command=command, training=spec.training)
         if games > known.games:
-            return structs.replace(known, games=games, command=command, status="running")
-        return structs.replace(known, status="running") if games_left(archive, spec, games) else None
+            return structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
+        if not games_left(archive, spec, games):
+            return None
+        return structs.replace(known, status="running", code=_joined(known, code))
 
     archive.update_run(spec.run_id, begun)
+
+
+def _joined(known: RunRecord, code: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The code of a run to which this code adds games: that which began it, and the fingerprints of all others."""
+    others = [*known.code.get("extended_by", ()), code["fingerprint"]]
+    others = [each for each in dict.fromkeys(others) if each != known.code.get("fingerprint")]
+    return {**known.code, "extended_by": others} if others else known.code
 
 
 def end(archive: Archive, spec: RunSpec, seconds: float) -> None:

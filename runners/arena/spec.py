@@ -1,18 +1,14 @@
-"""The specification of a run: all that affects its games, the id that follows from it, and the code that plays it."""
+"""The specification of a run: all that affects its games, and the id that follows from it."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import inspect
 import json
-import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
@@ -22,12 +18,8 @@ from analytics.store.records import run_id_of
 from quarto.errors import ArenaError, RequestError, nearest
 from quarto.rules import Rules
 from quarto.solver.base import Base
-from quarto.sources import outside_fingerprint, source_fingerprint
 
-PLAYING_PACKAGES = ("quarto", "agents")
-PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine")
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
-LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -50,7 +42,7 @@ class AgentSpec:
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
         learned = {"policy": self.policy} if self.policy else {}
-        params = {name: _built(value) for name, value in self.params.items()}
+        params = {name: _built(name, value) for name, value in self.params.items()}
         agent: Agent = made(f"agent '{self.label}'", self.target, params, others=learned)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
@@ -66,11 +58,9 @@ class AgentSpec:
         return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
 
 
-def _built(value: Any) -> Any:
+def _built(name: str, value: Any) -> Any:
     """A parameter as its constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
-    if isinstance(value, Mapping) and set(value) == {"label", "target", "params"}:
-        return AgentSpec(**value).build()
-    return value
+    return AgentSpec(**value).build() if name in AGENT_PARAMETERS and value is not None else value
 
 
 @functools.cache
@@ -91,6 +81,7 @@ class RunSpec:
     seats: str = "swapped"  # in the second game of each pair; "fixed": there is none, the first agent has seat 0
     learner: int | None = None  # index of the agent that learns from each game before the next, if any
     salt: str = ""  # the code's fingerprint, if the run is kept apart from one begun by other code
+    training: bool = False  # a trainer asked for the games; it does not affect them and is no part of the id
 
     def as_mapping(self) -> dict[str, Any]:
         """The fields as JSON values; those of ``rare`` are left out when usual. Run ids depend on this mapping."""
@@ -190,34 +181,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, separators=(",", ":"))
     return str(value)
-
-
-def code_of(spec: RunSpec) -> dict[str, str]:
-    """The code that will play: the project's version, a fingerprint of the sources that affect games, the libraries."""
-    return code_by([(agent.player or agent).target for agent in spec.agents], spec.learner is not None)
-
-
-def code_by(targets: Iterable[str], learning: bool) -> dict[str, str]:
-    """The same for classes given by dotted path; ``learning``: games depend on what is learned from earlier ones."""
-    digest = hashlib.sha256(source_fingerprint(PLAYING_PACKAGES).encode())
-    for module in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
-        digest.update(_source(module).read_bytes())
-    for module in sorted({target.rpartition(".")[0] for target in targets}):
-        digest.update(outside_fingerprint(_source(module)).encode())
-    return {
-        "version": version(),
-        "fingerprint": digest.hexdigest()[:16],
-        "python": platform.python_version(),
-        "numba": metadata.version("numba"),
-        "numpy": metadata.version("numpy"),
-    }
-
-
-def _source(module: str) -> Path:
-    """The file of a module that can be imported."""
-    return Path(inspect.getsourcefile(importlib.import_module(module)) or module)
-
-
-def version() -> str:
-    """The installed version of the project."""
-    return metadata.version("quarto-arena")

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from runners.arena.config_groups import flat
 from runners.terminal import console
+from runners.terminal.console import Table
 
 if TYPE_CHECKING:
     from runners.bench.turn_times import TurnTimes

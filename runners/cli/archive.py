@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, WideOption, rules_options
 
 RUNS = """
-SELECT run_id, status, rules,
+SELECT run_id, games,
        if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
           format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
-       seed, opening_plies, games, games_asked, shards,
-       strftime(created, '%Y-%m-%d %H:%M') AS created, round(seconds, 1) AS seconds
+       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
+       round(seconds, 1) AS seconds, shards
 FROM runs ORDER BY created
 """
 
@@ -73,13 +73,13 @@ def import_(
 
 
 @app.command("ls")
-def ls(archive: ArchiveOption = ARCHIVE) -> None:
+def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.terminal.tables import write
+    from runners.terminal.tables import TableOutput, write
 
     with open_archive(archive, check=False) as opened:  # which names what to restore must not need it
-        write(opened.sql(RUNS))
+        write(opened.sql(RUNS), TableOutput(wide=wide))
 
 
 @app.command("verify")

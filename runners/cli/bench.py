@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from quarto.errors import RequestError
+from runners.cli.options import ForceOption
 
 
-def bench(
+def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
+    force: ForceOption = False,
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
@@ -33,6 +35,10 @@ def bench(
     seed: Annotated[int | None, typer.Option("--seed", help="With --turn: seed of the positions. Default: 1.")] = None,
 ) -> None:
     """Measure games a second, bytes a row and memory, each as a ratio within this run; or the turns of one agent."""
+    if json is not None:
+        from runners.terminal.files import check_output
+
+        check_output(json, force)
     if turn is not None:
         _bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
         return

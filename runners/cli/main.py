@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import importlib.util
 import io
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -90,14 +90,26 @@ def _refuse_shadows() -> None:
             )
 
 
-def announce_compiling() -> None:
-    """Print one line on standard error before this process first compiles a kernel: else a command seems to hang."""
-    hooks.before_compiling = _notice
+class CompilingNotice:
+    """Prints on standard error that kernels are compiled, again every ten seconds: a command must not look hung."""
 
+    SECONDS = 10.0
 
-@functools.cache
-def _notice() -> None:
-    typer.echo("Compiling the kernels that this command needs. This happens once and may take a minute.", err=True)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: float | None = None  # when a line was printed
+
+    def __call__(self) -> None:
+        """Called before each function is compiled."""
+        now = self._clock()
+        if self._last is None:
+            text = "Compiling the kernels that this command needs. This happens once and may take a minute."
+        elif now - self._last < self.SECONDS:
+            return
+        else:
+            text = "… still compiling"
+        typer.echo(text, err=True)
+        self._last = now
 
 
 def main() -> None:
@@ -110,7 +122,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _refuse_shadows()
-        announce_compiling()
+        hooks.before_compiling = CompilingNotice()
         app()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None

@@ -31,7 +31,11 @@ FormatOption = Annotated[
         autocompletion=format_options,
     ),
 ]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Print all columns, also those that the terminal has no room for.")
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
 WhereOption = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, MegabytesOption, RunIds, ThreadsOption
+from runners.cli.options import ARCHIVE, ArchiveOption, ForceOption, MegabytesOption, RunIds, ThreadsOption
 
 
 def solve(
@@ -78,10 +78,14 @@ def mistakes(
     svg: Annotated[
         Path | None, typer.Option("--svg", help="Also write a chart to this SVG file (extra plots).")
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Show the regret of each agent by ply, and the hardest positions (after `qarena annotate`)."""
     from runners.perfect.annotate import show_mistakes
+    from runners.terminal.files import check_output
 
+    for path in filter(None, (html, svg)):
+        check_output(path, force)
     show_mistakes(archive, runs or [], positions, html, svg)
 
 

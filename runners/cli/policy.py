@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, HYDRA_ARGUMENTS, ArchiveOption, PolicyBuildOverrides, ThreadsOption, options_of
+from runners.cli.options import (
+    ARCHIVE,
+    HYDRA_ARGUMENTS,
+    ArchiveOption,
+    PolicyBuildOverrides,
+    ThreadsOption,
+    WideOption,
+    options_of,
+)
 
 app = typer.Typer(
     help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None
@@ -15,13 +23,13 @@ app = typer.Typer(
 
 
 @app.command("ls")
-def ls(archive: ArchiveOption = ARCHIVE) -> None:
+def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
     """List the policies."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
-    from runners.terminal.tables import write
+    from runners.terminal.tables import TableOutput, write
 
-    write(policy_store.listing(Archive.open(archive)))
+    write(policy_store.listing(Archive.open(archive)), TableOutput(wide=wide))
 
 
 @app.command("show")

@@ -11,10 +11,12 @@ import typer
 from runners.cli.options import (
     ARCHIVE,
     ArchiveOption,
+    ForceOption,
     FormatOption,
     OutputOption,
     RunsOption,
     WhereOption,
+    WideOption,
     rules_options,
 )
 
@@ -29,6 +31,8 @@ def sql(
     archive: ArchiveOption = ARCHIVE,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
+    wide: WideOption = False,
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
@@ -40,7 +44,7 @@ def sql(
     from runners.archive.index import ask
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output)  # before the question is asked
+    destination = output_of(format, output, force, wide)  # before the question is asked
     write(ask(archive, sys.stdin.read() if question == "-" else question, memory, check), destination)
 
 
@@ -67,6 +71,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
     from analytics.query.openings import Filters
@@ -74,7 +79,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.tables import output_of
 
     filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
-    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output))
+    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output, force))
 
 
 def report(
@@ -82,9 +87,12 @@ def report(
     where: WhereOption = None,
     runs: RunsOption = None,
     output: Annotated[Path, typer.Option("--output", help="The file to write.")] = Path("report.html"),
+    force: ForceOption = False,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
 ) -> None:
     """Write an HTML page about the games: results, ratings, openings, lengths, learning, mistakes (extra plots)."""
     from runners.archive.report import write_report
+    from runners.terminal.files import check_output
 
+    check_output(output, force)  # before any game is read
     write_report(archive, where, runs or [], output, title)

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption
+from runners.cli.options import ARCHIVE, ArchiveOption, ForceOption
 
 
-def reproduce(
+def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     study: Annotated[
         str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
     ] = None,
@@ -25,6 +25,7 @@ def reproduce(
     ] = "refuse",
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")] = None,
+    force: ForceOption = False,
 ) -> None:
     """Play what five studies published and compare: published figures, ours with intervals, and why some differ."""
     from runners.arena.checks import check_choice
@@ -33,8 +34,11 @@ def reproduce(
     from runners.reproduce.pairings import PlaySettings
     from runners.reproduce.run import checked
     from runners.reproduce.run import reproduce as carry_out
+    from runners.terminal.files import check_output
 
     cores = available_cores() if threads is None else threads
     check_choice("--other-code", other_code, OTHER_CODE)
+    for path in filter(None, (markdown, html)):
+        check_output(path, force)
     settings = PlaySettings(games, seed, cores, Storage(archive, other_code=other_code), shlex.join(sys.argv[1:]))
     raise typer.Exit(carry_out(checked(study, settings, markdown, html)))

@@ -9,18 +9,23 @@ import typer
 from runners.cli.options import (
     ARCHIVE,
     ArchiveOption,
+    ForceOption,
     FormatOption,
     OutputOption,
     RunsOption,
     SprtOverrides,
     WhereOption,
+    WideOption,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.ratings.head_to_head import HeadToHead
+    from analytics.ratings.head_to_head import GameFilter, HeadToHead
 
+TrainingsOption = Annotated[
+    bool, typer.Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
+]
 RulesName = Annotated[
     str | None, typer.Option("--rules", help="Only games under these rules; needed if there are several.")
 ]
@@ -31,6 +36,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     where: WhereOption = None,
     run: RunsOption = None,
     rules: RulesName = None,
+    trainings: TrainingsOption = False,
     anchor: Annotated[
         str | None, typer.Option("--anchor", metavar="AGENT", help="The agent that ratings are relative to.")
     ] = None,
@@ -40,51 +46,61 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
+    from analytics.ratings.head_to_head import GameFilter
     from analytics.ratings.ratings import rate as fit
-    from runners.strength.tables import show_ratings
+    from runners.strength.tables import show_ratings, unrated
+    from runners.terminal.console import print_note
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output)  # before anything is counted
-    met = _met(archive, where, run, rules)
-    found = fit(met.tallies, anchor, anchor_elo, samples=samples)
+    destination = output_of(format, output, force, wide)  # before anything is counted
+    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings))
+    found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if destination.is_printed:
-        show_ratings(met, found, anchor, anchor_elo)
+        show_ratings(met, found, anchor, anchor_elo, wide)
     else:
         write(found.frame(), destination)
+        for line in unrated(found):
+            print_note(line)
 
 
-def crosstable(
+def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     archive: ArchiveOption = ARCHIVE,
     where: WhereOption = None,
     run: RunsOption = None,
     rules: RulesName = None,
+    trainings: TrainingsOption = False,
     by_seat: Annotated[
         bool, typer.Option("--by-seat", help="Separate results for each seat of the first agent.")
     ] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    force: ForceOption = False,
+    wide: WideOption = False,
 ) -> None:
     """All agents against each other: score, wins, draws and losses with their intervals."""
+    from analytics.ratings.head_to_head import GameFilter
     from runners.strength.tables import show_head_to_head
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output)  # before anything is counted
-    met = _met(archive, where, run, rules)
+    destination = output_of(format, output, force, wide)  # before anything is counted
+    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings))
     if destination.is_printed:
-        show_head_to_head(met, by_seat)
+        show_head_to_head(met, by_seat, wide)
     else:
         write(met.frame(by_seat), destination)
 
 
-def _met(archive: Path, where: str | None, runs: list[str] | None, rules: str | None) -> HeadToHead:
+def _met(archive: Path, choice: GameFilter) -> HeadToHead:
     from analytics import open_archive
-    from analytics.ratings.head_to_head import GameFilter, head_to_head
+    from analytics.ratings.head_to_head import head_to_head
     from runners.terminal.console import print_note
 
     with open_archive(archive) as opened:
-        met = head_to_head(opened, GameFilter(where, tuple(runs or ()), rules))
+        met = head_to_head(opened, choice)
     for note in met.notes:
         print_note(note)
     return met

@@ -33,10 +33,10 @@ def build(
     from analytics.perfect import tablebase_build
     from analytics.perfect.tablebase import home
     from quarto.sources import source_fingerprint
+    from runners.arena.code import version
     from runners.arena.config_groups import load_rules
     from runners.arena.experiment import interruptible
     from runners.arena.machine import available_cores, available_megabytes
-    from runners.arena.spec import version
     from runners.terminal.console import INTERRUPTED, print_note
     from runners.terminal.progress import progress_bar
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of
 from runners.terminal import console
+from runners.terminal.console import Table
 
 
 def agents_table() -> Table:

@@ -31,14 +31,13 @@ from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
 from runners.hydra_app import sweep_folders
 from runners.hydra_app.error_messages import explained, own_settings
-from runners.hydra_app.flags import flags_first
+from runners.hydra_app.flags import flags_first, in_full
 from runners.terminal import console
 
 INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
-# Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
-# name of this launch's output folders, which must differ between two launches in the same second.
-COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
+# An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
+COMMAND = "QARENA_COMMAND"
 
 Prepared = TypeVar("Prepared")
 
@@ -65,15 +64,13 @@ class Finished(NamedTuple):
 class Application(ABC, Generic[Prepared]):
     """A command that Hydra carries out: what it checks, what it does, and which keys it has.
 
-    Launchers that use other processes pickle an application with its task: it keeps no more than what is prepared.
+    It has no state: launchers that use other processes pickle it with its task.
     """
 
     config: ClassVar[str]  # the yaml in conf/
     schema: ClassVar[type[Any]]  # the dataclass of its keys
     groups: ClassVar[Sequence[tuple[str, str]]]  # whose options have keys of their own, and the option of the yaml
-
-    def __init__(self) -> None:
-        self._prepared: Prepared | None = None  # kept from the early check, so that the work is done once
+    choices: ClassVar[Sequence[str]] = ("experiment",)  # the other groups
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
@@ -87,14 +84,10 @@ class Application(ABC, Generic[Prepared]):
         """The games that a job of a sweep asks for, of each pairing."""
         return int(cfg.get("games", 0))
 
-    def check(self, cfg: DictConfig) -> None:
-        """Prepare a single request before Hydra creates any folder. Raises ``ArenaError``."""
-        self._prepared = self.prepare(cfg, cfg.hydra)
-
     def single(self, cfg: DictConfig) -> float | None:
         """Hydra's task of a single request: carry it out and show its outcome; returns the score."""
         try:
-            finished = self.execute(self._prepared or self.prepare(cfg, HydraConfig.get()))
+            finished = self.execute(EarlyChecks.prepared or self.prepare(cfg, HydraConfig.get()))
         except ArenaError as error:
             raise Refused(error) from error  # to any other exception Hydra adds lines of its own
         finished.show()
@@ -131,7 +124,7 @@ class Application(ABC, Generic[Prepared]):
         if (node := unknown.partition(".")[0]) in own:
             return own[node]
         shared = [key for key, _ in flat(plain(OmegaConf.structured(self.schema))) if key not in own]
-        return [*shared, *(override for override, _ in self.groups), *chain(*own.values())]
+        return [*shared, *(override for override, _ in self.groups), *self.choices, *chain(*own.values())]
 
 
 def _node(override: str) -> str:
@@ -163,10 +156,11 @@ class EarlyChecks(Callback):
     """Refuses a wrong request before Hydra creates any folder, and remembers the folder of a sweep's jobs."""
 
     application: ClassVar[Application[Any]]  # that ``launch`` started; on the class, since Hydra makes the object
+    prepared: ClassVar[Any] = None  # by the check of a single request, so that its work is done once
 
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
-            EarlyChecks.application.check(config)
+            EarlyChecks.prepared = EarlyChecks.application.prepare(config, config.hydra)
         except Exception as error:
             raise Refused(error) from error
 
@@ -180,13 +174,13 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     Raises ``ArenaError`` with a message of one line for any error.
     """
     asked, flags, overrides = flags_first(given)
-    arguments = [*flags, *overrides]
+    arguments = [*flags, *map(in_full, overrides)]
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     os.environ[COMMAND] = shlex.join([*command.split(), *given])
-    os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+    os.environ[sweep_folders.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()
-    EarlyChecks.application = application
+    EarlyChecks.application, EarlyChecks.prepared = application, None
     task = application.single
     if multirun or asked:
         task = application.job
@@ -234,8 +228,12 @@ def _say_how_to_resume() -> int:
 
 
 def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
-    """The id of a sweep. It does not depend on the order of overrides, nor on folders, archive, threads or progress."""
-    kept = sorted(a for a in arguments if not re.match(r"\+*(hydra[./]|archive[.=]|threads=|progress=)", a))
+    """The id of a sweep. It does not depend on the order of overrides, nor on folders, archive, threads or progress.
+
+    It does depend on the sweeper, which decides what the jobs are.
+    """
+    ignored = r"\+*(hydra[./](?!sweeper[.=])|archive[.=]|threads=|progress=)"
+    kept = sorted(argument for argument in arguments if not re.match(ignored, argument))
     return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
@@ -30,9 +29,6 @@ class RunApplication(Application["Experiment"]):
         from runners.arena.experiment import prepare
 
         return prepare(request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
-
-    def keys(self, unknown: str, arguments: Sequence[str]) -> list[str]:
-        return [*super().keys(unknown, arguments), "experiment"]
 
     def execute(self, prepared: Experiment) -> Finished:
         from runners.arena.experiment import carry_out, interruptible

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 from quarto.errors import RequestError
 
+CFG = ("--cfg", "-c")
+CFG_TOPICS = ("job", "hydra", "all")
 FLAGS_WITH_VALUES = (
-    "--config-dir",
-    "-cd",
-    "--config-name",
-    "-cn",
-    "--config-path",
-    "-cp",
-    "--cfg",
-    "-c",
-    "--package",
-    "-p",
+    *CFG,
+    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
+    *("--package", "-p", "--experimental-rerun"),
 )
 MULTIRUN = ("--multirun", "-m")
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
+OTHER_FLAGS = ("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--shell-completion", "-sc")
+FLAGS = (*FLAGS_WITH_VALUES, *MULTIRUN, *INFO, *OTHER_FLAGS)
+SETTINGS = {"--archive": "archive.root=DIR", "--agent": "agent@a=NAME", "--where": "where=CONDITION"}  # not flags
+
+TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
+# A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
+_SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
 
 
 def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     """Split a command line: whether it asks for a multirun, the other flags with their values, and all else.
 
-    Hydra does not accept flags after overrides. Raises ``RequestError`` for a flag without its value.
+    Hydra does not accept flags after overrides. Raises ``RequestError`` for an unknown flag and one without its value.
     """
     flags: list[str] = []
     rest: list[str] = []
@@ -35,6 +39,10 @@ def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     for argument in arguments:
         topic = bool(flags) and flags[-1] in INFO and argument in INFO_TOPICS
         if waiting or topic or argument.startswith("-"):
+            if not (waiting or topic):
+                _check(argument)
+            if waiting and flags[-1] in CFG and argument not in CFG_TOPICS:
+                raise RequestError(f"{flags[-1]} {argument} shows nothing: choose {', '.join(CFG_TOPICS)}")
             flags.append(argument)
             waiting = not waiting and argument in FLAGS_WITH_VALUES
         else:
@@ -44,6 +52,32 @@ def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     flags += ["all"] if flags and flags[-1] in INFO else []
     alone = [flag for flag in flags if flag not in MULTIRUN]
     return alone != flags, alone, rest
+
+
+def _check(argument: str) -> None:
+    """Raises ``RequestError`` for what begins like a flag and is none of Hydra's, which would take a part of one."""
+    flag, equals, value = argument.partition("=")
+    if flag in FLAGS:
+        return
+    if flag in SETTINGS:
+        setting = SETTINGS[flag] if not equals else f"{SETTINGS[flag].partition('=')[0]}={value}"
+        raise RequestError(f"{flag} is not an option of this command: write {setting}, without dashes")
+    close = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.8)
+    hint = f"did you mean {close[0]}?" if close else f"settings have no dashes, {flag.lstrip('-')}={value or 'VALUE'}"
+    raise RequestError(f"{flag} is not an option of this command: {hint}")
+
+
+def in_full(override: str) -> str:
+    """An override with whole numbers written out: ``games=1e6`` becomes ``games=1000000``. Texts in quotes stay."""
+    key, equals, value = override.partition("=")
+    if "'" in value or '"' in value or key.rpartition(".")[2] in TEXTS:
+        return override
+    return key + equals + _SCIENTIFIC.sub(_written_out, value)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    number = Decimal(found[1])
+    return str(int(number)) if number == int(number) else found[1]
 
 
 def quoted(text: str) -> str:

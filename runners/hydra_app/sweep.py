@@ -14,15 +14,15 @@ from pathlib import Path
 from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
-from rich.table import Table
 
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
-from runners.hydra_app.sweep_folders import RECORD, records
+from runners.hydra_app.sweep_folders import record_name, records
 from runners.terminal import console
+from runners.terminal.console import Table
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _failure(record: SweepJob) -> str:
 
 
 def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> None:
-    (job.folder / RECORD).write_bytes(dump(_Kept(str(job.root), record, row)))
+    (job.folder / record_name(record.job)).write_bytes(dump(_Kept(str(job.root), record, row)))
     try:
         Archive.open(job.root).save_sweep_job(record)
     except ArenaError:

@@ -1,11 +1,17 @@
-"""The folders of the sweeps that this process started. Nothing heavy is imported: a wrong request must fail at once."""
+"""The folders of the sweeps that this process started, and the records of their jobs.
+
+A folder may have served another sweep before. Nothing heavy is imported: a wrong request must fail at once.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
-RECORD = "job.json"  # of a job, in its output folder
+# An environment variable, so that processes that a launcher starts have it too: the name of this launch's output
+# folders, which must differ between two launches in the same second.
+LAUNCH = "QARENA_LAUNCH"
 
 folders: list[Path] = []  # of the sweeps that this process started
 _created: list[Path] = []  # those of them, and of their parents, that Hydra had to create; inner ones first
@@ -32,6 +38,11 @@ def withdraw() -> None:
             path.rmdir()
 
 
+def record_name(job: int | str) -> str:
+    """The name of a job's record in its output folder. Jobs of other launches have others in the same folder."""
+    return f"job-{os.environ[LAUNCH].replace('/', '-')}-{job}.json"
+
+
 def records() -> list[Path]:
     """The files that the jobs have written."""
-    return [path for folder in folders for path in folder.rglob(RECORD)]
+    return [path for folder in folders for path in folder.rglob(record_name("*"))]

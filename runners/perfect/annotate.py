@@ -19,7 +19,7 @@ from quarto.errors import RequestError
 from runners.arena.machine import available_cores, check_tables
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
-from runners.terminal.files import check_writable, write_file
+from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 
 
@@ -54,8 +54,6 @@ def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path 
     charts = [path for path in (html, svg) if path]
     if charts:
         style.altair()  # fails before anything is read
-    for path in charts:
-        check_writable(path)
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
         totals, by_ply = (decision_summaries(archive, among(runs), by_ply=each) for each in (False, True))

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.table import Table
-
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
@@ -31,6 +29,7 @@ from runners.perfect.solvers import (
     solve,
 )
 from runners.terminal import console
+from runners.terminal.console import Table
 from runners.terminal.files import read_file
 from runners.terminal.progress import progress_bar
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from analytics.perfect.tablebase import Card, Tablebase
 from quarto.perft import Layer
 from runners.terminal import console
+from runners.terminal.console import Table
 
 
 def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:

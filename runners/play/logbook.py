@@ -6,14 +6,16 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
+from agents.base import Agent
 from analytics.store.archive import Archive
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
+from runners.arena.code import code_of, differences
 from runners.arena.experiment import begin, end
 from runners.arena.schedule import missing
-from runners.arena.spec import LABEL, AgentSpec, RunSpec, code_of
+from runners.arena.spec import LABEL, AgentSpec, RunSpec
 from runners.play.game import Game
 
 HUMAN = "runners.play.Human"
@@ -45,12 +47,12 @@ def block_of(game: Game, number: int) -> Block:
 class Logbook:
     """Logs the games of one run. If other code began the run, a new run is begun beside it."""
 
-    def __init__(self, archive: Archive, spec: RunSpec, command: str) -> None:
+    def __init__(self, archive: Archive, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
-        self._code = code_of(spec)
+        self._code = code_of(spec, [None, agent])  # the person comes first
         self._command = command
         known = archive.run(spec.run_id)
-        other = known is not None and known.code.get("fingerprint") != self._code["fingerprint"]
+        other = known is not None and differences(known, self._code)
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
     def next_number(self) -> int:

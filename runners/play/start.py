@@ -56,10 +56,11 @@ def start(options: PlayOptions) -> None:
     for note in untrained([agent]):
         print_note(note)
     spec = spec_of(rules, login_name() if options.name is None else options.name, agent, options.seat, options.seed)
-    contestant = Contestant(agent.build(), agent.label, rules)
+    player = agent.build()
+    contestant = Contestant(player, agent.label, rules)
     logbook = number = None
     if options.archive is not None:
-        logbook = Logbook(Archive.open(options.archive, create=True), spec, options.command)
+        logbook = Logbook(Archive.open(options.archive, create=True), spec, player, options.command)
         number = logbook.next_number()
     screen = screen_for(options.plain)
     screen.greet(_heading(spec, options, number))

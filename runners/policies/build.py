@@ -112,6 +112,7 @@ class BuildApplication(Application["PreparedBuild"]):
     config = "policy_build"
     schema = PolicyBuildConfig
     groups = ((GROUP, ""),)
+    choices = ()
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedBuild:
         request = build_request_of(cfg, hydra_cfg.runtime.choices, typed_command())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.config_groups import as_written, flat
+from runners.arena.code import code_by
 from runners.arena.machine import available_cores
-from runners.arena.spec import code_by, made_of
+from runners.arena.named_classes import check_named, targets_in
+from runners.arena.spec import made_of
 from runners.arena.storage import Storage
 from runners.training.derive import code_of, derivation_of
 from runners.training.schemas import GROUP
@@ -97,8 +98,8 @@ def _columns(policy: Policy) -> dict[str, str]:
 def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
-    _check_named(card, GROUP, how["parameters"].get("_target_"))
-    derivation = derivation_of(str(how["kind"]), how["parameters"])
+    check_named(f"policy '{card.name}'", how["parameters"], [GROUP], f"{GROUP}/{how['kind']}.yaml")
+    derivation = derivation_of(how["kind"], how["parameters"])
     with open_archive(archive.root) as opened:
         dataset = dataset_of(sources_of(opened, card))
     sums = dataset.checksums(threads)
@@ -116,10 +117,12 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
             f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
             "games: repeat the command of its training instead"
         )
-    _check_named(card, "trainer", learner.get("_target_"))
+    check_named(f"policy '{card.name}'", learner, ["trainer"], _yaml_of(card))
     found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner)
-    (run_id,) = card.learned["run_ids"]
-    return found.policy(relearn(archive, run_id, found, card.learned["games"]))
+    run_ids = card.learned["run_ids"]
+    if len(run_ids) != 1:
+        raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
+    return found.policy(relearn(archive, run_ids[0], found, card.learned["games"]))
 
 
 def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
@@ -128,7 +131,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     from runners.training.trainer import Trained, TrainingContext
 
     settings = card.learned["parameters"]
-    _check_named(card, "trainer", settings.get("_target_"))
+    check_named(f"policy '{card.name}'", settings, ["trainer", "agent"], _yaml_of(card))
     trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer)
     run_ids = card.learned["run_ids"]
     lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
@@ -138,6 +141,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
             f"archive {archive.root}: repeat the command of its training to play it"
         )
     first = archive.run(run_ids[0])
+    salted = first is not None and "salt" in first.spec
     stop = threading.Event()
     stop.set()  # before anything is played: what the archive lacks stays missing
     context = TrainingContext(
@@ -145,7 +149,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
         threads=threads,
-        storage=Storage(archive.root, other_code="new" if first is not None and "salt" in first.spec else "refuse"),
+        storage=Storage(archive.root, other_code="new" if salted else "extend"),
         command="",
         stop=stop,
         progress=None,
@@ -159,17 +163,9 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     return trained.policy
 
 
-def _check_named(card: PolicyCard, group: str, target: Any) -> None:
-    """Raises ``RequestError`` unless a yaml of the group names the class too.
-
-    A card comes from a file that anybody may have written: the module that it names is not even imported otherwise.
-    """
-    settings = (pair for own in as_written(group).values() for pair in flat(own))
-    if not isinstance(target, str) or target not in [value for key, value in settings if key.endswith("_target_")]:
-        raise RequestError(
-            f"policy '{card.name}' was made by {target}, which no yaml of conf/{group} names, so it is not "
-            "imported: if it is your own, name the folder with its yaml, --config-dir DIR"
-        )
+def _yaml_of(card: PolicyCard) -> str:
+    """The yaml of the trainer that made a policy, within a folder of configurations."""
+    return f"trainer/{card.learned['trainer']}.yaml"
 
 
 def _other_code(card: PolicyCard) -> Iterator[str]:
@@ -177,8 +173,7 @@ def _other_code(card: PolicyCard) -> Iterator[str]:
     if card.is_derived:
         now = code_of(card.learned["derivation"]["parameters"])
     else:
-        settings = card.learned["parameters"]
-        now = code_by([str(value) for key, value in flat(settings) if key.endswith("_target_")], learning=True)
+        now = code_by(targets_in(card.learned["parameters"]), learning=True)
     for key in ("version", "fingerprint", "numba", "numpy"):
         if card.code.get(key) != now[key]:
             yield f"code: {key} was {card.code.get(key)}, is {now[key]}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from analytics.published import Implementation, PublishedFigure, implementations
+from analytics.published import Implementation, PublishedFigure, implementation
 from analytics.published.agreement import results_in
 from analytics.published.comparison import Comparison, Played, played
 from analytics.statistics.tally import Tally
@@ -52,7 +52,7 @@ class Side:
 
 def sides(figure: PublishedFigure, variant: str) -> tuple[Side, Side] | None:
     """The player and the opponent of a figure; None for variant ``CODE`` if neither differs from the text."""
-    both = [implementations().get(label) for label in (figure.player, figure.opponent)]
+    both = [implementation(label, figure.version) for label in (figure.player, figure.opponent)]
     if variant == CODE and not any(ours and ours.code for ours in both):
         return None
     return _side(figure.player, both[0], variant), _side(figure.opponent, both[1], variant)

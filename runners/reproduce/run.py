@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from rich.table import Table
 
 from analytics.published import PublishedFigure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
@@ -17,11 +14,12 @@ from analytics.report import style
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
+from runners.arena.code import version
 from runners.arena.experiment import interruptible
-from runners.arena.spec import version
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
+from runners.terminal.console import Table
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 
@@ -53,8 +51,6 @@ def checked(study: str | None, settings: PlaySettings, markdown: Path | None, ht
     check_range("--seed", settings.seed, 0, MAX_SEED)
     check_range("--threads", settings.threads, 1, 1024)
     chosen = _studies(study)
-    for path in filter(None, (markdown, html)):
-        _check_writable(path)
     games = settings.games + settings.games % 2
     for note in rounding_notes("--games", settings.games, games):
         console.print_note(note)
@@ -69,14 +65,6 @@ def _studies(text: str | None) -> tuple[str, ...]:
         if study not in known:
             raise RequestError(f"study {study!r} does not exist{nearest(study, known)}")
     return tuple(chosen)
-
-
-def _check_writable(path: Path) -> None:
-    """Raise ``RequestError`` for a file that cannot be written, as far as can be known before the games are played."""
-    place = path if path.exists() else path.parent
-    if path.is_dir() or not path.parent.is_dir() or not os.access(place, os.W_OK):
-        reason = "is a folder" if path.is_dir() else "cannot be written" if path.parent.is_dir() else "has no folder"
-        raise RequestError(f"{path} {reason}: name a file in a folder that exists and may be written to")
 
 
 def reproduce(request: ReproduceRequest) -> int:

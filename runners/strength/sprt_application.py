@@ -27,6 +27,7 @@ class SprtApplication(Application["SprtExperiment"]):
     config = "sprt"
     schema = SprtConfig
     groups = RUN.groups
+    choices = ()
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtExperiment:
         check_values(cfg)

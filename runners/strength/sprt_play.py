@@ -20,7 +20,7 @@ from analytics.store import sprt_verdicts
 from quarto.batch import Block
 from runners.arena.config import Request
 from runners.arena.engine import Order
-from runners.arena.experiment import Experiment, begin, contribute, prepare, refuse_other_code
+from runners.arena.experiment import Experiment, begin, contribute, prepare
 from runners.arena.schedule import Pace, missing
 from runners.strength.sprt_config import SprtRequest
 
@@ -57,13 +57,10 @@ class SprtOutcome:
 def prepare_sprt(request: SprtRequest) -> SprtExperiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
-    Raises ``RequestError`` as ``prepare`` does, but not for a run begun by other code if its games decide the test.
+    Raises ``RequestError`` as ``prepare`` does.
     """
-    prepared = SprtExperiment(request, prepare(replace(request.run, games=0)))
-    if not prepared.trial().ended:
-        asked = replace(prepared.experiment.request, games=request.run.games)
-        refuse_other_code(replace(prepared.experiment, request=asked))
-    return prepared
+    experiment = prepare(request.run)
+    return SprtExperiment(replace(request, run=experiment.request), experiment)
 
 
 def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:

@@ -17,7 +17,9 @@ from runners.terminal.console import Column, interval, percent
 # Ratings.
 
 
-def show_ratings(met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float) -> None:
+def show_ratings(
+    met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float, wide: bool | None = None
+) -> None:
     """Print the ratings, the probability that an agent is above another, the seat's value, and what stays unknown."""
     where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
     rows = found.ratings
@@ -26,23 +28,36 @@ def show_ratings(met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo
     places = console.ranked([each.agent for each in rows])
     elos = [
         Column("Elo", [_elo(each.elo.mean) for each in rows]),
-        Column("95 % interval", [_elo_interval(each.elo) for each in rows]),
-        Column("games", [f"{each.games:,}" for each in rows]),
+        Column("95 % interval", [_elo_interval(each.elo) for each in rows], spare=1),
+        Column("games", [f"{each.games:,}" for each in rows], spare=2),
         *([Column("group", [str(each.group + 1) for each in rows])] if found.groups > 1 else []),
     ]
     sure = [
-        Column(f"> {other.agent}", [_sure(found.superiority[i, k], i == k) for i in range(len(rows))])
+        Column(f"> {other.agent}", [_sure(found.superiority[i, k], i == k) for i in range(len(rows))], spare=k)
         for k, other in enumerate(rows)
     ]
+    by_place = [column._replace(heading=f"> {place}") for place, column in enumerate(sure, 1)]
     console.show(
         [console.tabulated(places + elos + sure, f"{title}; > probability of being above, in %")],
-        [
-            console.tabulated(places + elos, title),
-            console.tabulated(places + sure, "Probability of being above the other, in %"),
-        ],
+        *(
+            [
+                console.tabulated(places + elos, title),
+                console.tabulated(places + others, "Probability of being above the other, in %"),
+            ]
+            for others in (sure, by_place)
+        ),
+        wide=wide,
     )
-    for line in [_common(found), *_open_questions(found)]:
+    for line in [_common(found), *_open_questions(found), *unrated(found)]:
         console.print_line(line)
+
+
+def unrated(found: Ratings) -> list[str]:
+    """Sentences on agents that the table does not list."""
+    lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in found.forfeited]
+    if found.without_contest:
+        lines.append(f"Not rated, met only these: {', '.join(found.without_contest)}.")
+    return lines
 
 
 def _elo(value: float) -> str:
@@ -102,25 +117,25 @@ def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
 # Crosstables.
 
 
-def show_head_to_head(met: HeadToHead, by_seat: bool) -> None:
+def show_head_to_head(met: HeadToHead, by_seat: bool, wide: bool | None = None) -> None:
     """Print the crosstable of a tournament, then the results of every two agents that played each other."""
     others = [result for result in met.results if result.first != result.second]
     if len(others) > 1 and not by_seat:
-        console.show_crosstable(crosstable(others))
+        console.show_crosstable(crosstable(others, met.shared), wide=wide)
     title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
     if by_seat:
-        found = by_seats(met.results)
+        found = by_seats(met.results, met.shared)
         seats = Column("its seat", [str(seat) for seat, _ in found])
         columns = _columns([result for _, result in found])
-        console.show([console.tabulated([columns[0], seats, *columns[1:]], title)])
+        console.show([console.tabulated([columns[0], seats, *columns[1:]], title)], wide=wide)
         return
-    console.show([console.tabulated([*_columns(met.results), *console.forfeit_columns(met.results)], title)])
+    console.show([console.tabulated([*_columns(met.results), *console.forfeit_columns(met.results)], title)], wide=wide)
 
 
 def _columns(found: Sequence[PairingResult]) -> list[Column]:
     score = [
         Column("score", [percent(result.score.mean) for result in found]),
-        Column("95 % interval", [interval(result.score) for result in found]),
+        Column("95 % interval", [interval(result.score) for result in found], spare=1),
     ]
     first, second, games, *rest = console.pairing_columns(found)
     return [first, second, games, *score, *rest]

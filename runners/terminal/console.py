@@ -7,12 +7,13 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
-from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -56,34 +57,108 @@ class Column(NamedTuple):
     """A column of a table."""
 
     heading: str
-    values: list[str]
+    values: Sequence[str]
     right: bool = True  # numbers
+    spare: int = 0  # where the terminal is too narrow, the columns with the highest go first, those with 0 never
+
+    @property
+    def width(self) -> int:
+        """The width of the widest text."""
+        return max(map(cell_len, (self.heading, *self.values)))
+
+    @property
+    def folds(self) -> bool:
+        """Whether it has texts long enough to go on in the next line."""
+        return not self.right and self.width > FOLDED
+
+    @property
+    def least_width(self) -> int:
+        """The width with long texts in several lines."""
+        return FOLDED if self.folds else self.width
+
+
+FOLDED = 24  # a text this long or shorter stays in one line
+FRAME = 3  # the width of a column's frame; the table has one line more
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people. Its text is not cut, and not read as markup."""
+
+    columns: Sequence[Column]
+    title: str | None = None
+    folded: bool = False  # long texts go on in the next line if the table is too wide
+    left_out: Sequence[str] = ()  # headings of columns
+
+    @property
+    def width(self) -> int:
+        """The width with each text in one line."""
+        return 1 + sum(column.width + FRAME for column in self.columns)
+
+    def narrowed(self, width: int) -> Table:
+        """The table without as many of its spare columns as have to go for it to fit, long texts folded."""
+        going = sorted((column.spare, place) for place, column in enumerate(self.columns) if column.spare)
+        taken, gone = 1 + sum(column.least_width + FRAME for column in self.columns), list[int]()
+        while going and taken > width:
+            gone.append(going.pop()[1])
+            taken -= self.columns[gone[-1]].least_width + FRAME
+        kept = [column for place, column in enumerate(self.columns) if place not in {*gone}]
+        return Table(kept, self.title, True, [self.columns[place].heading for place in sorted(gone)])
+
+    def __rich__(self) -> RichTable:
+        table = RichTable(title=self.title, title_justify="left")
+        sides: list[JustifyMethod] = ["right" if column.right else "left" for column in self.columns]
+        for column, side in zip(self.columns, sides, strict=True):
+            folds = self.folded and column.folds
+            least = FOLDED if folds else None
+            table.add_column(Text(column.heading, justify=side), no_wrap=not folds, overflow="fold", min_width=least)
+        for row in zip(*(column.values for column in self.columns), strict=True):
+            table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
+        return table
 
 
 def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:
-    """A table of these columns. Its text is not wrapped, not cut, and not read as markup."""
-    table = Table(title=title, title_justify="left")
-    sides: list[JustifyMethod] = ["right" if column.right else "left" for column in columns]
-    for column, side in zip(columns, sides, strict=True):
-        table.add_column(Text(column.heading, justify=side), no_wrap=True)
-    for row in zip(*(column.values for column in columns), strict=True):
-        table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
-    return table
+    """A table of these columns."""
+    return Table(columns, title)
 
 
-def show(*choices: Sequence[Table]) -> None:
-    """Print the first choice of tables that fits the width of the terminal, the last choice if none fits.
+def show(*choices: Sequence[Table], wide: bool | None = None) -> None:
+    """Print the first choice of tables that fits the terminal; if none does, the last one without spare columns.
 
-    Without a terminal (in a pipe) print the first choice at full width.
+    A line then names the columns that are left out. Without a terminal (in a pipe), or if ``wide``, print the first
+    choice at full width. ``wide`` is None where the command has no option ``--wide``.
     """
     console = out()
-    unbounded = console.options.update(width=1 << 20)
-    widths = [max(Measurement.get(console, unbounded, table).maximum for table in tables) for tables in choices]
-    fitting = [i for i, width in enumerate(widths) if width <= console.width] if console.is_terminal else [0]
-    chosen = fitting[0] if fitting else len(choices) - 1
-    console.width = max(console.width, widths[chosen])
-    for table in choices[chosen]:
+    fitting = [tables for tables in choices if max(table.width for table in tables) <= console.width]
+    if wide or not console.is_terminal:
+        _print(console, choices[0])
+    elif fitting:
+        _print(console, fitting[0])
+    else:
+        narrow = [table.narrowed(console.width) for table in choices[-1]]
+        _print(console, narrow)
+        _print_left_out(console, [heading for table in narrow for heading in table.left_out], wide is not None)
+
+
+def _print(console: Console, tables: Sequence[Table]) -> None:
+    width = console.width
+    for table in tables:
+        least = 1 + sum((column.least_width if table.folded else column.width) + FRAME for column in table.columns)
+        console.width = max(width, least)
         console.print(table, crop=False)
+    console.width = width
+
+
+def _print_left_out(console: Console, headings: Sequence[str], has_option: bool) -> None:
+    """Name the columns that did not fit, and a way to see them."""
+    if headings:
+        more = len(headings) - MOST_NAMED
+        named = ", ".join(headings[:MOST_NAMED]) + (f" and {more:,} more columns" if more > 0 else "")
+        how = "--wide shows them" if has_option else "a wider terminal shows them, or | less -S"
+        console.print(f"Left out to fit {console.width} columns: {named} ({how}).", markup=False, soft_wrap=True)
+
+
+MOST_NAMED = 6  # columns that are left out
 
 
 def program() -> str:
@@ -102,7 +177,12 @@ def show_outcome(outcome: Outcome) -> None:
     if len(outcome.results) > 1:
         from analytics.query.results import crosstable
 
-        show_crosstable(crosstable(outcome.results))
+        # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
+        shared = any(each.by_pairs for each in outcome.results)
+        show_crosstable(crosstable(outcome.results), intervals=not shared)
+        if shared:
+            command = f"{program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
+            print_line(f"Pairings share openings; intervals over openings: {command}")
     _show_pairings(outcome.results)
     print_line(_summary(outcome))
     if not outcome.interrupted:
@@ -126,8 +206,12 @@ def speed(games: int, seconds: float) -> str:
 
 def sql_command(question: str, root: Path) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
-    archive = "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
-    return f'{program()} sql{archive} "{question}"'
+    return f'{program()} sql{archive_option(root)} "{question}"'
+
+
+def archive_option(root: Path) -> str:
+    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
+    return "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
 
 
 def percent(share: float) -> str:
@@ -145,23 +229,29 @@ def ranked(agents: Sequence[str]) -> list[Column]:
     return [Column("", [str(place) for place in range(1, len(agents) + 1)]), Column("agent", [*agents], right=False)]
 
 
-def show_crosstable(table: Crosstable) -> None:
+def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None = None) -> None:
     """Print agents by score, and the mean score of each agent (row) against each other agent (column) in percent."""
     standings = table.standings
     agents = ranked([each.agent for each in standings])
     totals = [
         Column("score", [percent(each.score.mean) for each in standings]),
-        Column("95 % interval", [interval(each.score) for each in standings]),
-        Column("games", [f"{each.games:,}" for each in standings]),
-        Column("win", [percent(each.wins / each.games) for each in standings]),
-        Column("draw", [percent(each.draws / each.games) for each in standings]),
-        Column("loss", [percent(each.losses / each.games) for each in standings]),
+        *([Column("95 % interval", [interval(each.score) for each in standings], spare=1)] if intervals else []),
+        Column("games", [f"{each.games:,}" for each in standings], spare=2),
+        Column("win", [percent(each.wins / each.games) for each in standings], spare=4),
+        Column("draw", [percent(each.draws / each.games) for each in standings], spare=5),
+        Column("loss", [percent(each.losses / each.games) for each in standings], spare=4),
     ]
     if any(each.forfeits for each in standings):
-        totals.append(Column("forfeits", [f"{each.forfeits:,}" for each in standings]))
-    matrix = [Column(agent, [_against(each, agent) for each in standings]) for agent in table.agents]
+        totals.append(Column("forfeits", [f"{each.forfeits:,}" for each in standings], spare=3))
+    matrix = [
+        Column(agent, [_against(each, agent) for each in standings], spare=place)
+        for place, agent in enumerate(table.agents)
+    ]
     title = "Crosstable (score in %, win 1, draw ½)"
-    show([tabulated(agents + totals + matrix, title)], [tabulated(agents + totals, title), tabulated(agents + matrix)])
+    by_place = [column._replace(heading=f"v {place}") for place, column in enumerate(matrix, 1)]
+    whole, totals_alone = tabulated(agents + totals + matrix, title), tabulated(agents + totals, title)
+    apart = [[totals_alone, tabulated(agents + others)] for others in (matrix, by_place)]
+    show([whole], *apart, wide=wide)
 
 
 def _against(standing: Standing, agent: str) -> str:
@@ -173,11 +263,11 @@ def pairing_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
     return [
         Column("first", [each.first for each in pairing_results], right=False),
         Column("second", [each.second for each in pairing_results], right=False),
-        Column("games", [f"{each.games:,}" for each in pairing_results]),
+        Column("games", [f"{each.games:,}" for each in pairing_results], spare=2),
         Column("win", [percent(each.win_rate.mean) for each in pairing_results]),
-        Column("95 % interval", [interval(each.win_rate) for each in pairing_results]),
-        Column("draw", [percent(each.draws / each.games) for each in pairing_results]),
-        Column("loss", [percent(each.losses / each.games) for each in pairing_results]),
+        Column("95 % interval", [interval(each.win_rate) for each in pairing_results], spare=3),
+        Column("draw", [percent(each.draws / each.games) for each in pairing_results], spare=5),
+        Column("loss", [percent(each.losses / each.games) for each in pairing_results], spare=4),
     ]
 
 
@@ -185,15 +275,13 @@ def forfeit_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:
     """The column of the forfeits by the first and the second agent; none if there was no forfeit."""
     if not any(sum(each.forfeits) for each in pairing_results):
         return []
-    return [Column("forfeits", [f"{each.forfeits[0]:,} : {each.forfeits[1]:,}" for each in pairing_results])]
+    return [Column("forfeits", [f"{each.forfeits[0]:,} : {each.forfeits[1]:,}" for each in pairing_results], spare=1)]
 
 
 def _show_pairings(pairing_results: Sequence[PairingResult]) -> None:
-    needed, extra = pairing_columns(pairing_results), []
+    columns = [*pairing_columns(pairing_results), *forfeit_columns(pairing_results)]
     for seat in (0, 1):
         wins = [each.in_seat(seat)[2] / max(1, sum(each.in_seat(seat))) for each in pairing_results]
-        extra.append(Column(f"win in seat {seat}", [percent(share) for share in wins]))
-    extra.append(Column("plies", [f"{each.mean_plies:.2f}" for each in pairing_results]))
-    needed += forfeit_columns(pairing_results)
-    title = "Pairings (the first agent's view, in %)"
-    show([tabulated(needed + extra, title)], [tabulated(needed, title)])
+        columns.append(Column(f"win in seat {seat}", [percent(share) for share in wins], spare=7))
+    columns.append(Column("plies", [f"{each.mean_plies:.2f}" for each in pairing_results], spare=6))
+    show([tabulated(columns, "Pairings (the first agent's view, in %)")])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from quarto.errors import FailureError, RequestError
@@ -23,16 +27,58 @@ def read_file(name: str) -> bytes:
         ) from error
 
 
-def check_writable(path: Path) -> None:
-    """Raise ``FailureError`` for a folder, and for a file in a folder that does not exist."""
-    reason = "it is a folder" if path.is_dir() else None if path.parent.is_dir() else "its folder does not exist"
-    if reason:
-        raise FailureError(f"cannot write {path}: {reason}; name a file in a folder that exists")
+def check_output(path: Path, force: bool) -> None:
+    """Raise ``RequestError`` for a file that must not, or cannot, be written; as far as is known before the work.
+
+    No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
+    """
+    from analytics.store.archive import archive_around
+
+    archive = archive_around(path)
+    if archive is not None:
+        raise RequestError(f"{path} is inside archive {archive}, where only runs write: name a file elsewhere")
+    if path.is_dir():
+        raise RequestError(f"{path} is a folder: name a file")
+    if _is_stream(path):
+        return
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise RequestError(f"{path} has no folder: name a file in a folder that exists")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RequestError(f"{path} cannot be written: its folder is not writable; name a file elsewhere")
+    if path.exists() and not force:
+        raise RequestError(f"{path} exists: name another file, or replace it with --force")
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is a device or a pipe, such as /dev/stdout: it is written to, not replaced."""
+    return path.exists() and not path.is_file()
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """The path to write a file to, which becomes ``path`` in one step at the end; after an error nothing has changed.
+
+    Raises ``FailureError`` for an ``OSError`` inside.
+    """
+    from analytics.store.atomic import aside, sync_file
+
+    try:
+        if _is_stream(path):
+            yield path
+            return
+        target = path.resolve()  # of a symbolic link, what it refers to is replaced
+        with aside(target) as temporary:
+            yield temporary
+            if target.exists():
+                shutil.copymode(target, temporary)
+            sync_file(temporary)
+            temporary.replace(target)
+    except OSError as error:
+        raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file. Raises ``FailureError`` if that fails."""
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
+    """Write a file in one step. Raises ``FailureError`` if that fails; then what was there before is still there."""
+    with new_file(path) as temporary:
+        temporary.write_bytes(content)

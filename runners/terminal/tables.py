@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
-from runners.terminal.files import TABLE_FORMATS, write_file
+from runners.terminal.console import Table
+from runners.terminal.files import TABLE_FORMATS, check_output, write_file
 
 
 class TableOutput(NamedTuple):
@@ -25,6 +25,7 @@ class TableOutput(NamedTuple):
 
     form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
     path: Path | None = None  # None: standard output
+    wide: bool | None = None  # keep all columns of a printed table; None: the command has no such option
 
     @property
     def is_printed(self) -> bool:
@@ -35,11 +36,19 @@ class TableOutput(NamedTuple):
 PRINTED = TableOutput()
 
 
-def output_of(form: str | None, path: Path | None) -> TableOutput:
+def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
     """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
 
-    Raises ``RequestError`` for an unknown format or ending.
+    Raises ``RequestError`` for an unknown format or ending, and for a file that must not be written: one that exists
+    (but with ``force``), or one inside an archive.
     """
+    output = _form_of(form, path)
+    if path is not None:
+        check_output(path, force)
+    return output._replace(wide=wide)
+
+
+def _form_of(form: str | None, path: Path | None) -> TableOutput:
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
     ending = path.suffix[1:] if path else ""
@@ -56,7 +65,7 @@ def output_of(form: str | None, path: Path | None) -> TableOutput:
 def write(frame: pl.DataFrame, output: TableOutput = PRINTED) -> None:
     """Print a frame or write it to a file. Raises ``FailureError`` if the file cannot be written."""
     if output.is_printed:
-        console.show([table_of(frame)])
+        console.show([table_of(frame)], wide=output.wide)
         return
     content = {"table": as_text, "csv": as_csv, "json": as_json, "parquet": as_parquet}[output.form](frame)
     if output.path is None:
@@ -111,10 +120,12 @@ def _json_value(value: Any) -> Any:
 
 
 def table_of(frame: pl.DataFrame) -> Table:
-    """All rows and columns of a frame, numbers aligned to the right."""
-    columns = frame.iter_columns()
+    """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
     return console.tabulated(
-        [console.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric()) for each in columns]
+        [
+            console.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric(), spare=place)
+            for place, each in enumerate(frame.iter_columns())
+        ]
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,9 +33,6 @@ class TrainApplication(Application["TrainingRequest"]):
         request = training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
         check(request)
         return request
-
-    def keys(self, unknown: str, arguments: Sequence[str]) -> list[str]:
-        return [*super().keys(unknown, arguments), "experiment"]
 
     def execute(self, prepared: TrainingRequest) -> Finished:
         from runners.arena.experiment import interruptible

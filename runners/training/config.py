@@ -15,9 +15,11 @@ from analytics.policies import policy_store
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
+from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
+from runners.arena.named_classes import targets_in
 from runners.arena.schemas import threads_of
-from runners.arena.spec import code_by, made_of
+from runners.arena.spec import made_of
 from runners.arena.storage import storage_of
 from runners.training.schemas import check_values
 from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext
@@ -60,7 +62,7 @@ class TrainingRequest:
     @functools.cached_property
     def code(self) -> dict[str, str]:
         """The code that will learn, as ``runners.arena.spec.code_of`` describes it."""
-        return code_by([str(value) for key, value in flat(self.settings) if key.endswith("_target_")], learning=True)
+        return code_by(targets_in(self.settings), learning=True)
 
 
 def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> TrainingRequest:

@@ -19,8 +19,9 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError
 from quarto.sources import source_fingerprint
+from runners.arena.code import code_by
 from runners.arena.machine import MEBIBYTE, available_megabytes
-from runners.arena.spec import code_by, made_of
+from runners.arena.spec import made_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived

@@ -102,7 +102,6 @@ class EvolutionTraining:
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
         self._games = self._played = 0
-        self._found_of_other_code = ""  # the run of the last such generation
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
@@ -112,7 +111,7 @@ class EvolutionTraining:
         """Evolve for all generations, or until the context's ``stop`` is set.
 
         Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
-        generation that is not complete; ``FailureError`` when the disk refuses.
+        generation; ``FailureError`` when the disk refuses.
         """
         started, plan = time.perf_counter(), self._plan
         tracker = Tracker(self._context.progress)
@@ -173,17 +172,8 @@ class EvolutionTraining:
     def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
         """Play what the archive lacks; None if games are still missing."""
         stop, experiment = self._context.stop, prepare(self._request(players))
-        left, known = experiment.games_left(self._plan.games), experiment.archive.run(experiment.run_id)
-        if left and stop.is_set():
+        if experiment.games_left(self._plan.games) and stop.is_set():
             return None
-        if left and self._found_of_other_code and self._context.storage.other_code == "refuse":
-            raise RequestError(
-                f"run {self._found_of_other_code}, an earlier generation of this training, was played by other code: "
-                "archive.other_code=extend goes on from it all the same, "
-                "archive.other_code=new plays all generations again"
-            )
-        if known and known.code.get("fingerprint") != experiment.code["fingerprint"]:
-            self._found_of_other_code = known.run_id
         outcome = carry_out(experiment, self._context.command, stop, tracker)
         self._played += outcome.played
         return None if outcome.interrupted else outcome

@@ -24,6 +24,7 @@ from quarto.errors import RequestError
 from quarto.rng import run_word
 from runners.arena.agent_labels import agent_of
 from runners.arena.checks import check_choice, check_range, rounding_notes
+from runners.arena.code import differences
 from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, contribute, prepare
@@ -90,7 +91,7 @@ class Online:
         experiment, learner = self._prepared(context)
         run_id, archive = experiment.run_id, experiment.archive
         begun = archive.run(run_id)
-        if begun is not None and begun.code.get("fingerprint") != experiment.code["fingerprint"]:
+        if begun is not None and differences(begun, experiment.code):
             logger.warning("run %s was begun by other code: this code may learn something else from its games", run_id)
         with contribute(experiment, context.command) as contribution:
             training = _OnlineTraining(experiment, learner, context)

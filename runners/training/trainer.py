@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -35,6 +35,7 @@ class TrainingContext:
 
     def request(self, spec: RunSpec, games: int) -> Request:
         """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
+        spec = replace(spec, training=True)
         return Request(spec, games + games % spec.games_a_pair, self.threads, self.storage, self.progress is not None)
 
 

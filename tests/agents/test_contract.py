@@ -22,7 +22,15 @@ from tests.paths import CONF
 from tests.positions import asked, view_of
 
 YAMLS = {name: load_agent(name) for name in names("agent")}
-REMEMBERING = {name: agent_named(name) for name in ("mcts(reuse=true)", "mcts(iterations=60,reuse=true,solver=true)")}
+REMEMBERING = {
+    name: agent_named(name)
+    for name in (
+        "mcts(reuse=true)",
+        "mcts(iterations=60,reuse=true,solver=true)",
+        "rule_based(faithful=true,version=earlier)",
+        "mixed(faithful=true)",
+    )
+}
 SPECS = YAMLS | REMEMBERING
 TACTICAL = {name for name in YAMLS if agent_settings(name).get("tactical", False)}
 GAMES = 12  # whose positions are asked about: about 250

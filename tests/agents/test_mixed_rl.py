@@ -1,4 +1,4 @@
-"""mixed_rl plays study A's text."""
+"""mixed_rl plays study A's text, or its code."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.naive_players.agreement import (
     endgames,
 )
 from tests.naive_players.learning import met, train
+from tests.naive_players.mixed import FaithfulMixedRl
 from tests.naive_players.rl_tabular import counters_of
 from tests.positions import asked
 
@@ -63,8 +64,16 @@ def test_whole_games_are_those_of_the_slow_twin() -> None:
     assert_same_games(MixedRl(few_unused=5), naive_mixed_rl.MixedRl(few_unused=5), CLASSIC, pairs=20)
 
 
+@pytest.mark.parametrize("rules", LONG_GAMES, ids=lambda rules: rules.name)
+def test_by_the_code_it_searches_as_mixed_and_recognises_no_board(rules: Rules) -> None:
+    agent, twin = MixedRl(few_unused=7, depth=2, faithful=True), FaithfulMixedRl(7, 2)
+    assert_same_turns(agent, twin, rules, endgames(rules, 7, 60))
+    assert_same_games(agent, twin, rules, pairs=20)
+
+
 def test_the_defaults_are_the_studys_numbers() -> None:
     assert MixedRl().knowledge(CLASSIC).params.tolist() == [7.0, 4.0, 60.0]
+    assert MixedRl(faithful=True).knowledge(CLASSIC).params.tolist() == [6.0, 3.0, 60.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +81,7 @@ def test_the_defaults_are_the_studys_numbers() -> None:
     [
         ({"few_unused": -1}, "few_unused=-1 is not a whole number from 0 to 16"),
         ({"depth": 17}, "depth=17 is not a whole number from 1 to 16"),
+        ({"faithful": 1}, "faithful=1 is neither true nor false"),
         ({"above": 0.6}, "above=0.6 is not a whole number from 0 to 100"),
         (
             {"policy": Policy("q_placement")},

@@ -16,6 +16,7 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 from tests import naive
 from tests.naive import NONE, PRESETS
+from tests.naive_players.study_a import FaithfulDumb
 from tests.positions import asked, view_of
 
 TWINS: dict[str, tuple[KernelAgent, naive.Player]] = {
@@ -23,7 +24,7 @@ TWINS: dict[str, tuple[KernelAgent, naive.Player]] = {
     "dumb": (Dumb(), naive.Dumb()),
     "semi_random": (SemiRandom(), naive.SemiRandom()),
     "rule_based": (RuleBased(), naive.RuleBased()),
-    "rule_based faithful": (RuleBased(faithful=True), naive.RuleBased(faithful=True)),
+    "dumb faithful": (Dumb(faithful=True), FaithfulDumb()),
 }
 CASES = [
     pytest.param(name, rules, id=f"{name} {rules.name}")

@@ -1,27 +1,26 @@
-"""The slow twin of ``ga5``: study A's text, word for word."""
+"""The slow twin of ``ga5``: study A's text, word for word, and its program with real sets and lists."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-from tests.naive import NONE, View, empty_cells
+from tests.naive import NONE, View, empty_cells, with_piece
+from tests.naive_players.study_a import pieces_used
 
 PUBLISHED = (-94.03014146974122, -107.17350875193313, 152.6577141347451, -29.856838596915765, -12.095960806170313)
 OTHER_PUBLISHED = (-12.228556866040943, 77.44867497850886, 7.190937752438881, 10.629790618213386, 34.46747782969669)
 
 
 class Ga5:
-    def __init__(self, genes: tuple[float, ...] = PUBLISHED, faithful: bool = False) -> None:
+    def __init__(self, genes: tuple[float, ...] = PUBLISHED) -> None:
         self.alpha, self.beta, self.gamma, self.delta, self.epsilon = genes
-        self.faithful = faithful
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
         gift = min(view.available, key=lambda piece: self.weight_of_piece(view, piece), default=NONE)
         if view.hand == NONE:
             return NONE, gift
         empty = empty_cells(view.board)
-        candidates = empty[::2] if self.faithful else empty
-        return min(candidates, key=lambda cell: self.weight_of_cell(empty, cell)), gift
+        return min(empty, key=lambda cell: self.weight_of_cell(empty, cell)), gift
 
     def weight_of_piece(self, view: View, piece: int) -> float:
         others = [other for other in view.available if other != piece]
@@ -36,3 +35,39 @@ class Ga5:
         columns, rows = [other % 4 for other in others], [other // 4 for other in others]
         joined, met = reduce(lambda a, b: a | b, rows), reduce(lambda a, b: a & b, columns)
         return abs(self.gamma * sum(columns) + self.delta * joined + self.epsilon * met)
+
+
+class FaithfulGa5(Ga5):
+    """The program: its collections change while they are walked."""
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        cell, board = NONE, view.board
+        if view.hand != NONE:
+            cell = self.walked_cell(empty_cells(board))
+            board = with_piece(board, view.hand, cell)
+        return cell, self.walked_piece(pieces_used(board))
+
+    def walked_cell(self, empty: list[int]) -> int:
+        if len(empty) == 1:
+            return empty[0]
+        weights = []
+        for cell in empty:
+            empty.remove(cell)
+            weights.append((self.weight_of_cell(empty, NONE), cell))
+            empty.append(cell)
+        return min(weights, key=lambda weight: weight[0])[1]
+
+    def walked_piece(self, used: set[int]) -> int:
+        left = {piece for piece in range(16)} - used  # noqa: C416  (as the program makes it)
+        if len(left) < 2:
+            return min(left, default=NONE)
+        weights = []
+        for piece in left:
+            left.remove(piece)
+            total = sum(left)
+            left.add(piece)
+            used.add(piece)
+            folded: int = reduce(lambda a, b: ~(a & b), used)
+            used.remove(piece)
+            weights.append((abs(self.alpha * total + self.beta * folded), piece))
+        return min(weights, key=lambda weight: weight[0])[1]

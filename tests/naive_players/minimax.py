@@ -18,6 +18,7 @@ from tests.naive import (
     with_piece,
 )
 from tests.naive_players.alpha_beta import without
+from tests.naive_players.study_a import pieces_left
 
 Turn = tuple[int, int]
 Value = Fraction | float
@@ -93,7 +94,7 @@ class FaithfulMinimax:
         best: tuple[Value, Turn] = (-inf if maximising else inf, (NONE, NONE))
         for cell in empty_cells(view.board):
             after = placed(view, cell)
-            for gift in view.available:
+            for gift in pieces_left(view.board, view.hand):
                 found = self.search(given(after, gift), depth - 1, alpha, beta, not maximising, (cell, gift))
                 if maximising:
                     best = max(best, found, key=lambda entry: entry[0])

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from quarto import jit as kernel_module
@@ -60,30 +61,22 @@ def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative()
     assert found[0] < found[1]
 
 
-def test_an_edit_beside_an_outside_kernel_makes_another_fingerprint(tmp_path: Path) -> None:
-    agent, helper = tmp_path / "agent.py", tmp_path / "helper.py"
-    agent.write_text("import helper\n")
+def test_an_edit_of_what_an_outside_kernel_imports_makes_another_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    agent, helper = tmp_path / "own_kernel.py", tmp_path / "own_kernel_helper.py"
+    agent.write_text("import own_kernel_helper\n")
     helper.write_text("answer = 1\n")
-    before = outside_fingerprint(agent)
-    assert before == outside_fingerprint(agent) != ""
+    before = outside_fingerprint("own_kernel", agent)
+    assert before == outside_fingerprint("own_kernel", agent) != ""
+    assert outside_fingerprint("__main__", agent) not in (before, "")  # a script's name is not its file's
     helper.write_text("answer = 2\n")
-    assert outside_fingerprint(agent) != before
-
-
-def test_a_package_is_fingerprinted_as_a_whole(tmp_path: Path) -> None:
-    inner = tmp_path / "package" / "inner"
-    inner.mkdir(parents=True)
-    for folder in (inner, inner.parent):
-        (folder / "__init__.py").touch()
-    (inner / "agent.py").touch()
-    (tmp_path / "package" / "helper.py").touch()
-    before = outside_fingerprint(inner / "agent.py")
-    (tmp_path / "package" / "helper.py").write_text("edited = True\n")
-    assert outside_fingerprint(inner / "agent.py") != before
+    assert outside_fingerprint("own_kernel", agent) != before
 
 
 def test_the_projects_own_files_are_fingerprinted_elsewhere() -> None:
-    assert outside_fingerprint(Path(kernel_module.__file__)) == ""
+    assert outside_fingerprint(kernel_module.__name__, Path(kernel_module.__file__)) == ""
 
 
 def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:

@@ -18,9 +18,11 @@ from analytics.query.database import OpenArchive
 from analytics.query.selection import EVERYTHING, Selection, holds_any, within
 from analytics.store.archive import Archive, readable
 from analytics.store.records import PolicyCard
+from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
 
 TABLE = "games"
+MOST_LOST = 1 << 24  # games of a run that are looked for one by one: a forged card could name any number
 RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
@@ -53,15 +55,23 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
 
     Raises ``RequestError`` if the archive lacks any of them, or a file that they were in.
     """
-    wanted = ids_of(policy_store.read_table(opened.archive, card, TABLE))
-    runs = []
-    for run_id, ids in wanted.items():
-        record = opened.archive.run(run_id)
+    ranges = _ranges(opened.archive, card)
+    records = {run_id: opened.archive.run(run_id) for run_id in card.learned["run_ids"]}
+    wanted, runs = {}, []
+    for run_id, record in records.items():
         if record is None:
             raise RequestError(
                 f"policy '{card.name}' was derived from run {run_id}, which is no longer in archive "
                 f"{opened.archive.root}: restore it, or name the archive that has it"
             )
+        own = ranges.filter(run_id=run_id)
+        games, held = own["games"].sum(), sum(commit.games.rows for commit in opened.archive.commits(run_id))
+        if games > held + MOST_LOST:
+            raise RequestError(
+                f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
+                f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
+            )
+        wanted[run_id] = ids = ids_of(own)[run_id]
         lost = _missing(opened.archive, run_id, ids)
         if lost.size:
             raise RequestError(
@@ -78,6 +88,24 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
         runs.append(readable(record))
     counts = tuple(len(wanted[record.run_id]) for record in runs)
     return Selection(opened, EVERYTHING, tuple(runs), counts, wanted)
+
+
+def _ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
+    """The ranges of a card. Raises ``RequestError`` for a table that no derivation stores."""
+    ranges = policy_store.read_table(archive, card, TABLE)
+    wrong = "other columns" if ranges.schema != pl.Schema(RANGES) else None
+    if (
+        not wrong
+        and ranges.filter(
+            (pl.col("first_game") < 0) | ~pl.col("games").is_between(1, 2 * MAX_PAIRS) | ~pl.col("step").is_in([1, 2])
+        ).height
+    ):
+        wrong = "a range that holds no games"
+    if not wrong and set(ranges["run_id"]) != set(card.learned["run_ids"]):
+        wrong = "other runs"
+    if wrong:
+        raise RequestError(f"policy '{card.name}' is damaged: {TABLE}.parquet has {wrong}; build it again")
+    return ranges
 
 
 def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:

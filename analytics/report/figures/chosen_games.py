@@ -12,8 +12,9 @@ from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query_of
 from analytics.query.results import PairingResult
 from analytics.query.selection import Selection, select
-from analytics.ratings.head_to_head import of_commits, of_games
-from analytics.statistics.tally import Tally, summed
+from analytics.query.shared_openings import SharedOpenings
+from analytics.ratings.head_to_head import Results, merged_results, of_commits, of_games, openings_shared
+from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 
 MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
@@ -52,21 +53,28 @@ class ChosenGames:
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.selection.where}\n))"  # noqa: S608  (a condition by design)
 
     @cached_property
-    def tallies(self) -> Mapping[tuple[str, int], Tally]:
-        """The tallies by run and number of the pairing; from the commits where whole runs are chosen, else counted."""
+    def of_pairings(self) -> Results:
+        """The results by run and number of the pairing; from the commits where whole runs are chosen, else counted."""
         records = self.selection.runs
         if self.takes_whole_runs:
-            found = of_commits(self.opened, records)
-        else:
-            found = of_games(self.opened, self.selection.where, records)
-        return {key: result.tally for key, result in found.items()}
+            return of_commits(self.opened, records)
+        return of_games(self.opened, self.selection.where, records)
+
+    @cached_property
+    def shared(self) -> SharedOpenings | None:
+        """The pairs of pairings that played the same openings, which intervals count as one unit."""
+        where = None if self.takes_whole_runs else self.selection.where
+        return openings_shared(self.opened, where, self.selection.runs, self.of_pairings)
+
+    @cached_property
+    def results(self) -> tuple[PairingResult, ...]:
+        """The results of every two agents, all runs together."""
+        return merged_results(self.of_pairings.values(), self.shared)
 
     @cached_property
     def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
         """The tallies by first and second agent, all runs together."""
-        return summed(
-            (self.records[run_id].pairings[pairing], tally) for (run_id, pairing), tally in self.tallies.items()
-        )
+        return {(result.first, result.second): result.tally for result in self.results}
 
     @cached_property
     def games_of(self) -> Mapping[str, int]:
@@ -85,21 +93,7 @@ class ChosenGames:
     @cached_property
     def total(self) -> Tally:
         """The tally of all pairs together."""
-        return reduce(Tally.__add__, self.tallies.values(), Tally())
-
-    @cached_property
-    def by_pairs(self) -> bool:
-        """Whether pairs are the unit of variance: some have an imposed opening, and no game is single."""
-        shared = any(record.swapped and record.spec["opening_plies"] > 0 for record in self.records.values())
-        return shared and not any(map(any, self.total.singles))
-
-    @cached_property
-    def results(self) -> tuple[PairingResult, ...]:
-        """The result of each pairing of each run, for the crosstable."""
-        return tuple(
-            PairingResult(pairing, *self.records[run_id].pairings[pairing], tally, self.by_pairs)
-            for (run_id, pairing), tally in self.tallies.items()
-        )
+        return reduce(Tally.__add__, self.head_to_head.values(), Tally())
 
     def ask(self, question: str) -> pl.DataFrame:
         """The answer to a named question, for these games only."""

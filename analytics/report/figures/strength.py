@@ -11,8 +11,7 @@ from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
-from analytics.statistics.intervals import score
-from analytics.statistics.tally import Tally
+from analytics.statistics.intervals import Estimate, score
 from quarto.errors import RequestError
 
 TILE = 44  # pixels, of a crosstable
@@ -22,7 +21,7 @@ LABELS = 130  # pixels that an agent's name may take
 
 def standings(chosen: ChosenGames) -> Crosstable:
     """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
-    ranked = crosstable_of(chosen.results).standings
+    ranked = crosstable_of(chosen.results, chosen.shared).standings
     return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
 
 
@@ -30,15 +29,15 @@ def crosstable_frame(chosen: ChosenGames) -> pl.DataFrame:
     """A row for each ordered pair of agents that played: the first one's score (win 1, draw 1/2) against the second.
 
     ``agent``, ``opponent`` (String), ``games`` (Int64), ``score``, ``low``, ``high`` (Float64; 95 %, over games, or
-    over pairs where openings were imposed). Best agents first, their opponents in the same order.
+    over pairs where openings were imposed, or over openings). Best agents first, their opponents in the same order.
     """
-    met: dict[tuple[str, str], Tally] = {}
-    for (first, second), tally in chosen.head_to_head.items():
-        for agents, seen in (((first, second), tally), ((second, first), tally.swapped)):
-            met[agents] = met.get(agents, Tally()) + seen
+    met: dict[tuple[str, str], tuple[int, Estimate]] = {}
+    for each in chosen.results:
+        for agents, tally in (((each.first, each.second), each.tally), ((each.second, each.first), each.tally.swapped)):
+            met[agents] = tally.games, score(tally, each.by_pairs, each.clusters)  # points vary alike from both sides
     order = standings(chosen).agents
     rows = [
-        (agent, opponent, met[agent, opponent].games, *score(met[agent, opponent], chosen.by_pairs))
+        (agent, opponent, met[agent, opponent][0], *met[agent, opponent][1])
         for agent in order
         for opponent in order
         if agent != opponent and (agent, opponent) in met
@@ -80,7 +79,7 @@ def fitted(chosen: ChosenGames) -> Ratings | None:
     shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
     if not any(first != second for first, second in shown):
         return None
-    return rate(shown)
+    return rate(shown, shared=chosen.shared)
 
 
 def ratings_frame(chosen: ChosenGames) -> pl.DataFrame:

@@ -156,6 +156,23 @@ def test_a_chunk_that_is_damaged_is_solved_again(tmp_path: Path) -> None:
     assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
 
 
+def test_rules_of_one_name_share_neither_chunks_nor_a_file(tmp_path: Path) -> None:
+    other = replace(QUICK, rows_and_columns=not QUICK.rows_and_columns)
+    Watched(stop_after=100).build(job(tmp_path / "a"))
+    begun = job(tmp_path / "a", rules=other)
+    from_the_start = Watched(stop_after=1)
+    assert from_the_start.build(begun) is None
+    assert from_the_start.solved == 0
+    resumed = Watched()
+    found = resumed.build(job(tmp_path / "a"))
+    assert resumed.solved > 0
+    assert found is not None
+    assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
+    check(job(tmp_path / "a"), 1e6)  # the same rules may be built again
+    with pytest.raises(RequestError, match=r"quick-3\.parquet is the tablebase of other rules"):
+        check(begun, 1e6)
+
+
 def test_only_one_process_builds_a_tablebase(tmp_path: Path) -> None:
     chunks = job(tmp_path).chunks
     chunks.mkdir()

@@ -20,6 +20,7 @@ FIGURE = PublishedFigure(
     win=Span("28.2", 28.2, 28.2),
     draw=None,
     draws_for="opponent",
+    version="earlier",
     where="README",
     remark="",
 )

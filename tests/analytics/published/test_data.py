@@ -15,6 +15,7 @@ from analytics.published import (
     PublishedFigure,
     Span,
     figures,
+    implementation,
     implementations,
     notes,
     notes_on,
@@ -25,9 +26,9 @@ COLUMNS = {
     "studies": ["study", "title", "source"],
     "figures": [
         *("figure", "study", "player", "opponent", "rules", "seat", "games"),
-        *("win", "draw", "loss", "draws_for", "where", "remark"),
+        *("win", "draw", "loss", "draws_for", "version", "where", "remark"),
     ],
-    "players": ["player", "text", "code", "trainer", "code_trainer"],
+    "players": ["player", "version", "text", "code", "trainer", "code_trainer"],
     "notes": ["figures", "certainty", "note"],
 }
 
@@ -95,9 +96,18 @@ def test_every_note_is_of_rows_that_exist_and_says_something() -> None:
 
 
 def test_every_implementation_is_of_a_player_of_some_figure() -> None:
-    players = {label for figure in figures() for label in (figure.player, figure.opponent)}
-    assert implementations()
-    assert players.issuperset(implementations())
+    players = {(label, figure.version) for figure in figures() for label in (figure.player, figure.opponent)}
+    met = {(each.player, each.version) for player in players if (each := implementation(*player))}
+    assert met == implementations().keys()
+
+
+def test_a_figure_of_an_earlier_program_has_the_agents_of_that_program() -> None:
+    earlier, last = (implementation("rule_based", version) for version in ("earlier", ""))
+    assert earlier
+    assert last
+    assert (earlier.code, last.code) == ("rule_based(faithful=true,version=earlier)", "rule_based(faithful=true)")
+    assert implementation("ga5", "earlier") == implementation("ga5", "")
+    assert implementation("random", "earlier") is None
 
 
 def test_spans_are_read() -> None:

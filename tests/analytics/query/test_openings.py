@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,25 @@ def test_rows_say_rates_intervals_and_a_sample(classic: tuple[Archive, Kept]) ->
         own = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
         shown = plies[0][0], plies[0][1], plies[1][0]
         assert form_of_decision(({}, *own), "turn", Rules()) == form_of_decision(({}, *shown), "turn", Rules())
+
+
+def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
+    archive, kept = made(tmp_path / "archive", PRESETS["classic"], opening=2)  # pairs 0 to 119 and, again, 0 to 59
+    played = Counter((game_id >> 32, game_id & 1) for game_id, game in kept if game["plies"])
+    number = max(played.values())  # the games in which one agent of one pairing gave first have an opening each
+    assert 110 < number <= 120
+    assert played.total() > 350
+    with open_archive(archive.root) as opened:
+        (row,) = openings(opened, by="gift", filters=Filters(imposed=True)).to_dicts()
+    assert row["games"] == played.total()
+    assert (row["win_low"], row["win_high"]) == wilson(row["wins"] * number / row["games"], number)
+    other = record(spec_of(PRESETS["classic"], opening_plies=2, seed=8))
+    archive.save_run(other)
+    archive.commit(other.run_id, [block_of([kept[0][1]] * 20, 0, 0, 2)], PAIRINGS)
+    with open_archive(archive.root) as opened:
+        (row,) = openings(opened, by="gift", filters=Filters(imposed=True)).to_dicts()
+    number += 10  # openings of another seed
+    assert (row["draw_low"], row["draw_high"]) == wilson(row["draws"] * number / row["games"], number)
 
 
 def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> None:

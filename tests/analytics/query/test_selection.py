@@ -1,9 +1,11 @@
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analytics import open_archive
+from analytics.query.conditions import both
 from analytics.query.selection import select
 from analytics.ratings.head_to_head import head_to_head
 from analytics.store.archive import Archive
@@ -12,6 +14,7 @@ from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
+from tests.paths import ROOT
 
 OTHER = record(spec_of(seed=8))
 BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
@@ -65,6 +68,9 @@ def stored_rows(archive: Archive, where: str) -> dict[tuple[str, int], list[tupl
         "run_id IN (SELECT run_id FROM runs WHERE seed = 8) AND pairing = 2",
         "pair_id = 3",
         "agent_0 = 'random' OR agent_1 = 'random()' OR 'sample)' = agent_0",
+        "nullif(agent_0, 'random') IS NULL",
+        "plies IN (FROM range(16)) -- 'random()",
+        "len(list_filter([plies, 9], lambda x: x > 8)) = 1",
     ],
 )
 def test_what_is_chosen_is_what_sql_finds(two_runs: Archive, where: str) -> None:
@@ -83,18 +89,44 @@ def test_without_a_condition_everything_is_chosen(two_runs: Archive) -> None:
     ("where", "complaint"),
     [
         ("agent_0 = 'nobody'", "has no game with where=\"agent_0 = 'nobody'\""),
-        ("winner = ", "is not a condition on games: SQL: Parser Error"),
+        ("winner = ", "is not a condition on games: SQL: syntax error"),
         ("DELETE FROM games", "is not a condition on games"),
-        ("true); DROP VIEW games; SELECT (1", "a bracket is closed that was not opened"),
-        ("true) GROUP BY run_id UNION ALL SELECT ('x'", "a bracket is closed that was not opened"),
-        ("winner = 0; DELETE FROM games", "is not a condition on games"),
         ("", "is empty: leave it out"),
         (" -- nothing", "is empty: leave it out"),
-        ("random() < 0.5", "is random (random())"),
-        ("agent_0 = 'a' AND Random ( ) < 0.5", "is random (random())"),
-        ("game_id IN (SELECT game_id FROM games USING SAMPLE 10)", "is random (SAMPLE)"),
         ("loser = 1", 'Referenced column "loser" not found'),
-        ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "is not a condition on games"),
+        ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "reads from read_csv(), which can change"),
+        # More than one expression.
+        ("true) OR (true", "is not a condition on games: SQL: syntax error"),
+        ("true); DROP VIEW games; SELECT (1", "is not a condition on games: SQL: syntax error"),
+        ("true) GROUP BY run_id UNION ALL SELECT ('x'", "is not a condition on games: SQL: syntax error"),
+        ("winner = 0; DELETE FROM games", "is not a condition on games"),
+        ("true; SELECT 1", "it goes on after one expression"),
+        ("true; --", "is not a condition on games"),
+        ("true /*", "is not a condition on games"),
+        ("winner = 0, plies = 3", "is not a condition on games"),
+        ("true LIMIT 1", "is not a condition on games"),
+        ("true GROUP BY ALL", "is not a condition on games"),
+        ("true USING SAMPLE 10", "is not a condition on games"),
+        ("true UNION SELECT 1", "is not a condition on games"),
+        ("true WINDOW w AS ()", "is not a condition on games"),
+        # What changes from one moment to the next.
+        ("random() < 0.5", "calls random(), which changes"),
+        ("agent_0 = 'a' AND Random ( ) < 0.5", "calls random(), which changes"),
+        ('"random"() < 0.5', "calls random(), which changes"),
+        ('system.main."RANDOM"() < 0.5', "calls random(), which changes"),
+        ("random /* */ () < 0.5", "calls random(), which changes"),
+        ("list_transform([1], lambda x: x + random()) = [1]", "calls random(), which changes"),
+        ("game_id IN (WITH x AS (SELECT random()) SELECT 1 FROM x)", "calls random(), which changes"),
+        ("plies IN (SELECT reservoir_quantile(plies, 0.5, 3) FROM games)", "calls reservoir_quantile(), which changes"),
+        ("game_id IN (SELECT game_id FROM games USING SAMPLE 10)", "takes a SAMPLE"),
+        ("game_id IN (SELECT game_id FROM games TABLESAMPLE 10%)", "takes a SAMPLE"),
+        (
+            "game_id IN (FROM query('SELECT game_id FROM games USING SAMPLE 10'))",
+            "reads from query(), which can change",
+        ),
+        ("run_id IN (SELECT run_id FROM runs WHERE created > current_timestamp)", "calls current_timestamp, which"),
+        ("run_id IN (SELECT run_id FROM runs WHERE created > now())", "calls now(), which changes"),
+        ("run_id IN (SELECT run_id FROM runs WHERE created > ago(INTERVAL 1 DAY))", "calls ago(), which changes"),
     ],
 )
 def test_a_wrong_condition_is_a_wrong_request(two_runs: Archive, where: str, complaint: str) -> None:
@@ -114,6 +146,31 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(two_runs: Archive
     assert [(problem.file, problem.what) for problem in verify(two_runs).problems] == [
         (path, "its schema version is 2, which this program does not read")
     ]
+
+
+def test_conditions_are_joined_as_they_are(two_runs: Archive) -> None:
+    with open_archive(two_runs.root) as opened:
+        joined = both(opened, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
+        expected = "(plies < 9 OR winner = 0) AND (winner = 1 OR plies = 3)"
+        assert select(opened, joined).counts == select(opened, expected).counts
+        for first, second in (("true) OR (true", "plies = 3"), ("plies = 3", "true) OR (true")):
+            with pytest.raises(RequestError, match="is not a condition on games"):
+                both(opened, first, second)
+
+
+def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(two_runs: Archive) -> None:
+    """An agent that sits in seat 0 or in seat 1: a condition on one seat leaves half of its games in."""
+    label = "rule_based"
+    for page in ("README.md", "docs/reports.md", "docs/strength.md"):
+        condition = re.search(r"""--where "('\w+' NOT IN \(agent_0, agent_1\))""", (ROOT / page).read_text())
+        assert condition, page
+        with open_archive(two_runs.root) as opened:
+            left = select(opened, re.sub("'.*?'", f"'{label}'", condition[1]))
+            everybody = {agent for pair in PAIRINGS for agent in pair}
+            found = opened.sql(
+                f"SELECT agent_0 FROM games WHERE {left.where} UNION SELECT agent_1 FROM games WHERE {left.where}"
+            )
+            assert set(found.to_series()) == everybody - {label}
 
 
 def test_an_archive_without_games_has_none_to_choose(tmp_path: Path) -> None:

@@ -144,6 +144,23 @@ def test_the_frame_has_a_row_for_every_two_that_met(several: Archive) -> None:
     assert frame["score_low"].is_between(0, frame["score"]).all()
 
 
+def test_games_of_trainings_are_left_out_on_request(several: Archive) -> None:
+    with open_archive(several.root) as opened:
+        before = head_to_head(opened, GameFilter(trainings=False))
+    alone = record(spec_of(seed=30), training=True)
+    add(several, alone, 6)
+    add(several, record(spec_of(seed=31), training=True), 7)
+    with open_archive(several.root) as opened:
+        for where in (None, "true"):
+            found = head_to_head(opened, GameFilter(where, trainings=False))
+            assert found.results == before.results
+            assert found.notes[-2] == "2 runs of trainings are left out: --trainings takes them in"
+            assert head_to_head(opened, GameFilter(where)).games == before.games + 96
+        assert head_to_head(opened, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
+        with pytest.raises(RequestError, match="all chosen games are those of trainings: --trainings takes them in"):
+            head_to_head(opened, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
+
+
 def test_rules_are_never_mixed_silently(several: Archive) -> None:
     run = record(spec_of(SQUARE, seed=20))
     add(several, run, 5, rules=SQUARE)

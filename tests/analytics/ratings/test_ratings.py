@@ -305,6 +305,22 @@ def test_pairs_count_as_their_two_games() -> None:
     assert elos(rate(as_pairs, samples=0)) == pytest.approx(elos(rate(as_games, samples=0)))
 
 
+def test_who_forfeited_every_game_is_listed_apart() -> None:
+    tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
+    plain = rate(tallies, anchor="a", samples=20)
+    broken = Tally(singles=((0, 0, 4), (0, 0, 5)), illegal=(0, 3), errors=(0, 6))
+    found = rate({**tallies, ("a", "broken"): broken, ("late", "broken"): broken}, anchor="a", samples=20)
+    assert found.ratings == plain.ratings
+    assert found.forfeited == (("broken", 18),)
+    assert found.without_contest == ("late",)
+    with pytest.raises(RequestError, match="no games between different agents: broken forfeited every game"):
+        rate({("a", "broken"): broken})
+    with pytest.raises(RequestError, match="anchor 'broken' forfeited every game: name one of a, b"):
+        rate({**tallies, ("a", "broken"): broken}, anchor="broken")
+    nearly = Tally(singles=((0, 0, 5), (0, 0, 5)), illegal=(0, 9))
+    assert elos(rate({**tallies, ("a", "nearly"): nearly}, samples=0)).keys() == {"a", "b", "nearly"}
+
+
 def test_requests_that_make_no_sense_are_refused() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
     with pytest.raises(RequestError, match="anchor 'z' played none of the games chosen: name one of a, b"):

@@ -14,7 +14,7 @@ import pytest
 from analytics import open_archive
 from analytics.query.database import OpenArchive
 from analytics.ratings.ratings import rate
-from analytics.report import figures, style
+from analytics.report import figures, sections, style
 from analytics.report.figures import learning, lengths, openings, regret, strength
 from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
 from analytics.statistics.intervals import mean_score, wilson
@@ -82,7 +82,7 @@ def counted(tally: Tally) -> Counter[tuple[object, ...]]:
 def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
     chosen = chosen_games(opened, where)
-    assert {key: counted(tally) for key, tally in chosen.tallies.items()} == naive_tallies(games)
+    assert {key: counted(result.tally) for key, result in chosen.of_pairings.items()} == naive_tallies(games)
     assert chosen.total.games == len(games)
     assert chosen.total.plies == sum(row["plies"] for row in games)
     for kind in ("illegal", "errors"):
@@ -187,15 +187,15 @@ def _by_agent(points: dict[tuple[str, str], list[float]]) -> dict[str, list[floa
     return merged
 
 
-def test_pairs_are_the_unit_only_where_all_games_have_an_opening_of_their_pair(opened: OpenArchive) -> None:
+def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> None:
     imposed = f"run_id = '{RUNS[1].record.run_id}'"
-    assert chosen_games(opened, imposed).by_pairs
-    assert not chosen_games(opened, f"{imposed} AND game_id % 2 = 0").by_pairs
-    assert not chosen_games(opened).by_pairs
     (first, *_) = strength.crosstable_frame(chosen_games(opened, imposed)).iter_rows(named=True)
-    tally = next(iter(chosen_games(opened, imposed).tallies.values()))
+    tally = chosen_games(opened, imposed).results[0].tally
     seen = tally if RUNS[1].pairings[0][0] == first["agent"] else tally.swapped
     assert (first["score"], first["low"], first["high"]) == mean_score(seen.pentanomial)
+    assert "over pairs," in sections.crosstable_section(chosen_games(opened, imposed)).note
+    alone = f"run_id = '{RUNS[0].record.run_id}'"
+    assert "over games." in sections.crosstable_section(chosen_games(opened, alone)).note
 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:

@@ -43,7 +43,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
     assert (found.code, found.err) == (0, "")
     assert found.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
     assert b"<h1>Seat 1</h1>" in page
-    assert f"run_id IN (&#39;{ONE}&#39;) AND".encode() in page
+    assert f"(run_id IN (&#39;{ONE}&#39;)) AND (winner = 1)".encode() in page
     assert ANOTHER.encode() not in page
     assert snapshot(root) == before
 
@@ -54,6 +54,7 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
         (("--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
         (("--where", "winner = "), "is not a condition on games"),
         (("--where", "1 = 1); DROP VIEW games; SELECT (true"), "is not a condition on games"),
+        (("--run", ONE, "--where", "true) OR (true"), "is not a condition on games: SQL: syntax error at or near"),
         (("--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
         (("--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),
         (("--archive", "nowhere"), "there is no archive at"),
@@ -92,14 +93,13 @@ def test_a_file_that_cannot_be_written_is_a_failure(
 ) -> None:
     only = ("--archive", str(root), "--run", ANOTHER)
     monkeypatch.setattr("runners.archive.report.report", lambda *_: "page")
-    for path, reason in (
-        ("nowhere/r.html", "its folder does not exist; name a file in a folder that exists"),
-        (str(tmp_path), "it is a folder; name a file in a folder that exists"),
-        ("/dev/full", "No space left on device"),
+    for path, code, complaint in (
+        ("nowhere/r.html", 2, "nowhere/r.html has no folder: name a file in a folder that exists"),
+        (str(tmp_path), 2, f"{tmp_path} is a folder: name a file"),
+        ("/dev/full", 1, "cannot write /dev/full: No space left on device"),
     ):
         found = qarena("report", *only, "--output", path)
-        assert (found.code, found.out) == (1, "")
-        assert found.err == f"error: cannot write {path}: {reason}\n"
+        assert (found.code, found.out, found.err) == (code, "", f"error: {complaint}\n")
 
 
 def games_at_random(root: Path, games: int) -> float:

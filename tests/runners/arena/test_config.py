@@ -87,7 +87,7 @@ def test_values_of_the_command_line_reach_the_request() -> None:
     )
     assert asked.spec.rules == PRESETS["square"]
     assert [agent.label for agent in asked.spec.agents] == ["semi_random", "rule_based(faithful=true)"]
-    assert asked.spec.agents[1].params == {"faithful": True}
+    assert asked.spec.agents[1].params == {"faithful": True, "version": "last"}
     assert (asked.spec.pairings, asked.spec.seed, asked.spec.opening_plies) == (((0, 1),), 9, 3)
     assert asked == Request(
         spec=asked.spec,
@@ -110,10 +110,10 @@ def test_threads_are_the_cores_that_may_be_used_unless_said() -> None:
     ("text", "label", "params"),
     [
         ("random", "random", {}),
-        (" rule_based ", "rule_based", {"faithful": False}),
-        ("rule_based()", "rule_based", {"faithful": False}),
-        ("rule_based(faithful=true)", "rule_based(faithful=true)", {"faithful": True}),
-        ("rule_based( faithful = false )", "rule_based", {"faithful": False}),
+        (" rule_based ", "rule_based", {"faithful": False, "version": "last"}),
+        ("rule_based()", "rule_based", {"faithful": False, "version": "last"}),
+        ("rule_based(faithful=true)", "rule_based(faithful=true)", {"faithful": True, "version": "last"}),
+        ("rule_based( faithful = false )", "rule_based", {"faithful": False, "version": "last"}),
     ],
 )
 def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[str, object]) -> None:
@@ -150,7 +150,7 @@ def test_a_tournament_takes_names_labels_and_mappings() -> None:
     ).spec
     labels = ["random", "rule_based(faithful=true)", "rule_based", "other", "the first (1)"]
     assert [agent.label for agent in spec.agents] == labels
-    assert [agent.params.get("faithful") for agent in spec.agents] == [None, True, False, True, None]
+    assert [agent.params.get("faithful") for agent in spec.agents] == [None, True, False, True, False]
     assert isinstance(spec.agents[4].build(), Dumb)
     assert spec.labels == tuple(("random", label) for label in labels[1:])
 
@@ -213,8 +213,8 @@ REFUSED = {
     "+rules.wrapped=true": "rules have no key 'wrapped'",
     "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
     "a=random": "a=random is not an agent: choose one with agent@a=NAME",
-    "+a.depth=3": "has no parameter 'depth'; valid: faithful",
-    "a.faithful=[1]": "agent 'rule_based(faithful=[1])' cannot be made with {'faithful': [1]}: ValueError",
+    "+a.depth=3": "has no parameter 'depth'; valid: faithful, version",
+    "a.faithful=[1]": "'rule_based(faithful=[1])' cannot be made with {'faithful': [1], 'version': 'last'}: ValueError",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",

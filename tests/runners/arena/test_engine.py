@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View
+from tests.naive_players.study_a import FaithfulRuleBased
 from tests.paths import ORACLES
 from tests.positions import view_of
 
@@ -35,7 +37,7 @@ BUILT_IN: list[tuple[str, Agent, naive.Player]] = [
     ("dumb", Dumb(), naive.Dumb()),
     ("semi_random", SemiRandom(), naive.SemiRandom()),
     ("rule_based", RuleBased(), naive.RuleBased()),
-    ("rule_based(faithful=true)", RuleBased(faithful=True), naive.RuleBased(faithful=True)),
+    ("rule_based(faithful=true)", RuleBased(faithful=True), FaithfulRuleBased()),
 ]
 
 Key = tuple[int, int, int]  # pairing, pair, game
@@ -75,7 +77,7 @@ def check_against_twins(engine: Engine, twins: Sequence[naive.Player], pairs: in
         first, second = engine.pairings[pairing]
         expected = naive.play_game(
             engine.rules,
-            (twins[first], twins[second]),
+            (deepcopy(twins[first]), deepcopy(twins[second])),  # which may remember their game
             RUN,
             pair,
             game,

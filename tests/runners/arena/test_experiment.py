@@ -23,11 +23,11 @@ from analytics.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
 from runners.arena import experiment
+from runners.arena.code import code_of
 from runners.arena.engine import Order
 from runners.arena.experiment import engine_of, execute, interruptible
 from runners.arena.schedule import Pace
 from runners.arena.shard_writer import ShardWriter
-from runners.arena.spec import code_of
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, request, rows, stored_at
 
@@ -211,12 +211,14 @@ def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(what: str, qarena
 
 # Code that has changed since.
 
+OTHER = {"fingerprint": "f" * 16, "version": "9.9"}
+
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A run of 20 games by this code; from now on the code is another. Its run id."""
     run_id = play(tmp_path, "games=20").run_id
-    monkeypatch.setattr(experiment, "code_of", lambda spec: code_of(spec) | {"fingerprint": "f" * 16, "version": "9.9"})
+    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | OTHER)
     return run_id
 
 
@@ -236,8 +238,11 @@ def test_a_run_begun_by_other_code_is_not_extended_silently(tmp_path: Path, begu
     assert (record.games, record.status) == (20, "complete")
 
 
-def test_a_complete_run_of_other_code_may_be_looked_at(tmp_path: Path, begun: str) -> None:
-    outcome = play(tmp_path, "games=20")
+def test_a_complete_run_of_other_code_is_not_shown_as_that_of_this_code(tmp_path: Path, begun: str) -> None:
+    """Else a user who edits an agent sees the old results."""
+    with pytest.raises(RequestError, match=rf"run {begun} was begun by other code .*other_code=new .*=extend"):
+        play(tmp_path, "games=20")
+    outcome = play(tmp_path, "games=20", "archive.other_code=extend")
     assert (outcome.run_id, outcome.played, outcome.results[0].games) == (begun, 0, 20)
 
 

@@ -95,4 +95,4 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
     assert set(figures["startup"]) == {"imports", *COMMANDS}
     write_json(figures, tmp_path / "figures.json")
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
-    assert bench_table(figures).row_count > 20
+    assert len(bench_table(figures).columns[0].values) > 20

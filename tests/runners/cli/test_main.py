@@ -20,7 +20,8 @@ import pytest
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.cli import options
-from runners.hydra_app.flags import flags_first
+from runners.cli.main import CompilingNotice
+from runners.hydra_app.flags import flags_first, in_full
 from runners.terminal.console import QUESTIONS
 from tests.analytics.folders import forge
 from tests.runners.conftest import Qarena
@@ -88,6 +89,54 @@ def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
 )
 def test_flags_are_separated_from_overrides(typed: str, flags: str) -> None:
     assert flags_first(typed.split()) == (False, flags.split(), ["a=1", "b=2"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--multi", "--multi is not an option of this command: did you mean --multirun?"),
+        ("--agent=random", "--agent is not an option of this command: write agent@a=random, without dashes"),
+        ("--archive games", "--archive is not an option of this command: write archive.root=DIR, without dashes"),
+        ("--games=7", "--games is not an option of this command: settings have no dashes, games=7"),
+        ("-x", "-x is not an option of this command: settings have no dashes, x=VALUE"),
+        ("--cfg games=7", "--cfg games=7 shows nothing: choose job, hydra, all"),
+        ("games=7 --cfg", "--cfg needs a value: --cfg VALUE"),
+        ("a.fast=true", "key 'a.fast' does not exist; did you mean 'a.faithful'? valid: a.faithful, a.name"),
+    ],
+)
+def test_a_wrong_option_is_one_line_of_ours(typed: str, message: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", *typed.split())
+    assert (found.code, found.out, found.err) == (2, "", f"error: {message}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("games=1e6", "games=1000000"),
+        ("games=2.5e3,1E2", "games=2500,100"),
+        ("agents=[{agent:mcts,iterations:1e2},random]", "agents=[{agent:mcts,iterations:100},random]"),
+        *((same, same) for same in ("games=1.55e1", "a.weight=1e-3", "archive.root=1e3", "trainer.path=/tmp/1e3")),
+        ("""agents=["mcts(iterations=1e2)"]""", """agents=["mcts(iterations=1e2)"]"""),
+    ],
+)
+def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
+    assert in_full(typed) == meant
+
+
+def test_games_with_an_exponent_are_played(qarena: Qarena) -> None:
+    found = qarena("run", "games=1e1", "--cfg", "job")
+    assert (found.code, "\ngames: 10\n" in found.out) == (0, True)
+
+
+def test_compiling_is_announced_and_goes_on_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 25.0])
+    notice = CompilingNotice(lambda: next(times))
+    for _ in range(6):
+        notice()
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first.startswith("Compiling the kernels")
+    assert more == ["… still compiling"] * 2
 
 
 @pytest.mark.parametrize("verb", ["run", "sweep"])
@@ -265,7 +314,8 @@ def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, m
             2,
             "more memory than it may use: raise the limit",
         ),
-        (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 1, "cannot write nowhere/answer.csv"),
+        (["SELECT 1", "--format", "csv", "--output", "nowhere/answer.csv"], 2, "nowhere/answer.csv has no folder"),
+        (["SELECT 1", "--output", "data/archive/answer.csv"], 2, "is inside archive"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -330,7 +380,7 @@ def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> No
 def test_agents_are_listed_with_their_parameters(qarena: Qarena) -> None:
     found = qarena("agents")
     assert (found.code, found.err) == (0, "")
-    assert re.search(r"│ rule_based +│ faithful=False +│ agents.rule_based.RuleBased +│", found.out)
+    assert re.search(r"│ rule_based +│ faithful=False, version=last +│ agents.rule_based.RuleBased +│", found.out)
     assert re.search(r"│ semi_random +│ +│", found.out)
 
 

@@ -159,6 +159,7 @@ def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp
 
 
 def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
+    assert qarena("run", "games=2").code == 0  # its agents must not travel to the other processes
     found = qarena("sweep", "agent@a=rule_based", "rules=own_piece,classic", "games=4", *joblib(tmp_path))
     assert found.code == 1
     assert [row[1] for row in table_of(found)] == ["classic"]
@@ -190,6 +191,25 @@ def test_an_interrupted_sweep_shows_what_it_has_and_how_to_go_on(
     assert [row[1] for row in table_of(qarena(*SHORT))] == ["classic", "square"]
 
 
+def test_a_folder_used_again_shows_the_jobs_of_this_sweep_alone(qarena: Qarena, tmp_path: Path) -> None:
+    here = "hydra.sweep.dir=here"
+    before = qarena("sweep", "agent@a=rule_based", "rules=classic,own_piece,square", "games=4", here)
+    assert before.code == 1
+    (tmp_path / "here/job-damaged.json").write_text("{")
+    (tmp_path / "here/0/job.json").write_text("not json")
+    found = qarena("sweep", "agent@a=semi_random", "seed=1,2", "games=4", here)
+    assert (found.code, [row[:2] for row in table_of(found)]) == (0, [["0", "1"], ["1", "2"]])
+    assert "failed" not in found.err
+    refused = qarena("sweep", "agent@a=semi_random", "rules=clasic,square", here)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: rules 'clasic' does not exist")
+
+
+def test_jobs_that_share_a_folder_are_all_shown(qarena: Qarena) -> None:
+    found = qarena("sweep", "seed=1,2", "games=4", "hydra.sweep.subdir=all")
+    assert [row[:2] for row in table_of(found)] == [["0", "1"], ["1", "2"]]
+
+
 def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     swept = ["rules=classic,square", "games=20"]
     same = _sweep_id(swept)
@@ -197,4 +217,6 @@ def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     others = ("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x")
     assert {_sweep_id([*swept[::-1], other]) for other in others} == {same}
     assert _sweep_id([*swept, "seed=2"]) != same
+    assert _sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
+    assert _sweep_id([*swept, "hydra/sweeper=optuna"]) != same
     assert _sweep_id(["rules=classic,square,torus", "games=20"]) != same

@@ -20,7 +20,7 @@ from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from quarto.rules import CLASSIC
-from runners.arena import spec
+from runners.arena import code
 from runners.arena.agent_labels import agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
@@ -179,8 +179,8 @@ def test_games_by_other_code_are_in_a_run_of_their_own(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(["resign"], "dumb")
-    real = spec.code_of
-    monkeypatch.setattr(logbook, "code_of", lambda of: real(of) | {"fingerprint": "0123456789abcdef"})
+    real = code.code_of
+    monkeypatch.setattr(logbook, "code_of", lambda *of: real(*of) | {"fingerprint": "0123456789abcdef"})
     for number in range(2):
         assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
     records = Archive.open(tmp_path / "data/archive").runs()

@@ -115,7 +115,7 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
         ("--threads 0", "--threads=0 is out of range: it must be at least 1"),
         ("--other-code perhaps", "--other-code=perhaps does not exist; valid: extend, new, refuse"),
         ("--html nowhere/page.html", "nowhere/page.html has no folder: name a file in a folder that exists"),
-        ("--markdown .", ". is a folder: name a file in a folder that exists and may be written to"),
+        ("--markdown .", ". is a folder: name a file"),
         ("--study D --archive /dev/null/here", "/dev/null/here"),
     ],
 )

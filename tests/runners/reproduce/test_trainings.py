@@ -20,11 +20,11 @@ from runners.reproduce.trainings import TrainingResult, train
 from runners.training.online import Online
 
 
-def trained(root: Path, overrides: str, stopped: bool = False) -> TrainingResult | None:
+def trained(root: Path, overrides: str, stopped: bool = False, other_code: str = "refuse") -> TrainingResult | None:
     stop = threading.Event()
     if stopped:
         stop.set()
-    return train(overrides, Storage(root), "qarena reproduce", stop, None)
+    return train(overrides, Storage(root, other_code=other_code), "qarena reproduce", stop, None)
 
 
 @pytest.mark.parametrize("training", trainings(figures()))
@@ -55,10 +55,11 @@ def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypa
     overrides = "trainer=rl_encoded trainer.games=20"
     assert trained(tmp_path, overrides)
     monkeypatch.setattr("runners.training.config.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
-    monkeypatch.setattr("runners.arena.experiment.code_of", lambda _spec: {"fingerprint": "0" * 16})
-    with pytest.raises(RequestError, match="begun by other code"):
-        trained(tmp_path, f"{overrides} trainer.games=40")
-    again = trained(tmp_path, overrides)  # learned anew, from games that are all there
+    monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"fingerprint": "0" * 16})
+    for more in ("", " trainer.games=40"):
+        with pytest.raises(RequestError, match="begun by other code"):
+            trained(tmp_path, overrides + more)
+    again = trained(tmp_path, overrides, other_code="extend")  # learned anew, from games that are all there
     assert again
     assert again.played == 0
     card = policy_store.named(Archive.open(tmp_path), again.policy)

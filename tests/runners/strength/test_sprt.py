@@ -26,9 +26,9 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
+from runners.arena.code import code_of
 from runners.arena.engine import Engine, Order, TimedBlock
 from runners.arena.schedule import Pace
-from runners.arena.spec import code_of
 from runners.strength import sprt_play
 from runners.strength.sprt_config import SprtRequest, sprt_request_of
 from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
@@ -209,15 +209,14 @@ def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     assert rows(tmp_path / "archive")["games"].height == 2 * found.trial.pairs
 
 
-def test_games_by_other_code_are_fine_if_they_decide_and_else_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "archive"
     carried_out(root, *SHORT)
-    monkeypatch.setattr(experiment, "code_of", lambda spec: code_of(spec) | {"fingerprint": "ab" * 8})
-    assert carried_out(root, *SHORT).played == 0
-    with pytest.raises(RequestError, match="was begun by other code"):
-        carried_out(root, *SHORT, "elo1=5")
+    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | {"fingerprint": "ab" * 8})
+    for more in ([], ["elo1=5"]):
+        with pytest.raises(RequestError, match="was begun by other code"):
+            carried_out(root, *SHORT, *more)
+    assert carried_out(root, *SHORT, "archive.other_code=extend").played == 0
     assert carried_out(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
     anew = carried_out(root, *SHORT, "archive.other_code=new")
     assert anew.played == 2 * anew.trial.pairs

@@ -134,7 +134,10 @@ def test_wrong_ratings_are_one_line_too(qarena: Qarena) -> None:
     )
     assert qarena("rate", *CLASSIC, "--anchor-elo", "nan").code == 2
     alone = qarena("rate", *CLASSIC, "--output", "missing/ratings.csv")
-    assert (alone.code, alone.err) == (1, "error: cannot write missing/ratings.csv: No such file or directory\n")
+    assert (alone.code, alone.err) == (
+        2,
+        "error: missing/ratings.csv has no folder: name a file in a folder that exists\n",
+    )
 
 
 def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> None:

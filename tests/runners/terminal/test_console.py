@@ -7,12 +7,16 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 from rich.console import Console
 
+from analytics.query.results import PairingResult, crosstable
+from analytics.statistics.tally import Tally
+from runners.arena.experiment import Outcome
 from runners.terminal import console, tables
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -44,14 +48,60 @@ def test_the_tables_of_a_tournament_are_whole_on_any_terminal(
     text = screen.getvalue()
     for heading in ("agent", "score", "95 % interval", "games", "win", "draw", "loss", "semi_random", "second"):
         assert f" {heading} " in text
-    assert ("win in seat 0" in text) == (width == 200)
+    left_out = "Left out to fit 80 columns: win in seat 0, win in seat 1, plies (a wider terminal"
+    assert (left_out in text) == (width == 80)
 
 
-def test_a_table_wider_than_the_terminal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = pl.DataFrame({f"column {i}": ["x" * 30] for i in range(10)})
-    with terminal(monkeypatch, 60) as screen:
-        tables.write(frame)
-    assert screen.getvalue().count("x" * 30) == 10
+def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pl.DataFrame({f"column {i}": ["x" * 20] for i in range(10)})
+    for wide, shown, way in ((None, 2, "a wider terminal"), (False, 2, "--wide shows them"), (True, 10, None)):
+        with terminal(monkeypatch, 60) as screen:
+            tables.write(frame, tables.TableOutput(wide=wide))
+        text = screen.getvalue()
+        assert text.count("x" * 20) == shown
+        assert ("Left out to fit 60 columns: column 2, column 3" in text) == (way is not None)
+        assert way is None or "column 7 and 2 more columns" in text
+        assert (way or "") in text
+
+
+def test_long_texts_go_on_in_the_next_line_where_a_terminal_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pl.DataFrame({"agent": ["mcts(iterations=40,reuse=true,solver=true,safe_gifts=true)"], "games": [1234]})
+    for width in (40, 80):
+        with terminal(monkeypatch, width) as screen:
+            tables.write(frame)
+        lines = screen.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        agent = "".join(line.split("│")[1].strip() for line in lines if "│" in line)
+        assert agent == frame["agent"].item()
+        assert "1234" in screen.getvalue()
+
+
+def test_opponents_for_whom_there_is_no_room_are_left_out_from_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"an_agent_with_a_long_name_{number:02}" for number in range(30)]
+    met = [PairingResult(0, a, b, Tally(singles=((1, 0, 2), (1, 1, 1))), False) for a, b in pairwise(names)]
+    with terminal(monkeypatch, 80) as screen:
+        console.show_crosstable(crosstable(met), wide=False)
+    text = screen.getvalue()
+    assert max(len(line) for line in text.splitlines() if line[:1] in "┏┃┡│└") <= 80
+    assert " v 1 " in text
+    assert "v 30" not in text.split("Left out")[0]
+    assert "more columns (--wide shows them)." in text
+
+
+def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pairings see the same openings, so an agent's pairs are not independent: tallies do not tell how much."""
+    results = [
+        PairingResult(i, a, b, Tally(pairs=((2, 0, 1), (0, 1, 0), (3, 0, 2))), True)
+        for i, (a, b) in enumerate(combinations("abc", 2))
+    ]
+    with terminal(monkeypatch, 200) as screen:
+        console.show_outcome(Outcome("0123456789ab", results, 54, 1.0, False, False, tmp_path))
+    of_agents, of_pairings = screen.getvalue().split("Pairings (")
+    assert "95 % interval" not in of_agents
+    assert f"{console.program()} crosstable --run 0123456789ab --archive {tmp_path}" in of_agents
+    assert "95 % interval" in of_pairings
 
 
 def test_piped_tables_are_as_wide_as_they_need(capsys: pytest.CaptureFixture[str]) -> None:

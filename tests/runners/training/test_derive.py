@@ -382,7 +382,8 @@ def test_a_kind_of_ones_own_is_built_and_rebuilt_from_its_folder(
     assert again.out.startswith("identical: policy counted ")
     refused = qarena("policy", "rebuild", "counted", "--archive", str(root))
     assert (refused.code, refused.out) == (2, "")
-    assert "was made by counted_games.Counted, which no yaml of conf/kind names" in refused.err
+    assert "names the class counted_games.Counted, which no yaml of conf/kind names" in refused.err
+    assert "name the folder that has kind/counted.yaml, --config-dir DIR" in refused.err
 
 
 @pytest.mark.parametrize("target", ["antigravity.fly", "subprocess.Popen", "agents.random.Random", None])
@@ -395,7 +396,7 @@ def test_a_class_that_only_a_card_names_is_neither_imported_nor_called(
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(
-        rf"error: policy 'mine' was made by {target}, which no yaml of conf/kind names, .*\n", found.err
+        rf"error: policy 'mine': its card names the class {target}, which no yaml of conf/kind names, .*\n", found.err
     )
     assert "antigravity" not in sys.modules
 

@@ -66,7 +66,9 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
 
     def judge(generation: int, judged: list[Individual]) -> list[Fitness]:
         def player(genes: list[float]) -> naive.Player:
-            return naive_ga2.Ga2(*genes) if name == "ga2" else naive_ga5.Ga5(tuple(genes), faithful)
+            if name == "ga2":
+                return naive_ga2.Ga2(*genes)
+            return (naive_ga5.FaithfulGa5 if faithful else naive_ga5.Ga5)(tuple(genes))
 
         return [
             tuple(
@@ -173,6 +175,7 @@ def test_every_generation_is_a_run_and_the_archive_verifies(small: tuple[Path, T
     assert {record.run_id: record.command for record in archive.runs()} == dict.fromkeys(
         trained.run_ids, "qarena train"
     )
+    assert all(record.training for record in archive.runs())
     assert verify(archive).problems == []
 
 

@@ -388,7 +388,7 @@ def test_a_training_begun_by_other_code_is_not_extended_silently(
 ) -> None:
     root = tmp_path / "a"
     first = online(games=20).train(context(root))
-    monkeypatch.setattr("runners.arena.experiment.code_of", lambda _: {"version": "9", "fingerprint": "f" * 16})
+    monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"version": "9", "fingerprint": "f" * 16})
     with pytest.raises(RequestError, match=f"run {first.run_ids[0]} was begun by other code"):
         online(games=40).check(context(root))
     anew = online(games=40).train(context(root, other_code="new"))

@@ -38,7 +38,8 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         ranges = ranges_of(dataset)
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
-        learned = LEARNED | {"run_ids": [], "where": where, "checksums": {}}
+        run_ids = [record.run_id for record in dataset.runs]
+        learned = LEARNED | {"run_ids": run_ids, "where": where}
         origin = Origin("mine", rules, {}, learned, {"games": ranges})
         card = policy_store.save(archive, Gift().derive(dataset, 1), origin)
         again = dataset_of(sources_of(opened, card))

@@ -1,0 +1,1 @@
+"""Study A's program (``lorenzobellino/quarto-player``) as it runs, shared by the players that follow it."""

@@ -1,0 +1,149 @@
+"""The code that plays: fingerprints of the sources and data files on which games depend, as runs remember them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from agents.base import Agent
+from analytics.store.records import RunRecord
+from quarto.errors import RequestError
+from quarto.imports import imported_modules
+from quarto.sources import KERNEL_PACKAGES, fingerprint_of_modules, is_ours, source_fingerprint
+from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
+
+DIGITS = 16  # of a fingerprint
+# What plays, whoever the agents are: with all of ``quarto``.
+PLAYING_MODULES = ("runners.arena.lockstep", "runners.arena.engine", "agents.base", "agents.lift")
+LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
+
+
+def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
+    """The code that will play: version, fingerprint, libraries, and ``agents``, a fingerprint of each by label.
+
+    ``agents`` are those of the spec as they were built; None for a person, of whom there is no code. An agent's
+    fingerprint covers what plays, its module, every module that this one imports, and its data files. Raises
+    ``RequestError`` for a data file that does not exist.
+    """
+    plays = _playing(spec.learner is not None)
+    both = zip(spec.agents, agents, strict=True)
+    codes = {agent.label: _of_agent(agent, built, plays) for agent, built in both if built is not None}
+    return _described(hashlib.sha256("\n".join([plays, *sorted(codes.values())]).encode())) | {"agents": codes}
+
+
+def code_by(targets: Iterable[Any], learning: bool) -> dict[str, str]:
+    """The same, without ``agents``, for classes given by dotted path; ``learning``: games depend on earlier ones.
+
+    Nothing is imported: a path may come from a card.
+    """
+    modules = sorted({target.rpartition(".")[0] for target in targets if isinstance(target, str)})
+    return _described(hashlib.sha256("\n".join([_playing(learning), *map(_of_module, modules)]).encode()))
+
+
+def _described(digest: hashlib._Hash) -> dict[str, str]:
+    return {
+        "version": version(),
+        "fingerprint": digest.hexdigest()[:DIGITS],
+        "python": platform.python_version(),
+        "numba": metadata.version("numba"),
+        "numpy": metadata.version("numpy"),
+    }
+
+
+def version() -> str:
+    """The installed version of the project."""
+    return metadata.version("quarto-arena")
+
+
+def _playing(learning: bool) -> str:
+    """The fingerprint of what plays, whoever the agents are, and of what learns."""
+    packages = KERNEL_PACKAGES if learning else ("quarto",)
+    modules: dict[str, bytes] = {}
+    for name in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
+        modules |= imported_modules(name, lambda _importing, _imported: False)
+    return source_fingerprint(packages) + fingerprint_of_modules(modules)
+
+
+def _of_module(module: str) -> str:
+    """The fingerprint of a module and all that it imports; of our modules, only those that affect games."""
+    return fingerprint_of_modules(imported_modules(module, _affects_games))
+
+
+def _affects_games(importing: str, imported: str) -> bool:
+    """Whether an import is followed: ``quarto`` is covered as a whole; the rest of ours serves other ends."""
+    if is_ours(imported, ("quarto",)):
+        return False
+    return is_ours(imported, KERNEL_PACKAGES) or not (is_ours(importing) and is_ours(imported))
+
+
+def _of_agent(agent: AgentSpec, built: Agent, plays: str) -> str:
+    """The fingerprint of an agent: of what plays, of its modules, and of its data files."""
+    digest = hashlib.sha256(plays.encode())
+    for module in sorted({target.rpartition(".")[0] for target in _targets(agent)}):
+        digest.update(_of_module(module).encode())
+    for name, path in _files(agent, built):
+        digest.update(f"\n{name} {_sum_of(path)}".encode())
+    return digest.hexdigest()[:DIGITS]
+
+
+def _targets(agent: AgentSpec) -> Iterator[str]:
+    """The classes of an agent, of the one that plays in its place, and of those that its parameters describe."""
+    yield agent.target
+    if agent.player:
+        yield from _targets(agent.player)
+    for name, value in agent.params.items():
+        if name in AGENT_PARAMETERS and value is not None:
+            yield from _targets(AgentSpec(**value))
+
+
+def _files(agent: AgentSpec, built: Agent) -> Iterator[tuple[str, Path]]:
+    """The files that an agent's turns depend on: those that its parameters name, and its ``data_files``."""
+    for value in texts_in(dict(agent.params)):
+        if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
+            yield "", Path(value)
+    for named in getattr(built, "data_files", ()):
+        path = Path(named)
+        if not path.exists():
+            raise RequestError(
+                f"agent '{agent.label}' names {str(named)!r} in data_files, and there is no such file or folder"
+            )
+        below = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+        yield from ((each.relative_to(path).as_posix(), each) for each in below)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in nested mappings and lists, keys excepted."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from texts_in(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from texts_in(each)
+
+
+def _sum_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError(f"{path}, on which an agent depends, cannot be read: {error.strerror}") from error
+
+
+def differences(record: RunRecord, code: Mapping[str, Any]) -> str:
+    """What tells the code of a run from ``code``, for a message; empty if they are the same."""
+    theirs, ours = record.code, code
+    more = [each for each in theirs.get("extended_by", ()) if each != ours.get("fingerprint")]
+    if theirs.get("fingerprint") == ours.get("fingerprint") and not more:
+        return ""
+    before, now = theirs.get("agents", {}), ours.get("agents", {})
+    changed = [label for label in now if label in before and before[label] != now[label]]
+    which = f"{', '.join(changed)} changed; " if 0 < len(changed) < len(now) else ""
+    texts = [f"{each.get('version')}, {each.get('fingerprint')}" for each in (theirs, ours)]
+    return f"{which}{' and '.join([texts[0], *more])}; this is {texts[1]}"

@@ -1,0 +1,125 @@
+"""The modules behind a module: all that Python would import, whoever imported what before, and nothing is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from quarto.imports import find, imported_modules
+
+FILES = {
+    "walk_agent/__init__.py": "",
+    "walk_agent/player.py": """
+        from __future__ import annotations
+        import os, json as j, walk_top
+        import walk_deep.inner.leaf
+        from numba import njit
+        from . import beside
+        from .nested import thing
+        from walk_star import *
+        from walk_values import VALUE
+        import walk_missing
+        def choose():
+            from walk_lazy import later
+            import importlib
+            importlib.import_module("walk_named")
+            importlib.import_module(".by_hand", __package__)
+            importlib.import_module("walk_" + "computed")
+        """,
+    "walk_agent/beside.py": "import walk_second",
+    "walk_agent/alone.py": "import walk_not_reached",
+    "walk_agent/by_hand.py": "",
+    "walk_agent/nested/__init__.py": "from .. import beside\nfrom ..... import beyond",
+    "walk_agent/nested/thing.py": "from ..beside import x",
+    "walk_top.py": "import walk_agent.player  # a circle",
+    "walk_second.py": "def broken(",
+    "walk_deep/__init__.py": "import walk_parent",
+    "walk_deep/inner/leaf.py": "",
+    "walk_parent.py": "",
+    "walk_star/__init__.py": "__all__ = ['some']",
+    "walk_star/some.py": "import walk_of_star",
+    "walk_of_star.py": "",
+    "walk_values.py": "VALUE = 1",
+    "walk_lazy.py": "later = 1",
+    "walk_named.py": "",
+    "walk_computed.py": "",
+    "walk_not_reached.py": "",
+}
+REACHED = {
+    *("walk_agent", "walk_agent.player", "walk_agent.beside", "walk_agent.by_hand"),
+    *("walk_agent.nested", "walk_agent.nested.thing", "walk_top", "walk_second"),
+    *("walk_deep", "walk_deep.inner.leaf", "walk_parent", "walk_star", "walk_star.some", "walk_of_star"),
+    *("walk_values", "walk_lazy", "walk_named"),
+}
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = text.splitlines()
+        indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        path.write_text("\n".join(line[indent:] for line in lines))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(tmp_path, FILES)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_every_module_that_is_imported_is_found_and_no_other(folder: Path) -> None:
+    found = imported_modules("walk_agent.player")
+    assert set(found) == REACHED
+    assert found["walk_parent"] == (folder / "walk_parent.py").read_bytes()
+    assert not [name for name in sys.modules if name.startswith("walk_")]
+
+
+def test_what_is_imported_already_changes_nothing(folder: Path) -> None:
+    """The whole answer is that of a process of its own."""
+    program = "import json, walk_values, walk_computed, walk_deep.inner.leaf; from quarto.imports import *; "
+    program += "print(json.dumps(sorted(imported_modules('walk_agent.player'))))"
+    lines = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    assert lines.stdout.strip() == str(sorted(REACHED)).replace("'", '"')
+
+
+def test_an_import_is_followed_only_if_asked(folder: Path) -> None:
+    found = imported_modules("walk_agent.player", lambda importing, imported: "star" not in importing + imported)
+    assert set(found) == {name for name in REACHED if "star" not in name}
+
+
+def test_installed_packages_and_the_standard_library_have_versions_of_their_own() -> None:
+    json = {"json", "json.decoder", "json.scanner", "json.encoder"}
+    assert imported_modules("json.decoder").keys() == json  # asked for by name
+    assert "numpy" not in imported_modules("quarto.bits")
+    assert {"quarto", "quarto.bits", "quarto.jit"} <= set(imported_modules("quarto.bits"))
+
+
+def test_a_package_that_somebody_installed_is_theirs_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "site-packages"
+    write(place, {"walk_own/__init__.py": "", "walk_own/a.py": "import walk_other, walk_own.b", "walk_own/b.py": ""})
+    write(place, {"walk_other.py": ""})
+    monkeypatch.syspath_prepend(place)
+    assert set(imported_modules("walk_own.a")) == {"walk_own", "walk_own.a", "walk_own.b"}
+
+
+def test_modules_in_a_zip_file_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "walk.zip", "w") as archive:
+        archive.writestr("walk_zipped.py", "import walk_inside\n")
+        archive.writestr("walk_inside.py", "x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path / "walk.zip")
+    assert imported_modules("walk_zipped") == {"walk_zipped": b"import walk_inside\n", "walk_inside": b"x = 1\n"}
+
+
+@pytest.mark.parametrize("name", ["walk_nowhere", "walk_top.x", "json.decoder.x", "", ".", "a..b", "sys.x"])
+def test_a_module_that_is_nowhere_is_not_found(name: str, folder: Path) -> None:
+    assert find(name) is None
+    assert name not in imported_modules(name)

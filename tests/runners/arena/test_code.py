@@ -1,0 +1,229 @@
+"""The code of a run: all on which its games depend, agent by agent, and what is said when it has changed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics import open_archive
+from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.store.archive import Archive
+from quarto.errors import RequestError
+from quarto.rules import CLASSIC
+from runners.arena.code import PLAYING_MODULES, code_by, code_of, differences, version
+from runners.arena.spec import AgentSpec, RunSpec
+from tests.paths import ROOT
+from tests.runners.conftest import Qarena, Result
+
+PLAYER = """
+import code_helper_of_mine
+
+class Player:
+    def __init__(self, table=None, data_files=(), parts=None):
+        self.data_files = data_files
+
+    def choose(self, position, rng):
+        cells = [cell for cell in range(16) if not position.occupied >> cell & 1]
+        pieces = [piece for piece in range(16) if position.available >> piece & 1]
+        return code_helper_of_mine.first(cells or [-1]), (pieces or [-1])[0]
+"""
+HELPER = """
+def first(cells):
+    return cells[0]
+"""
+RANDOM = AgentSpec("random", "agents.random.Random", {})
+MINE = AgentSpec("mine", "code_player_of_mine.Player", {})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a user's own modules: an agent, and a helper in a module of its own."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "own"
+    place.mkdir()
+    (place / "code_player_of_mine.py").write_text(PLAYER)
+    (place / "code_helper_of_mine.py").write_text(HELPER)
+    monkeypatch.syspath_prepend(place)
+    for name in ("code_player_of_mine", "code_helper_of_mine"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return place
+
+
+def code(*agents: AgentSpec, learner: int | None = None) -> dict[str, Any]:
+    spec = RunSpec(CLASSIC, agents, ((0, len(agents) - 1),), seed=1, opening_plies=0, learner=learner)
+    return code_of(spec, [agent.build() for agent in agents])
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, set[str]]:
+    """Whether the code of a run changed, and the agents whose code did."""
+    others = {label for label in now["agents"] if now["agents"][label] != before["agents"][label]}
+    return before["fingerprint"] != now["fingerprint"], others
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text() + "# edited\n")
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name("other.bin"))
+
+
+EDITS: dict[str, Callable[[Path], None]] = {
+    "its own module": lambda folder: edit(folder / "code_player_of_mine.py"),
+    "a helper in another top-level module": lambda folder: edit(folder / "code_helper_of_mine.py"),
+    "a file that a parameter names": lambda folder: edit(folder.parent / "table.bin"),
+    "a file that a list in a parameter names": lambda folder: edit(folder.parent / "part.bin"),
+    "a data file": lambda folder: edit(folder.parent / "weights.bin"),
+    "a file in a folder of data": lambda folder: edit(folder.parent / "model/inner/layer.bin"),
+    "the name of such a file": lambda folder: rename(folder.parent / "model/inner/layer.bin"),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_whatever_an_agent_depends_on_changes_its_code_and_that_of_its_runs(what: str, folder: Path) -> None:
+    for name in ("table.bin", "part.bin", "weights.bin", "model/inner/layer.bin"):
+        path = folder.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1\n")
+    mine = replace(MINE, params={"table": "table.bin", "parts": [["part.bin"]], "data_files": ["weights.bin", "model"]})
+    before = code(mine, RANDOM)
+    assert code(mine, RANDOM) == before
+    EDITS[what](folder)
+    assert changed(before, code(mine, RANDOM)) == (True, {"mine"})
+
+
+def test_what_an_agent_does_not_use_changes_nothing(folder: Path) -> None:
+    (folder / "code_neighbour_of_mine.py").write_text("x = 1\n")
+    before = code(MINE, RANDOM)
+    edit(folder / "code_neighbour_of_mine.py")
+    (folder.parent / "random.bin").write_text("x")
+    assert code(MINE, RANDOM) == before
+
+
+def test_other_agents_of_a_run_are_no_part_of_an_agents_code(folder: Path) -> None:
+    assert code(MINE, RANDOM)["agents"]["random"] == code(RANDOM)["agents"]["random"]
+    assert code(MINE, RANDOM)["fingerprint"] != code(RANDOM)["fingerprint"]
+
+
+def test_a_learner_makes_what_learns_part_of_the_code() -> None:
+    assert code(RANDOM, RANDOM, learner=0)["fingerprint"] != code(RANDOM, RANDOM)["fingerprint"]
+
+
+def test_an_agent_within_a_parameter_counts_too(folder: Path) -> None:
+    oracle = AgentSpec("oracle", "agents.oracle.Oracle", {"below": MINE.as_mapping()})
+    before = code(oracle, RANDOM)
+    edit(folder / "code_helper_of_mine.py")
+    assert changed(before, code(oracle, RANDOM)) == (True, {"oracle"})
+
+
+@pytest.mark.parametrize("named", ["nowhere.bin", "own/nowhere"])
+def test_data_that_is_not_there_is_refused_in_one_line(named: str, folder: Path) -> None:
+    with pytest.raises(RequestError, match=rf"^agent 'mine' names '{named}' in data_files, and there is no such file"):
+        code(replace(MINE, params={"data_files": [named]}))
+
+
+def test_what_cannot_be_a_path_is_no_file(folder: Path) -> None:
+    assert code(replace(MINE, params={"table": "x" * 5000, "parts": ["a\0b", 3, None, True]}))
+
+
+def test_no_class_is_imported_to_find_its_code(folder: Path) -> None:
+    (folder / "code_never_imported.py").write_text("raise SystemExit\n")
+    before = code_by(["code_never_imported.Any", None, 7], learning=False)
+    edit(folder / "code_never_imported.py")
+    assert code_by(["code_never_imported.Any"], learning=False) != before
+    assert "code_never_imported" not in sys.modules
+    assert set(before) == {"version", "fingerprint", "python", "numba", "numpy"}
+
+
+def test_every_module_of_ours_that_plays_is_named() -> None:
+    """These modules are counted one by one, without what they import."""
+    imported = set()
+    for name in PLAYING_MODULES:
+        tree = ast.parse(Path(str(importlib.import_module(name).__file__)).read_text())
+        imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in imported if name.startswith(("agents", "runners", "analytics"))} <= set(PLAYING_MODULES)
+
+
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert version() == project["project"]["version"]
+
+
+# What a user sees.
+
+
+@pytest.fixture
+def edited(folder: Path, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """A run of ``mine`` against ``random`` is in the archive; then a helper was edited. Repeats the run."""
+    (tmp_path / "conf/agent").mkdir(parents=True)
+    (tmp_path / "conf/agent/mine.yaml").write_text(f"_target_: {MINE.target}\n")
+
+    def run(*more: str) -> Result:
+        for name in ("code_player_of_mine", "code_helper_of_mine"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        return qarena("run", "--config-dir", "conf", "agent@a=mine", "agent@b=random", "games=20", *more)
+
+    assert run().code == 0
+    (folder / "code_helper_of_mine.py").write_text(HELPER.replace("[0]", "[-1]"))
+    return run
+
+
+def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_after_it(
+    edited: Callable[..., Result], tmp_path: Path
+) -> None:
+    found = edited()
+    assert (found.code, found.out) == (2, "")
+    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    assert found.err.startswith(f"error: run {record.run_id} was begun by other code (mine changed; ")
+    assert found.err.endswith("other_code=extend goes on with its games all the same\n")
+    assert found.err.count("\n") == 1
+    shown = edited("archive.other_code=extend")
+    assert shown.code == 0
+    assert "Nothing to play" in shown.out
+    assert "was begun by other code (mine changed; " in shown.err
+    assert "its games count as if this code had played them" in shown.err
+
+
+def test_a_run_that_other_code_extended_is_that_of_both(edited: Callable[..., Result], tmp_path: Path) -> None:
+    assert edited("archive.other_code=extend", "games=40").code == 0
+    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    (more,) = record.code["extended_by"]
+    assert more != record.code["fingerprint"]
+    assert differences(record, {"fingerprint": record.code["fingerprint"]})  # for the first code too
+    assert edited("games=40").code == 2
+    with open_archive(tmp_path / "data/archive") as opened:
+        (note,) = head_to_head(opened).notes
+    assert note == f"run {record.run_id} has games of several codes under one label: other code extended it"
+
+
+def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
+    edited: Callable[..., Result], tmp_path: Path, qarena: Qarena
+) -> None:
+    assert edited("archive.other_code=new").code == 0
+    root = tmp_path / "data/archive"
+    codes = {record.run_id: record.code["agents"] for record in Archive.open(root).runs()}
+    shown = sorted(f"mine@{agents['mine'][:6]}" for agents in codes.values())
+    assert len({agents["random"] for agents in codes.values()}) == 1
+    with open_archive(root) as opened:
+        for where in (None, "winner >= -1"):
+            met = head_to_head(opened, GameFilter(where))
+            assert sorted((result.first, result.second, result.games) for result in met.results) == [
+                (label, "random", 20) for label in shown
+            ]
+            (note,) = met.notes
+            assert note == f"'mine' was played by 2 codes, shown as {' and '.join(shown)}: --run chooses runs of one"
+        (alone,) = head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
+    assert alone.first == "mine"
+    for command in ("rate", "crosstable"):
+        found = qarena(command)
+        assert found.code == 0
+        assert all(label in found.out for label in (*shown, "random"))
+        assert "'mine' was played by 2 codes" in found.err

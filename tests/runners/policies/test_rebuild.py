@@ -1,0 +1,302 @@
+"""A card comes from anybody: what it names is data, and no class is imported or called because a card names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analytics.policies import policy_store
+from analytics.store.archive import Archive
+from quarto.rules import CLASSIC
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+SMALL = ["trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"]
+EVIL = """from pathlib import Path
+Path({mark!r}).touch()
+
+class Evil:
+    def __init__(self, *arguments, **parameters):
+        Path({mark!r}).touch()
+
+    def choose(self, position, rng):
+        return 0, 0
+"""
+CLASS = "evil_module.Evil"
+AGENT = {"label": "a", "target": CLASS, "params": {}}
+
+Forge = Callable[[dict[str, Any]], None]  # changes the mapping ``learned`` of a card
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with three policies: ``gift``, derived; ``online``, learned; ``bred``, a genome."""
+    return tmp_path_factory.mktemp("stored") / "archive"
+
+
+@pytest.fixture
+def root(stored: Path, tmp_path: Path, qarena: Qarena) -> Path:
+    """A copy of it, with a module on the import path that leaves a mark when it is imported."""
+    if not stored.exists():
+        play(stored, "agent@a=random", "agent@b=random", "games=60")
+        where = f"archive.root={stored}"
+        assert qarena("policy", "build", "kind=gift", where).code == 0
+        assert qarena("train", "trainer=q_table", "trainer.games=20", "policy.name=online", where).code == 0
+        assert qarena("train", "trainer=ga2", *SMALL, "policy.name=bred", where).code == 0
+    shutil.copytree(stored, tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that the hostile module makes; the module is on the import path."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/evil_module.py").write_text(EVIL.format(mark=str(tmp_path / "mark")))
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    monkeypatch.delitem(sys.modules, "evil_module", raising=False)
+    return tmp_path / "mark"
+
+
+def card_path(root: Path, name: str) -> Path:
+    archive = Archive.open(root)
+    return policy_store.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json"
+
+
+def forge(root: Path, name: str, change: Forge) -> None:
+    path = card_path(root, name)
+    card = json.loads(path.read_text())
+    change(card["learned"])
+    path.write_text(json.dumps(card))
+
+
+def sums(content: bytes) -> dict[str, Any]:
+    """What a card says of a file with this content."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def set_in(*keys: str | int, value: Any) -> Forge:
+    """The forgery that puts ``value`` under these keys, one within the other."""
+
+    def change(learned: dict[str, Any]) -> None:
+        node: Any = learned
+        for key in keys[:-1]:
+            node = node[key]
+        node[keys[-1]] = value
+
+    return change
+
+
+NOT_NAMED = r"policy '\w+': its card names the class {target}, which no yaml of {where} names, .* that has {yaml}, .*"
+ENTRY = {"agent": "random", "_target_": CLASS}
+GROUPS = "conf/trainer or conf/agent"
+HOSTILE = {
+    "kind": ("gift", set_in("derivation", "parameters", "_target_", value=CLASS), "conf/kind", "kind/gift.yaml"),
+    "part of a kind": (
+        "gift",
+        set_in("derivation", "parameters", "smoothing", value=[{"_target_": CLASS}]),
+        "conf/kind",
+        "kind/gift.yaml",
+    ),
+    "learner": ("online", set_in("parameters", "learner", "_target_", value=CLASS), "conf/trainer", "trainer/.*"),
+    "trainer": (
+        "bred",
+        set_in("parameters", "_target_", value=CLASS),
+        GROUPS,
+        "trainer/ga2.yaml",
+    ),
+    "opponent": (
+        "bred",
+        set_in("parameters", "opponents", value=[ENTRY]),
+        GROUPS,
+        "trainer/ga2.yaml",
+    ),
+    "opponent's part": (
+        "bred",
+        set_in("parameters", "opponents", value=[{"agent": "oracle", "below": ENTRY}]),
+        GROUPS,
+        "trainer/ga2.yaml",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_class_that_no_yaml_names_is_not_imported(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
+    name, change, where, yaml = HOSTILE[what]
+    forge(root, name, change)
+    found = qarena("policy", "rebuild", name, "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(f"error: {NOT_NAMED.format(target=re.escape(CLASS), where=where, yaml=yaml)}\n", found.err)
+    assert not mark.exists()
+    assert "evil_module" not in sys.modules
+
+
+SPELT = f"oracle(below={{label:a,target:{CLASS},params:{{}}}})"
+SMUGGLED = {
+    "agent that a parameter describes": set_in("parameters", "opponents", value=[{"agent": "oracle", "below": AGENT}]),
+    "the same within a label": set_in("parameters", "opponents", value=[SPELT]),
+    "class within a label": set_in("parameters", "opponents", value=[f"random(_target_={CLASS})"]),
+    "class within the player's label": set_in("parameters", "agent", value=f"ga2(_target_={CLASS})"),
+    "entry within a label": set_in(
+        "parameters", "opponents", value=[f"oracle(below={{agent:random,_target_:{CLASS}}})"]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SMUGGLED)
+def test_no_agent_of_a_card_is_made_but_those_of_yamls(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
+    forge(root, "bred", SMUGGLED[what])
+    found = qarena("policy", "rebuild", "bred", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    refusal = (
+        "below=.* is not an agent's label|agent '.*': below=.* cannot be read|agent '.*' has no parameter '_target_'"
+    )
+    assert re.fullmatch(f"error: ({refusal}).*\n", found.err)
+    assert not mark.exists()
+
+
+def test_a_difference_is_explained_without_importing_what_the_card_names(
+    root: Path, mark: Path, qarena: Qarena
+) -> None:
+    """Which code made the policy is part of the explanation."""
+    forge(root, "online", set_in("parameters", "spare", value={"_target_": CLASS}))
+    forge(root, "online", set_in("parameters", "learner", "discount", value=0.123))
+    found = qarena("policy", "rebuild", "online", "--archive", str(root))
+    assert found.code == 1
+    assert found.out.startswith("differs: policy online ")
+    assert not mark.exists()
+
+
+DAMAGED = {
+    "no derivation": ("gift", set_in("derivation", value=None)),
+    "derivation of a wrong type": ("gift", set_in("derivation", value=["gift"])),
+    "kind of a wrong type": ("gift", set_in("derivation", "kind", value={"_target_": CLASS})),
+    "parameters of a wrong type": ("gift", set_in("derivation", "parameters", value="smoothing")),
+    "no class": ("gift", set_in("derivation", "parameters", value={"smoothing": 1.0})),
+    "two runs of a learner": ("online", set_in("run_ids", value=["0123456789ab"] * 2)),
+    "no run of a learner": ("online", set_in("run_ids", value=[])),
+    "a path as an opponent": ("bred", set_in("parameters", "opponents", value=["../../../etc/passwd"])),
+    "a number as an opponent": ("bred", set_in("parameters", "opponents", value=[7])),
+    "an unknown parameter": ("bred", set_in("parameters", "__class__", value="x")),
+    "no run of a genome": ("bred", set_in("run_ids", value=[])),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_card_that_makes_no_sense_is_refused_in_one_line(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
+    name, change = DAMAGED[what]
+    path = card_path(root, name)
+    forge(root, name, change)
+    found = qarena("policy", "rebuild", path.parent.name, "--archive", str(root))
+    assert found.code in (1, 2)
+    assert found.out == ""
+    assert re.fullmatch(r"error: .*\n", found.err)
+    assert "unexpected" not in found.err
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"run_id": ["0123456789ab"], "first_game": [0], "games": [1], "step": [1]}, "has other runs"),
+        ({"first_game": [0]}, "has other columns"),
+        ({"first_game": [-1], "games": [1], "step": [1]}, "has a range that holds no games"),
+        ({"first_game": [0], "games": [1 << 62], "step": [1]}, "has a range that holds no games"),
+        ({"first_game": [0], "games": [1 << 31], "step": [1]}, "from 2,147,483,648 games of run"),
+        ({"first_game": [0], "games": [1], "step": [0]}, "has a range that holds no games"),
+    ],
+)
+def test_a_forged_table_of_games_is_refused_in_one_line(
+    table: dict[str, Any], said: str, root: Path, qarena: Qarena
+) -> None:
+    path = card_path(root, "gift")
+    card = json.loads(path.read_text())
+    frame = pl.DataFrame({"run_id": card["learned"]["run_ids"]} | table)
+    content = path.with_name("games.parquet")
+    frame.write_parquet(content)
+    card["files"]["games.parquet"] |= {
+        "bytes": content.stat().st_size,
+        "sha256": policy_store._sha256(content.read_bytes()),
+    }
+    path.write_text(json.dumps(card))
+    found = qarena("policy", "rebuild", "gift", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    assert re.fullmatch(rf"error: policy 'gift' .*{said}.*\n", found.err)
+
+
+@pytest.mark.parametrize("learner", [{"_target_": CLASS}, "x", -1, 7, True])
+def test_a_spec_with_a_hostile_learner_is_a_damaged_record(
+    learner: Any, root: Path, mark: Path, qarena: Qarena
+) -> None:
+    card = policy_store.find(Archive.open(root), "online")
+    path = root / "runs" / f"{card.learned['run_ids'][0]}.json"
+    record = json.loads(path.read_text())
+    record["spec"]["learner"] = learner
+    path.write_text(json.dumps(record))
+    found = qarena("policy", "rebuild", "online", "--archive", str(root))
+    assert (found.code, found.out) == (1, "")
+    assert re.fullmatch(r"error: .* is damaged \(.*learner.*\): restore it from a copy.*\n", found.err)
+    assert not mark.exists()
+
+
+def test_a_genome_names_genes_and_nothing_else(root: Path, mark: Path, qarena: Qarena) -> None:
+    path = card_path(root, "bred")
+    card = json.loads(path.read_text())
+    for genes in ({"_target_": CLASS}, {"_target_": 1.0, "alpha": 0.5}, {"alpha": {"_target_": CLASS}}):
+        content = json.dumps(genes).encode()
+        path.with_name("genome.json").write_bytes(content)
+        card["files"]["genome.json"] |= sums(content)
+        path.write_text(json.dumps(card))
+        found = qarena("run", "agent@a=policy", "a.policy=bred", "agent@b=random", "games=2", f"archive.root={root}")
+        assert (found.code, found.out) == (2, "")
+        assert re.fullmatch(r"error: policy 'bred' is damaged: .*\n", found.err)
+    assert not mark.exists()
+
+
+def test_a_policy_of_a_hostile_kind_is_played_by_nobody(root: Path, mark: Path, qarena: Qarena) -> None:
+    archive = Archive.open(root)
+    card, policy = policy_store.read(archive, "gift")
+    for kind in (CLASS, "any", "genome\x1b[31m", "__class__"):
+        made = policy_store.Origin(f"k{len(kind)}", CLASSIC, card.code, card.learned)
+        policy_store.save(archive, type(policy)(kind, policy.parameters, policy.table), made)
+        found = qarena(
+            "run", "agent@a=policy", f"a.policy=k{len(kind)}", "agent@b=random", "games=2", f"archive.root={root}"
+        )
+        assert (found.code, found.out) == (2, "")
+        assert re.fullmatch(r"error: .*\n", found.err)
+    assert not mark.exists()
+
+
+def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
+    tmp_path: Path, mark: Path, qarena: Qarena
+) -> None:
+    agents = f"[agent_0=random(_target_={CLASS})] [agent_1=!!python/object/new:{CLASS}]"
+    (tmp_path / "games.txt").write_text(f"{agents} 0@a1 1@b1 2@c1 3@d1\n")
+    assert qarena("archive", "import", "games.txt").code == 0
+    for rules in ("../../agent/random", "/etc/passwd", "${oc.env:HOME}", CLASS):
+        (tmp_path / "other.txt").write_text(f"[rules={rules}] 0@a1 1@b1 2@c1 3@d1\n")
+        refused = qarena("archive", "import", "other.txt")
+        assert (refused.code, refused.out) == (2, "")
+        assert "does not exist" in refused.err
+    folder = tmp_path / "data/archive/sweeps/0123456789ab"
+    folder.mkdir(parents=True)
+    overrides = {"agent@a": f"{{_target_:{CLASS}}}", "_target_": CLASS, "x": "${oc.env:HOME}"}
+    (folder / "0.json").write_text(json.dumps({"sweep_id": folder.name, "job": 0, "overrides": overrides}))
+    for asked in (
+        ("sql", "SELECT * FROM sweeps"),
+        ("sql", "SELECT * FROM runs"),
+        ("rate",),
+        ("crosstable",),
+        ("archive", "verify"),
+        ("report", "--output", "page.html"),
+    ):
+        assert "unexpected" not in qarena(*asked).err
+    assert not mark.exists()

@@ -1,0 +1,104 @@
+"""Files that commands write: whole or as before, never silently over another one, never inside an archive."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics.store.archive import Archive
+from quarto.errors import FailureError, RequestError
+from runners.terminal.files import check_output, new_file, write_file
+from runners.terminal.tables import output_of, write
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """No file may have more than 1,000 bytes, as on a disk that is nearly full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "answer"
+    path.write_bytes(b"old")
+    rows = pl.DataFrame({"number": pl.Series(range(5000)).shuffle(1)})
+    with pytest.raises(FailureError, match=f"cannot write {path}: "):
+        write(rows, output_of(form, path, force=True))
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
+
+
+def test_an_existing_file_is_replaced_only_if_asked(tmp_path: Path) -> None:
+    path = tmp_path / "answer.csv"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    with pytest.raises(RequestError, match=r"answer\.csv exists: name another file, or replace it with --force"):
+        output_of(None, path)
+    write(pl.DataFrame({"games": [7]}), output_of(None, path, force=True))
+    assert path.read_bytes() == b"games\n7\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to("target")
+    write_file(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_an_error_on_the_way_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "answer"
+    path.write_bytes(b"old")
+
+    def interrupted() -> None:
+        with new_file(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    check_output(Path("/dev/null"), force=False)
+    write_file(Path("/dev/null"), b"x")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("name", ["archive.json", "commits/x/000000.json", "new.csv"])
+@pytest.mark.parametrize("link", [False, True])
+def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: bool) -> None:
+    root = Archive.open(tmp_path / "archive", create=True).root
+    (root / "commits" / "x").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(root)
+    path = (tmp_path / "link" if link else root) / name
+    with pytest.raises(RequestError, match=f"is inside archive {root}, where only runs write"):
+        check_output(path, force=True)
+
+
+def test_a_marker_of_another_program_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "archive.json").write_text('{"format": "zip"}')
+    check_output(tmp_path / "new.csv", force=False)
+    (tmp_path / "commits").mkdir()  # a damaged marker
+    with pytest.raises(RequestError, match="is inside archive"):
+        check_output(tmp_path / "new.csv", force=False)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_not_writable_is_found_before_the_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(RequestError, match="its folder is not writable"):
+        check_output(tmp_path / "new.csv", force=False)
