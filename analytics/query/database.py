@@ -16,6 +16,7 @@ import polars as pl
 
 from analytics.query import views
 from analytics.query.answers import ask, explained
+from analytics.query.views_read import views_read
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.decisions import ANNOTATIONS
@@ -35,8 +36,7 @@ _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 
-# Views that read files, and what in a question may name one: DuckDB has functions that take the name as a text.
-_NAMES = {view: re.compile(rf"{view}|query", re.IGNORECASE) for view in views.VIEWS if view not in views.FILLED}
+_OVER_FILES = set(views.VIEWS) - set(views.FILLED)
 
 
 def _damage(file: CheckedFile) -> FailureError:
@@ -111,7 +111,7 @@ class OpenArchive:
         self._files = _committed(self.archive)
         self._shards = self._find_shards()
         self._broken: dict[str, FailureError] = {}  # by view
-        self._unchecked = {view for view in _NAMES if self._check}
+        self._unchecked = _OVER_FILES.copy() if self._check else set()
 
     def sql(self, text: str) -> pl.DataFrame:
         """The answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
@@ -124,7 +124,8 @@ class OpenArchive:
                 self._connection = self._connect()
             except duckdb.OutOfMemoryException as error:
                 complaint = str(error)
-        self._require_sound({view for view in self._unchecked if _NAMES[view].search(text)} - set(self._broken))
+        if self._connection is not None and self._unchecked:
+            self._require_sound(views_read(self._connection, text, self._unchecked) - set(self._broken))
         found = ask(self._connection, text) if self._connection is not None else complaint
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, str):

@@ -194,10 +194,28 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, table: s
         assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
 
 
-def test_a_question_may_name_a_table_in_a_text(archive: Archive, remembered: Path) -> None:
+@pytest.mark.parametrize(
+    ("question", "reads"),
+    [
+        ("FROM query('FROM pl' || 'ies')", True),
+        ("FROM query_table('plies')", True),
+        ('SELECT (SELECT count(*) FROM main."PLIES")', True),
+        ("EXPLAIN ANALYZE SELECT sum(cell) FROM plies", True),
+        ("PIVOT plies ON cell USING count(*)", True),
+        ("SELECT avg(plies) AS plies, 'plies' FROM games", False),
+        ("FROM runs", False),
+    ],
+)
+def test_only_files_that_a_question_reads_are_checked(
+    archive: Archive, remembered: Path, question: str, reads: bool
+) -> None:
     flip(archive.committed_files("plies")[1], 0.5)
-    with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="is missing or damaged"):
-        opened.sql("FROM query('FROM pl' || 'ies')")
+    with OpenArchive(archive.root) as opened:
+        if reads:
+            with pytest.raises(FailureError, match="is missing or damaged"):
+                opened.sql(question)
+        else:
+            assert len(opened.sql(question)) == 1
 
 
 def test_sound_files_are_read_once_and_not_again(
