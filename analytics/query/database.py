@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -18,12 +17,16 @@ from analytics.query import views
 from analytics.query.answers import Answer, Complaint, Writer, ask, explained
 from analytics.query.limits import NO_LIMITS, Limits
 from analytics.query.scratch import Scratch
+from analytics.query.views_read import views_read
 from analytics.store.archive import Archive
+from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.decisions import ANNOTATIONS
 from analytics.store.derived_tables import Shard
+from analytics.store.inventory import require_consistent
 from analytics.store.position_index import INDEXES, Index, NotIndexedError, index_jobs
 from analytics.store.records import StoredFile
 from analytics.store.schema import TABLES
+from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError, nearest
 
 _BUSY_SECONDS = 0.05
@@ -34,38 +37,22 @@ _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 
-@dataclass(frozen=True)
-class _File:
-    """A table file that a commit names, and its size and checksum."""
-
-    run_id: str
-    path: Path  # absolute
-    stored: StoredFile
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the file exists with the right size."""
-        return self.path.is_file() and self.path.stat().st_size == self.stored.bytes
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the checksum is right; reads the file."""
-        return self.is_whole and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.stored.sha256
-
-    @property
-    def damage(self) -> FailureError:
-        return FailureError(f"{self.path} is missing or damaged: run 'qarena archive verify'")
+_OVER_FILES = set(views.VIEWS) - set(views.FILLED)
 
 
-def _committed(archive: Archive) -> dict[str, list[_File]]:
-    files: dict[str, list[_File]] = {table: [] for table in TABLES}
+def _damage(file: CheckedFile) -> FailureError:
+    return FailureError(f"{file.path} is missing or damaged: run 'qarena archive verify'")
+
+
+def _committed(archive: Snapshot) -> dict[str, list[CheckedFile]]:
+    files: dict[str, list[CheckedFile]] = {table: [] for table in TABLES}
     for run_id in archive.run_ids():
         for commit in archive.commits(run_id):
             for table in TABLES:
                 stored: StoredFile = getattr(commit, table)
-                files[table].append(_File(run_id, archive.file(table, run_id, stored).absolute(), stored))
+                files[table].append(CheckedFile(run_id, archive.file(table, run_id, stored).absolute(), stored))
     files["decisions"] = [
-        _File(run_id, ANNOTATIONS.file(archive, run_id, annotation).absolute(), annotation.decisions)
+        CheckedFile(run_id, ANNOTATIONS.file(archive, run_id, annotation).absolute(), annotation.decisions)
         for run_id in archive.run_ids()
         for annotation in ANNOTATIONS.counting(archive, run_id, archive.commits(run_id)).values()
     ]
@@ -77,33 +64,54 @@ def _in_sql(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _require_whole(files: list[_File]) -> None:
+def _require_consistent(archive: Snapshot) -> None:
+    """Raise ``FailureError`` for commits that are lost, hold the same games, or contradict themselves."""
+    for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
+        record = None
+        with suppress(FailureError):  # a damaged record spoils the views that need it
+            record = archive.run(run_id)
+        require_consistent(archive, run_id, record, archive.commits(run_id))
+
+
+def _require_whole(files: list[CheckedFile]) -> None:
     """Raise ``FailureError`` for a file that is missing or truncated."""
     for file in files:
         if not file.is_whole:
-            raise file.damage
+            raise _damage(file)
 
 
 class OpenArchive:
-    """The content of an archive when it was opened. Open it again to see newer games. A context manager.
+    """The content of an archive when it was opened; ``refresh`` for what is there by now. A context manager.
 
     Views ``games`` and ``plies`` are the tables of ``data/README.md`` with ``run_id`` in front and small integers
     widened to 32 bits; ``runs`` has a row a run, ``sweeps`` a row a pairing of a sweep's job, ``decisions`` a row a
     decision of annotated games, ``verdicts`` a row a test of strength, ``positions`` a row a position, turn and player.
     """
 
-    def __init__(self, root: Path, limits: Limits = NO_LIMITS) -> None:
+    def __init__(self, root: Path, limits: Limits = NO_LIMITS, check: bool = True) -> None:
         """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
 
-        Raises ``RequestError`` for a wrong ``root``, ``FailureError`` for a damaged commit.
+        With ``check``, commits must fit together, and a file is compared with its checksum before the first question to
+        it, once per machine (see ``checked_files``). Raises ``RequestError`` for a wrong ``root``, ``FailureError`` for
+        a damaged commit and, with ``check``, for commits that are lost or contradict one another.
         """
+        self._root = root
         self._limits = limits
-        self.archive = Archive.open(root)
+        self._check = check
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._scratch: Scratch | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See the archive as it is now. Raises ``FailureError`` as opening it does."""
+        self.close()
+        self.archive = Snapshot(Archive.open(self._root).root)
+        if self._check:
+            _require_consistent(self.archive)
         self._files = _committed(self.archive)
         self._shards = self._find_shards()
         self._broken: dict[str, FailureError] = {}  # by view
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._scratch: Scratch | None = None
+        self._unchecked = _OVER_FILES.copy() if self._check else set()
 
     def sql(self, text: str) -> pl.DataFrame:
         """The answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
@@ -134,6 +142,8 @@ class OpenArchive:
             except (duckdb.OutOfMemoryException, MemoryError) as error:
                 found = Complaint.of(error)
         if self._connection is not None:
+            if self._unchecked:
+                self._require_sound(views_read(self._connection, text, self._unchecked) - set(self._broken))
             limits = self._limits.kept(self._connection, self._scratch_folder().spill, broken)
             found = ask(self._connection, text, take, limits)
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
@@ -210,6 +220,13 @@ class OpenArchive:
     ) -> None:
         self.close()
 
+    def _require_sound(self, named: set[str]) -> None:
+        """Raise ``FailureError`` if a file of these views is not as it was written; each view is looked at once."""
+        damaged = first_damaged(self._root, [file for view in sorted(named) for file in self._files[view]])
+        if damaged is not None:
+            raise _damage(damaged)
+        self._unchecked -= named
+
     def shards(self) -> list[Shard[Index]]:
         """All shards with the indexes of their positions, by run and number.
 
@@ -230,7 +247,7 @@ class OpenArchive:
             if shard.manifest is not None:
                 run_id, index = shard.record.run_id, shard.manifest
                 path = INDEXES.file(self.archive, run_id, index).absolute()
-                self._files["positions"].append(_File(run_id, path, index.positions))
+                self._files["positions"].append(CheckedFile(run_id, path, index.positions))
         return shards
 
     def _require_indexed(self) -> None:
@@ -248,6 +265,9 @@ class OpenArchive:
             if not files and self.archive.run(run_id) is None:
                 known = (file.run_id for file in self._files[table])
                 raise RequestError(f"run {run_id!r} is not in archive {self.archive.root}{nearest(run_id, known)}")
+        damaged = first_damaged(self._root, files) if table in self._unchecked else None
+        if damaged is not None:
+            raise _damage(damaged)
         _require_whole(files)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
         if not files:
@@ -316,4 +336,4 @@ class OpenArchive:
         if not named and _ABOUT_A_FILE.match(complaint):
             named = files
         damaged = [file for file in files if not file.is_whole] or [file for file in named if not file.is_sound]
-        return damaged[0].damage if damaged else None
+        return _damage(damaged[0]) if damaged else None

@@ -62,22 +62,22 @@ def bring_all_up_to_date(root: Path) -> None:
         bring_up_to_date(archive, archive.run_ids())
 
 
-def answer(root: Path, text: str, limits: Limits, output: TableOutput) -> None:
+def answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool = True) -> None:
     """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
 
     What is written in parts needs no more memory than ``limits`` allow, however many rows it has.
     """
     try:
-        _answer(root, text, limits, output)
+        _answer(root, text, limits, output, check)
     except NotIndexedError:
         if not is_writable(root):
             raise
         bring_all_up_to_date(root)
-        _answer(root, text, limits, output)
+        _answer(root, text, limits, output, check)
 
 
-def _answer(root: Path, text: str, limits: Limits, output: TableOutput) -> None:
-    with OpenArchive(root, limits) as opened:
+def _answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool) -> None:
+    with OpenArchive(root, limits, check) as opened:
         if output.form in STREAMED:
             opened.stream(text, partial(write_parts, output=output))
         else:

@@ -78,7 +78,7 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
     from analytics import open_archive
     from runners.terminal.tables import TableOutput, write
 
-    with open_archive(archive) as opened:
+    with open_archive(archive, check=False) as opened:  # which names what to restore must not need it
         write(opened.sql(RUNS), TableOutput(wide=wide))
 
 

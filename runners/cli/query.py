@@ -42,6 +42,9 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     timeout: Annotated[
         float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time. Default: never.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
+    ] = True,
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
     from analytics.query.limits import Limits
@@ -50,7 +53,7 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     limits = Limits(memory, spill, timeout)
     destination = output_of(format, output, force, wide)  # before the question is asked
-    answer(archive, sys.stdin.read() if question == "-" else question, limits, destination)
+    answer(archive, sys.stdin.read() if question == "-" else question, limits, destination, check)
 
 
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
