@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
-INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 
 QUESTIONS = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
@@ -169,8 +168,12 @@ def program() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def show_outcome(outcome: Outcome) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games."""
+def show_outcome(outcome: Outcome, log: Path) -> None:
+    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` tells of misbehaviour."""
+    for line in outcome.misbehaviour:
+        print_note(line)
+    if outcome.misbehaviour:
+        print_note(f"more in {os.path.relpath(log)}")
     if not outcome.results:
         print_note(f"run {outcome.run_id} has no games yet")
         return
