@@ -14,6 +14,8 @@ also have
 ``prepare(rules)``      called once before the first turn, for set-up that depends on the rules (not for kernels)
 ``data_files``          paths of files and folders on which its turns depend, such as weights: like its code, they are
                         part of its fingerprint. A file that a parameter names is so without it
+
+An object with ``lifted(rules, label) -> Player`` (see ``agents.lift``) stands for an agent and brings its own player.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from quarto.rng import Streams
 from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import MASKS, Symmetries, symmetries
 
-ERROR = -2  # instead of a cell: the agent raised, and its game ends as 'forfeit_error'
+# Instead of a cell:
+ERROR = -2  # the agent raised, and its game ends as 'forfeit_error'
+LATE = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
 
 # What a jitted agent carries, as one record of addresses: it travels as a single pointer. Passing the arrays themselves
 # costs a third of the speed of a cheap agent, seven words of call overhead each.
@@ -64,6 +68,11 @@ OWN_TYPE = numba.from_dtype(OWN)
 # (position, seed of this turn, rules, own) -> encode_turn(cell, gift)
 TURN_SIGNATURE = types.int64(POSITION_TYPE, types.uint64, RULES_TYPE, OWN_TYPE)
 TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
+
+
+class LateError(Exception):
+    """A player's turn took longer than it may."""
+
 
 TurnKernel = Callable[[Position, int, Any, Any], int]
 
@@ -192,4 +201,12 @@ class GameAgent(Protocol):
         ...
 
 
-Agent = KernelAgent | BatchAgent | GameAgent
+class PlayerMaker(Protocol):
+    """Stands for an agent, and makes its player by itself."""
+
+    def lifted(self, rules: Rules, label: str) -> Any:
+        """An ``agents.lift.Player``. Raises ``RequestError`` if it does not play these rules."""
+        ...
+
+
+Agent = KernelAgent | BatchAgent | GameAgent | PlayerMaker

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numba
 import numpy as np
@@ -59,8 +60,39 @@ def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
     decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
 
 
+class Player(Protocol):
+    """Turns for a whole batch of positions."""
+
+    @property
+    def game_words(self) -> int:
+        """The number of uint64 words that it remembers of each game."""
+        ...
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is to be asked for one position at a time."""
+        ...
+
+    def fork(self) -> Player:
+        """The same player for another thread."""
+        ...
+
+    def start(self, slots: range) -> None:
+        """Begin games in these slots, which lie 1 or 2 apart."""
+        ...
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+
+        Raises what the agent raises, and ``LateError``.
+        """
+        ...
+
+
 class KernelPlayer:
     """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
+
+    alone = False
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
         load(turn)  # so that a faulty one is refused before it plays
@@ -122,7 +154,7 @@ class KernelPlayer:
         before = self._memories[rows]
         try:
             decide_all(self.turn, self.own, self.rules.tables, state)
-        except Exception:
+        except BaseException:
             self._memories[rows] = before
             raise
         return state.turns
@@ -136,8 +168,10 @@ class PythonPlayer:
     """
 
     game_words = 0  # an agent in Python keeps its own memory
+    alone = False
 
     def __init__(self, agent: BatchAgent | GameAgent) -> None:
+        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
         self._agent = agent
         self._lock = threading.Lock()
 
@@ -148,14 +182,41 @@ class PythonPlayer:
         """Begin games; an agent in Python is not notified."""
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+        return checked_turns(*self._answers(batch, rng), rng, self.unusual)
+
+    def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+        """Cells and gifts as the agent gives them. Raises what it raises, and ``LateError``."""
         with self._lock:
-            batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
-            if isinstance(self._agent, BatchAgent):
-                cells, gifts = self._agent.play(batch, rng)
-            else:
-                turns = [self._agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
-                cells, gifts = np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
-        return Turns(_checked("cells", cells, len(batch.lanes)), _checked("gifts", gifts, len(batch.lanes)))
+            return answers(self._agent, batch, rng)
+
+
+def answers(agent: BatchAgent | GameAgent, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+    """What an agent in Python answers to a batch: cells and gifts, as it gives them. Raises what it raises."""
+    batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
+    if isinstance(agent, BatchAgent):
+        cells, gifts = agent.play(batch, rng)
+        return cells, gifts
+    turns = [agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
+    return np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
+
+
+MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
+
+
+def checked_turns(cells: Any, gifts: Any, rng: Streams, unusual: dict[int, tuple[int, int]]) -> Turns:
+    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``unusual``.
+
+    Raises ``TypeError`` or ``ValueError`` for answers of another form.
+    """
+    size = len(rng.seeds)
+    turns = Turns(_checked("cells", cells, size), _checked("gifts", gifts, size))
+    for i in np.flatnonzero((turns.cells == OUTSIDE) | (turns.gifts == OUTSIDE)):
+        if len(unusual) < MOST_UNUSUAL:
+            unusual[int(rng.seeds[i])] = int(np.asarray(cells)[i]), int(np.asarray(gifts)[i])
+    return turns
+
+
+OUTSIDE = -128  # stands for all numbers that are no cell, no piece and not NONE
 
 
 def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
@@ -165,11 +226,13 @@ def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
         raise ValueError(f"{name} has shape {array.shape}, not ({size},)")
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} has dtype {array.dtype}, not an integer one")
-    return np.where((array >= -1) & (array < 16), array, -128).astype(np.int8)
+    return np.where((array >= -1) & (array < 16), array, OUTSIDE).astype(np.int8)
 
 
 class StagedPlayer:
     """One player until ``pieces`` pieces are on the board, then another one."""
+
+    alone = False
 
     def __init__(self, early: Player, late: Player, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
@@ -198,9 +261,6 @@ class StagedPlayer:
         return turns
 
 
-Player = KernelPlayer | PythonPlayer | StagedPlayer
-
-
 def choosers_of(agent: Agent) -> tuple[str, ...]:
     """The values of ``Rules.chooser`` that an agent plays; both, if it does not name any."""
     choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
@@ -212,15 +272,28 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
 
     Raises ``RequestError`` if the agent has none of the three seams or does not play these rules.
     """
-    choosers = choosers_of(agent)
+    lifted = getattr(agent, "lifted", None)
+    if lifted is not None:
+        player: Player = lifted(rules, label)
+        return player
+    check_choosers(choosers_of(agent), rules, label)
+    if isinstance(agent, KernelAgent):
+        late, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
+        return late if early is None else StagedPlayer(lift(early[1], rules, label), late, early[0])
+    return PythonPlayer(ready(agent, rules, label))
+
+
+def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
+    """Raises ``RequestError`` unless the piece is chosen by one of ``choosers`` under the rules."""
     if rules.chooser not in choosers:
         raise RequestError(
             f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "
             f"plays only where the {' or '.join(choosers)} does; choose other rules or another agent"
         )
-    if isinstance(agent, KernelAgent):
-        player, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
-        return player if early is None else StagedPlayer(lift(early[1], rules, label), player, early[0])
+
+
+def ready(agent: Any, rules: Rules, label: str) -> BatchAgent | GameAgent:
+    """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without a seam."""
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
             f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is not a KernelAgent, "
@@ -229,4 +302,4 @@ def lift(agent: Agent, rules: Rules, label: str) -> Player:
     prepare = getattr(agent, "prepare", None)
     if prepare is not None:
         prepare(rules)
-    return PythonPlayer(agent)
+    return agent

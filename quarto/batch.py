@@ -84,8 +84,8 @@ class Lockstep(NamedTuple):
 
 
 # How a game ended; the archive stores the name.
-ENDINGS = ("line", "full_board", "forfeit_illegal", "forfeit_error", "forfeit_resigned")
-LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_RESIGNED = range(5)
+ENDINGS = ("line", "full_board", "forfeit_illegal", "forfeit_error", "forfeit_resigned", "forfeit_time")
+LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_RESIGNED, FORFEIT_TIME = range(6)
 
 
 class Games(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Iterable
 
 
@@ -22,6 +23,11 @@ class FailureError(ArenaError):
     """The request was right, but something failed (exit 1). Everything committed before is kept."""
 
     exit_code = 1
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether an exception is the user's Ctrl-C, which reaches the main thread only; any other is its raiser's own."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

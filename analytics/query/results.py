@@ -59,9 +59,8 @@ class PairingResult:
 
     @property
     def forfeits(self) -> tuple[int, int]:
-        """Games forfeited by the first and by the second agent, by an illegal turn or an exception."""
-        first, second = (a + b for a, b in zip(self.tally.illegal, self.tally.errors, strict=True))
-        return first, second
+        """Games forfeited by the first and by the second agent, by an illegal turn, an exception or a late turn."""
+        return self.tally.forfeits
 
     @property
     def mean_plies(self) -> float:
@@ -158,7 +157,7 @@ def _standing(agent: str, met: dict[str, Tally], by_pairs: bool, shared: SharedO
         total.wins,
         total.draws,
         total.losses,
-        total.illegal[0] + total.errors[0],
+        total.forfeits[0],
         score(total, by_pairs, shared.of_agent(agent, total) if shared else None),
         {opponent: mean_score(tally.trinomial).mean for opponent, tally in met.items()},
     )

@@ -164,7 +164,9 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
     for pairing in _ask(opened, query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
-        forfeits = {kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors")}
+        forfeits = {
+            kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors", "late")
+        }
         tally = {"pairs": cells[:3], "singles": cells[3:], **forfeits, "plies": pairing["plies"]}
         labels = pairing["first"], pairing["second"]
         found[key] = PairingResult(key[1], *labels, msgspec.convert(tally, Tally), by_pairs[key[0]])

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Block
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Block
 from quarto.jit import kernel
 
 Key = TypeVar("Key")
@@ -30,6 +30,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     illegal: tuple[Count, Count] = (0, 0)  # games forfeited by an illegal turn, by agent: first, second
     errors: tuple[Count, Count] = (0, 0)  # games forfeited by an exception, by agent: first, second
     plies: Count = 0  # of all games
+    late: tuple[Count, Count] = (0, 0)  # games forfeited by a turn that took too long, by agent: first, second
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*map(_added, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
@@ -86,7 +87,14 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.illegal[::-1],
             self.errors[::-1],
             self.plies,
+            self.late[::-1],
         )
+
+    @property
+    def forfeits(self) -> tuple[int, int]:
+        """Games forfeited in any of the three ways, by agent: first, second."""
+        first, second = map(sum, zip(self.illegal, self.errors, self.late, strict=True))
+        return first, second
 
 
 def _added(mine: Any, other: Any) -> Any:
@@ -110,7 +118,10 @@ def _count(
     games_a_pair: int,
     out: NDArray[np.int64],
 ) -> None:
-    """Add the counts of a block to ``out`` [14]: 9 of ``pairs`` (or 3 of ``singles``), 2 illegal, 2 errors, plies."""
+    """Add the counts of a block to ``out`` [16].
+
+    9 of ``pairs`` (or 3 of ``singles``), 2 illegal, 2 errors, 2 late, plies.
+    """
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
         for game in range(games_a_pair):
@@ -118,21 +129,22 @@ def _count(
             # In game 0 the first agent holds seat 0, in game 1 seat 1.
             result = np.int64(1) if winner[i] < 0 else np.int64(2) * np.int64(winner[i] == game)
             cell = 3 * cell + result
-            out[13] += plies[i]
-            if ending[i] == FORFEIT_ILLEGAL or ending[i] == FORFEIT_ERROR:
+            out[15] += plies[i]
+            if ending[i] == FORFEIT_ILLEGAL or ending[i] == FORFEIT_ERROR or ending[i] == FORFEIT_TIME:
                 loser_is_second = np.int64(result == 2)
-                out[9 + 2 * np.int64(ending[i] == FORFEIT_ERROR) + loser_is_second] += 1
+                kind = np.int64(ending[i] == FORFEIT_ERROR) + 2 * np.int64(ending[i] == FORFEIT_TIME)
+                out[9 + 2 * kind + loser_is_second] += 1
         out[cell] += 1
 
 
 def tally_of(block: Block) -> Tally:
     """The tally of one block."""
-    games, counts = block.games, np.zeros(14, np.int64)
+    games, counts = block.games, np.zeros(16, np.int64)
     _count(games.winner, games.ending, games.plies, block.games_a_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()
     played = {"pairs": pairs} if block.swapped else {"singles": [pairs[0], NO_SINGLES[1]]}
-    illegal, errors = counts[9:13].reshape(2, 2).tolist()
-    return msgspec.convert({**played, "illegal": illegal, "errors": errors, "plies": int(counts[13])}, Tally)
+    forfeits = dict(zip(("illegal", "errors", "late"), counts[9:15].reshape(3, 2).tolist(), strict=True))
+    return msgspec.convert({**played, **forfeits, "plies": int(counts[15])}, Tally)
 
 
 def tally(blocks: Iterable[Block]) -> dict[int, Tally]:

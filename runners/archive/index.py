@@ -15,6 +15,7 @@ from analytics.query.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
 from runners.arena.machine import available_cores
+from runners.contestants.interruption import INTERRUPTED
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, write, write_parts
@@ -31,7 +32,7 @@ def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int |
         console.print_note(
             "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
         )
-        raise typer.Exit(console.INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     console.print_line(_summary(done, time.perf_counter() - started, root))
 
 

@@ -15,6 +15,7 @@ from runners.arena.agent_policies import with_policy
 from runners.arena.config_groups import NOT_PARAMETERS, parameters_of, settings_of
 from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of, target_of
 from runners.arena.storage import ARCHIVE
+from runners.contestants.limits import limits_of
 
 
 class ParsedLabel(NamedTuple):
@@ -74,7 +75,8 @@ def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _described(key, value, root) for key, value in params.items()}
-    return with_policy(AgentSpec(label, target, described), own, root)
+    limits = limits_of(f"agent '{name}'", settings)
+    return with_policy(AgentSpec(label, target, described, limits=limits), own, root)
 
 
 def agent_settings(name: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import Container, OmegaConf
 
 from quarto.errors import RequestError, nearest
+from runners.contestants.limits import LIMITS
 
 if TYPE_CHECKING:
     from hydra.plugins.config_source import ConfigResult
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 # Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player")
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", *LIMITS)
 
 
 def names(group: str) -> list[str]:

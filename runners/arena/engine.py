@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import count, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import ERROR, Agent
-from agents.lift import KernelPlayer, Player, lift
-from quarto.batch import Batch, Block, Games, Lockstep, Turns
-from quarto.errors import ArenaError, RequestError
+from agents.base import Agent
+from agents.lift import Player
+from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep
 from quarto.jit import uint64
-from quarto.rng import Streams, turn_offset_of
-from quarto.rules import CELLS, NONE, Rules
-from runners.arena.lockstep import GameNumbers, advance, begin, draw_openings, first_gift, play_out, settle
-
-logger = logging.getLogger(__name__)
+from quarto.rules import CELLS, Rules
+from runners.contestants.contestant import Contestant
+from runners.contestants.crew import Crew, ignore
+from runners.contestants.half import Half, Setting
+from runners.contestants.lockstep import GameNumbers, draw_openings, settle
 
 # The most pairs in a block: the state of 16,384 games in lockstep is 0.4 MB, which fits into a core's own cache. They
 # take two milliseconds, long against the cost of handing a block to a thread and back.
@@ -30,7 +26,7 @@ MAX_PAIRS = 16384
 # The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY = 1 << 28
-TRACEBACKS_LOGGED = 10  # of one agent in one run; an agent that always raises would fill the disk
+HAND_OUT_SECONDS = 1.0  # the pairs of a block that are finished are handed out this often, so that they can be stored
 
 
 class Order(NamedTuple):
@@ -46,66 +42,6 @@ class TimedBlock(NamedTuple):
 
     block: Block
     seconds: float
-
-
-class Contestant:
-    """An agent with its label, for all threads: lifts it, asks for turns, and turns exceptions into forfeits."""
-
-    def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
-        self.label = label
-        try:
-            self._player = lift(agent, rules, label)
-        except ArenaError:
-            raise
-        except (Exception, SystemExit) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
-        self._numbers = count(1)  # of its exceptions; ``next`` is safe between threads
-
-    def player(self) -> Player:
-        """The player for one thread."""
-        return self._player.fork()
-
-    def take(self, player: Player) -> None:
-        """Use ``player`` from now on."""
-        self._player = player
-
-    @property
-    def game_words(self) -> int:
-        """The number of uint64 words that a player remembers of each game."""
-        return self._player.game_words
-
-    def ask(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns:
-        """The turns of ``player``, which plays for this contestant. Where it raises, the cell is ``ERROR``.
-
-        An exception does not show which game of the batch caused it, so each game is then asked for alone.
-        """
-        together = self._attempt(player, batch, rng, slots)
-        if together is not None:
-            return together
-        size = len(rng.seeds)
-        turns = Turns(np.full(size, ERROR, np.int8), np.full(size, NONE, np.int8))
-        for i in range(size if size > 1 else 0):
-            alone = self._attempt(player, batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]), slots[i : i + 1])
-            if alone is not None:
-                turns.cells[i], turns.gifts[i] = alone.cells[0], alone.gifts[0]
-        return turns
-
-    def _attempt(self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32]) -> Turns | None:
-        """The turns of ``player``; None if it raises. The exception is logged if the batch is a single game."""
-        try:
-            return player.play(batch, rng, slots)
-        except (Exception, SystemExit) as error:  # an agent may even call sys.exit
-            if len(rng.seeds) == 1:
-                self._log(error)
-            return None
-
-    def _log(self, error: BaseException) -> None:
-        number = next(self._numbers)
-        if number <= TRACEBACKS_LOGGED:
-            logger.error("agent '%s' raised and forfeits its game: %r", self.label, error, exc_info=error)
-        if number == TRACEBACKS_LOGGED:
-            logger.error("agent '%s': further tracebacks are not logged", self.label)
 
 
 class Engine:
@@ -132,42 +68,51 @@ class Engine:
         self.seed, self.run = uint64(seed), uint64(run)  # machine words: kernels are called with them
         self.opening_plies = opening_plies
         self.swapped = swapped
-        self._contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
+        self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
+        self.contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
+        self._counting = threading.Lock()
 
-    def play(self, orders: Iterable[Order], threads: int) -> Iterator[TimedBlock]:
+    def play(
+        self,
+        orders: Iterable[Order],
+        threads: int,
+        stop: threading.Event | None = None,
+        idle: Callable[[], None] = ignore,
+    ) -> Iterator[TimedBlock]:
         """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
 
         An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what
-        to play next. Once the iterable ends, the blocks in progress are still played and yielded.
+        to play next. An order that takes long is yielded in several blocks. Once ``stop`` is set, no order is begun,
+        and of one in progress only what is finished soon is yielded. ``idle`` is called while no block is finished.
+        Raises ``StuckError``.
         """
-        pending: set[Future[TimedBlock]] = set()
-        source = iter(orders)
-        with ThreadPoolExecutor(threads, thread_name_prefix="play") as pool:
-            try:
-                while True:
-                    for order in islice(source, threads + 1 - len(pending)):
-                        pending.add(pool.submit(self.play_block, order))
-                    if not pending:
-                        return
-                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        yield future.result()
-            finally:
-                for future in pending:
-                    future.cancel()
+        return Crew(threads, self.play_parts, stop).results(orders, idle)
 
     def play_block(self, order: Order) -> TimedBlock:
         """Play the games of each pair of ``order`` in the calling thread."""
         started = time.perf_counter()
-        parts = [self._play_pairs(part) for part in self._parts(order)]
-        games = (
-            parts[0]
-            if len(parts) == 1
-            else Games(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+        games = [self._play_whole(part) for part in self._parts(order)]
+        joined = (
+            games[0]
+            if len(games) == 1
+            else Games(*(np.concatenate(each, axis=-1) for each in zip(*games, strict=True)))
         )
-        block = Block(order.pairing, order.first_pair, self.opening_plies, games, self.swapped)
-        return TimedBlock(block, time.perf_counter() - started)
+        return TimedBlock(self._block(order, 0, joined), time.perf_counter() - started)
+
+    def play_parts(self, order: Order, cut: Callable[[], bool]) -> Iterator[TimedBlock]:
+        """Play ``order`` in the calling thread: blocks of finished pairs, each of its pairs in one of them.
+
+        It is a single block unless it takes long. Once ``cut()`` is true, pairs that are not finished are dropped.
+        """
+        started = time.perf_counter()
+        for part in self._parts(order):
+            for first, games in self._play_pairs(part, cut):
+                now = time.perf_counter()
+                yield TimedBlock(self._block(part, first, games), now - started)
+                started = now
+            if cut():
+                return
 
     def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
         """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
@@ -177,7 +122,11 @@ class Engine:
 
     def play_game(self, order: Order, game: int, games: Games) -> None:
         """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
-        self._play_game(order, game, self.openings(order.first_pair, order.pairs), games)
+        half = self._half(order, game, self.openings(order.first_pair, order.pairs), games)
+        if not half.play_compiled(self._state(order.pairs)):
+            for _ in self._turns([half]):
+                pass
+        settle(games, game, 1 + self.swapped)
 
     def player(self, agent: int, copy: int = 0) -> Player:
         """This thread's player of an agent. One that plays against itself needs a second, with its own memory."""
@@ -185,83 +134,135 @@ class Engine:
         if players is None:
             players = self._local.players = {}
         if (agent, copy) not in players:
-            players[agent, copy] = self._contestants[agent].player()
+            players[agent, copy] = self.contestants[agent].player()
         return players[agent, copy]
 
     def replace_player(self, agent: int, player: Player) -> None:
         """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
-        self._contestants[agent].take(player)
+        self.contestants[agent].take(player)
         self._local = threading.local()
+
+    def misbehaviour(self) -> list[str]:
+        """A line for each way in which an agent forfeited games so far."""
+        return [line for contestant in self.contestants for line in contestant.summary()]
 
     def _parts(self, order: Order) -> Iterator[Order]:
         """``order``, split where the memory of its players for all its games at once would exceed ``GAME_MEMORY``."""
-        words = sum(self._contestants[agent].game_words for agent in self.pairings[order.pairing])
+        words = sum(self.contestants[agent].game_words for agent in self.pairings[order.pairing])
         most = max(1, GAME_MEMORY // (8 * words)) if words else order.pairs
         end = order.first_pair + order.pairs
         for first in range(order.first_pair, end, most):
             yield Order(order.pairing, first, min(most, end - first))
 
-    def _play_pairs(self, order: Order) -> Games:
-        games = Games.zeros((1 + self.swapped) * order.pairs)
-        openings = self.openings(order.first_pair, order.pairs)
-        for game in range(1 + self.swapped):
-            self._play_game(order, game, openings, games)
+    def _play_whole(self, order: Order) -> Games:
+        ((_, games),) = self._play_pairs(order)
         return games
 
-    def _play_game(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> None:
-        """Play game 0 or 1 of each pair into its columns."""
-        state, games_a_pair, pairing = self._state(order.pairs), 1 + self.swapped, self.pairings[order.pairing]
-        seats = pairing[::-1] if game else pairing
-        numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, games_a_pair)
-        players = self._begin(numbers, seats, openings, state, games)
-        if not self._play_compiled(players, order.pairs, state, games):
-            players = self._begin(numbers, seats, openings, state, games)
-            self._play_stepwise(seats, players, order.pairs, state, games)
-        settle(games, game, games_a_pair)
+    def _play_pairs(self, order: Order, cut: Callable[[], bool] | None = None) -> Iterator[tuple[int, Games]]:
+        """Play ``order``: the number of the first pair within it, and the games, of finished consecutive pairs.
 
-    def _begin(
-        self, numbers: GameNumbers, seats: tuple[int, int], openings: NDArray[np.int8], state: Lockstep, games: Games
-    ) -> list[Player]:
-        """Set up one game of each pair; returns the players by seat, with their memory of earlier games cleared."""
-        begin(numbers, openings, state, games)
-        zero, one = seats
-        players = [self.player(zero), self.player(one, copy=int(zero == one))]
-        for player in players:
-            player.start(range(numbers.game, len(games.plies), numbers.games_a_pair))
-        return players
+        All pairs at once, unless ``cut`` is given and it takes long.
+        """
+        games = Games.zeros((1 + self.swapped) * order.pairs)
+        openings = self.openings(order.first_pair, order.pairs)
+        halves = [self._half(order, game, openings, games) for game in range(1 + self.swapped)]
+        halves = [half for half in halves if not half.play_compiled(self._state(order.pairs))]
+        given = np.zeros(order.pairs, np.bool_)  # [pairs] that were yielded
+        if cut is not None and halves:
+            yield from self._take_turns(order, halves, given, cut)
+        else:
+            for _ in self._turns(halves):
+                pass
+        if not given.any():
+            for game in range(1 + self.swapped):
+                settle(games, game, 1 + self.swapped)
+            self._note_illegal(order, games)
+            yield 0, games
 
-    def _play_compiled(self, players: Sequence[Player], size: int, state: Lockstep, games: Games) -> bool:
-        """Play all games in one kernel; false if a player is not jitted or a jitted turn raised."""
-        zero, one = players
-        if not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
-            return False
-        span = (self.opening_plies, size)
-        try:
-            play_out(zero.turn, zero.own, one.turn, one.own, self.rules.tables, span, state, games)
-        except Exception:  # playing step by step finds the game, logs the error and forfeits the game
-            return False
-        return True
+    def _take_turns(
+        self, order: Order, halves: Sequence[Half], given: NDArray[np.bool_], cut: Callable[[], bool]
+    ) -> Iterator[tuple[int, Games]]:
+        """Play halves to their ends; where that takes long, or is cut, yield pairs as soon as they are finished.
 
-    def _play_stepwise(
-        self, seats: Sequence[int], players: Sequence[Player], size: int, state: Lockstep, games: Games
-    ) -> None:
-        """``play_out`` with the interpreter between the steps."""
-        mover_chooses, opening = self.rules.mover_chooses, self.opening_plies
-        for turn in range(opening + mover_chooses, CELLS + 1):
-            if size == 0:
+        Marks in ``given`` what is done with. If it marks nothing, all pairs are finished and none was yielded.
+        """
+        last = time.monotonic()
+        for _ in self._turns(halves):
+            is_cut, now = cut(), time.monotonic()
+            if is_cut or now - last > HAND_OUT_SECONDS:
+                last = now
+                yield from self._finished(order, halves, given)
+            if is_cut:
+                given[:] = True
                 return
-            rng = Streams(state.streams[:size] + turn_offset_of(turn))
-            seat = turn & 1
-            turns = self._contestants[seats[seat]].ask(players[seat], state.batch.part(0, size), rng, state.slot[:size])
-            state.turns.cells[:size], state.turns.gifts[:size] = turns
-            if turn == opening and not mover_chooses:
-                size = first_gift(state, games, opening, size)
-            else:
-                size = advance(state, games, self.rules.tables, turn - 1, size)
+        if given.any():
+            yield from self._finished(order, halves, given)
 
-    def _state(self, size: int) -> Lockstep:
-        """This thread's lockstep, reused from block to block while the size stays the same."""
-        state: Lockstep | None = getattr(self._local, "state", None)
-        if state is None or len(state.slot) != size:
-            state = self._local.state = Lockstep.empty(size)
-        return state
+    def _finished(self, order: Order, halves: Sequence[Half], given: NDArray[np.bool_]) -> Iterator[tuple[int, Games]]:
+        """The finished pairs that are not marked in ``given`` yet, in groups of consecutive ones; marks them."""
+        games_a_pair, finished = 1 + self.swapped, ~given
+        for half in halves:
+            finished[half.running // games_a_pair] = False
+        given |= finished
+        pairs = np.flatnonzero(finished)
+        for group in np.split(pairs, np.flatnonzero(np.diff(pairs) > 1) + 1) if len(pairs) else ():
+            first, end = int(group[0]), int(group[-1]) + 1
+            columns = slice(games_a_pair * first, games_a_pair * end)
+            games = Games(*(np.array(each[..., columns], order="C") for each in halves[0].games))
+            for game in range(games_a_pair):
+                settle(games, game, games_a_pair)
+            self._note_illegal(Order(order.pairing, order.first_pair + first, end - first), games)
+            yield first, games
+
+    def _turns(self, halves: Sequence[Half]) -> Iterator[None]:
+        """Play halves to their ends with the interpreter between the turns; yields after each turn.
+
+        Both games of a pair are played at once, so that early on there are finished pairs; one after the other where
+        players remember, since a player has memory for the games of one half.
+        """
+        remembering = any(half.remembers for half in halves)
+        for together in [[half] for half in halves] if remembering else [halves]:
+            for half in together:
+                half.begin(self._state(half.size, half.game))
+            for turn in range(self.opening_plies + self.rules.mover_chooses, CELLS + 1):
+                for half in together:
+                    if half.size:
+                        self._count_turns(half.size)
+                        half.take(turn)
+                        yield
+
+    def _count_turns(self, turns: int) -> None:
+        with self._counting:
+            self.turns += turns
+
+    def _half(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> Half:
+        """Game 0 or 1 of each pair, to be played."""
+        zero, one = self.pairings[order.pairing][:: -1 if game else 1]
+        players = self.player(zero), self.player(one, copy=int(zero == one))
+        seats = self.contestants[zero], self.contestants[one]
+        numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
+        return Half(Setting(self.rules, self.opening_plies, seats, players), numbers, openings, games)
+
+    def _block(self, order: Order, first: int, games: Games) -> Block:
+        return Block(order.pairing, order.first_pair + first, self.opening_plies, games, self.swapped)
+
+    def _note_illegal(self, order: Order, games: Games) -> None:
+        """Count the games of ``order`` that were forfeited by illegal turns, and have each agent's first described."""
+        for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
+            pair, game = divmod(column, 1 + self.swapped)
+            loser = self.pairings[order.pairing][(1 - int(games.winner[column])) ^ game]
+            self.contestants[loser].count_illegal()
+            if self.contestants[loser].wants_illegal:  # a kernel has played it: turn by turn it shows which turn it was
+                one = Order(order.pairing, order.first_pair + pair, 1)
+                own = Games.zeros(1 + self.swapped)
+                for _ in self._turns([self._half(one, game, self.openings(one.first_pair, 1), own)]):
+                    pass
+
+    def _state(self, size: int, game: int = 0) -> Lockstep:
+        """This thread's lockstep for game 0 or 1, reused from block to block while the size stays the same."""
+        states: dict[int, Lockstep] | None = getattr(self._local, "states", None)
+        if states is None:
+            states = self._local.states = {}
+        if game not in states or len(states[game].slot) != size:
+            states[game] = Lockstep.empty(size)
+        return states[game]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -45,6 +42,10 @@ class Progress(Protocol):
         """``games`` more have been played."""
         ...
 
+    def idle(self, turns: int) -> None:
+        """No game has ended for a while; agents in Python have taken ``turns`` turns so far."""
+        ...
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -57,27 +58,7 @@ class Outcome:
     interrupted: bool  # games are still missing
     stopped: bool  # because the user asked to
     root: Path  # of the archive
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C raises ``KeyboardInterrupt``."""
-    stop = threading.Event()
-
-    def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        sys.stderr.write("finishing the games in progress; Ctrl-C again drops them\n")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = signal.signal(signal.SIGINT, ask_to_stop)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
+    misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited games of this process
 
 
 @dataclass(frozen=True)
@@ -160,6 +141,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         interrupted=experiment.games_left(experiment.request.games) > 0,
         stopped=stop.is_set(),
         root=experiment.request.storage.root,
+        misbehaviour=experiment.engine.misbehaviour(),
     )
 
 
@@ -258,16 +240,22 @@ def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
 
 def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:
     """Play and commit until nothing is missing or ``stop`` is set; returns the number of games committed here."""
-    request = experiment.request
+    request, engine = experiment.request, experiment.engine
     games = experiment.games_left(request.games)
     if progress and games:
         progress.start(games)
-    committed, pace = 0, Pace()
+    committed, pace = 0, Pace(request.storage.block_games // request.spec.games_a_pair)
     # Repeated only if another process committed some games first: the archive drops our shards that hold any of those.
     while games and not stop.is_set():
         source = takewhile(lambda _: not stop.is_set(), orders(experiment.left(request.games), pace))
         with experiment.shard_writer() as writer:
-            for block, seconds in experiment.engine.play(source, request.threads):
+
+            def idle(writer: ShardWriter = writer) -> None:
+                writer.look(at_once=stop.is_set())
+                if progress:
+                    progress.idle(engine.turns)
+
+            for block, seconds in engine.play(source, request.threads, stop, idle):
                 pace.update(block.pairing, block.pairs, seconds)
                 writer.add(block)
                 if progress:

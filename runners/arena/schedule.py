@@ -30,14 +30,17 @@ def missing(pairs: int, covered: Sequence[Range]) -> list[Range]:
 
 
 class Pace:
-    """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows."""
+    """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows.
+
+    It begins with a single pair, because an agent may take a second for a turn.
+    """
 
     SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
     GROWTH = 16
-    FIRST = 16
+    FIRST = 1
 
     def __init__(self, most: int = MAX_PAIRS) -> None:
-        self._most = most
+        self._most = max(1, min(most, MAX_PAIRS))
         self._pairs: dict[int, int] = {}
 
     def pairs(self, pairing: int) -> int:

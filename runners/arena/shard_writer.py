@@ -11,12 +11,14 @@ from analytics.store.records import Commit
 from quarto.batch import Block
 from runners.arena.spec import RunSpec
 from runners.arena.storage import Storage
+from runners.contestants.contestant import StuckError
 
 
 class ShardWriter:
     """Gathers the blocks of a run into shards, and commits each shard while the next one is played.
 
-    At most two shards are in memory. Leaving the context without an exception commits the rest.
+    At most two shards are in memory, one of them being written, and none has more than ``shard_games`` games. Leaving
+    the context commits the rest, unless the user insists on leaving at once or the archive refuses.
     """
 
     def __init__(self, archive: Archive, spec: RunSpec, storage: Storage) -> None:
@@ -26,7 +28,7 @@ class ShardWriter:
         self._storage = storage
         self._blocks: list[Block] = []
         self._games = 0
-        self._since = time.monotonic()
+        self._since = time.monotonic()  # when the first of the blocks came
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._writing: Future[Commit | None] | None = None
 
@@ -35,7 +37,7 @@ class ShardWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         try:
-            if kind is None:
+            if kind is None or issubclass(kind, StuckError):
                 self.flush()
         finally:
             self._pool.shutdown()
@@ -45,10 +47,18 @@ class ShardWriter:
 
         Raises what the archive raised at the shard before.
         """
+        games = len(block.games.plies)
+        if self._blocks and self._games + games > self._storage.shard_games:
+            self._submit()
+        if not self._blocks:
+            self._since = time.monotonic()
         self._blocks.append(block)
-        self._games += len(block.games.plies)
-        waited = time.monotonic() - self._since
-        if self._games >= self._storage.shard_games or waited >= self._storage.shard_seconds:
+        self._games += games
+        self.look(at_once=self._games >= self._storage.shard_games)
+
+    def look(self, at_once: bool = False) -> None:
+        """Commit what has waited long enough; with ``at_once``, whatever there is. Raises as ``add`` does."""
+        if self._blocks and (at_once or time.monotonic() - self._since >= self._storage.shard_seconds):
             self._submit()
 
     def flush(self) -> None:
@@ -59,7 +69,7 @@ class ShardWriter:
 
     def _submit(self) -> None:
         self._settle()
-        blocks, self._blocks, self._games, self._since = self._blocks, [], 0, time.monotonic()
+        blocks, self._blocks, self._games = self._blocks, [], 0
         self._writing = self._pool.submit(self._archive.commit, self._spec.run_id, blocks, self._spec.labels)
 
     def _settle(self) -> None:

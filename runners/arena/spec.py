@@ -15,9 +15,10 @@ from agents.base import Agent
 from agents.learning.policy import Policy
 from analytics.perfect.tablebase import base_for
 from analytics.store.records import run_id_of
-from quarto.errors import ArenaError, RequestError, nearest
+from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
 from quarto.solver.base import Base
+from runners.contestants.limits import Limits
 
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 
@@ -34,9 +35,15 @@ class AgentSpec:
     policy_id: str | None = None  # of the policy it plays by, if any
     policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
     player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
+    limits: Limits = field(default_factory=Limits)
 
     def build(self) -> Agent:
-        """The agent itself. Raises ``RequestError`` for a target or parameters that do not exist or do not fit."""
+        """The agent itself, or one with limits in its stead.
+
+        Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
+        """
+        if self.limits.any:
+            return self._limited()
         if self.player:
             own = {key: value for key, value in self.params.items() if key != "policy"}
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
@@ -48,6 +55,13 @@ class AgentSpec:
             agent.equip(_base_for)
         return agent
 
+    def _limited(self) -> Agent:
+        from runners.contestants.limited_agent import LimitedAgent  # it starts processes, which most runs need not load
+
+        free = replace(self, limits=Limits())
+        playing = self.player or self
+        return LimitedAgent(free.build, playing.target, playing.params, playing.policy, self.limits)
+
     def takes_policy(self) -> bool:
         """Whether its constructor takes a policy. Raises ``RequestError`` for a target that does not exist."""
         return "policy" in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
@@ -55,7 +69,9 @@ class AgentSpec:
     def as_mapping(self) -> dict[str, Any]:
         """All that affects its games, as JSON values."""
         mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
-        return mapping | ({"policy_id": self.policy_id} if self.policy_id else {})
+        limits = self.limits.as_mapping()
+        others = {"policy_id": self.policy_id} if self.policy_id else {}
+        return mapping | others | ({"limits": limits} if limits else {})
 
 
 def _built(name: str, value: Any) -> Any:
@@ -146,7 +162,9 @@ def made(
         return found(**{**params, **(others or {})})
     except ArenaError:
         raise
-    except (Exception, SystemExit) as error:  # a user's class may raise anything
+    except BaseException as error:  # a user's class may raise anything
+        if is_ctrl_c(error):
+            raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise RequestError(f"{what} cannot be made with {dict(params)}: {reason}") from error
 
@@ -155,7 +173,9 @@ def _class(what: str, target: str) -> type[Any]:
     module_name, _, class_name = target.rpartition(".")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except (Exception, SystemExit) as error:  # and so may its module
+    except BaseException as error:  # and so may its module
+        if is_ctrl_c(error):
+            raise
         raise RequestError(
             f"{what}: _target_ {target!r} cannot be imported ({error}); it names a class, 'package.module.Class', of a "
             "module on PYTHONPATH"

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from runners.arena.checks import check_choice, check_keys, check_range
 
 ARCHIVE = Path("data/archive")  # where no other is named
+BLOCKS_A_SHARD = 8  # at least
 OTHER_CODE = ("refuse", "extend", "new")
 
 
@@ -24,7 +25,7 @@ class Storage:
     """
 
     root: Path = ARCHIVE  # of the archive
-    shard_games: int = 1 << 18  # committed together: at most these are lost if the process is killed
+    shard_games: int = 1 << 18  # at most these are committed together
     shard_seconds: float = 30.0  # after this time a shard is committed even if it has fewer games
     other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
 
@@ -32,6 +33,11 @@ class Storage:
         check_range("archive.shard_games", self.shard_games, 2, 1 << 24)
         check_range("archive.shard_seconds", self.shard_seconds, 0, float("inf"))
         check_choice("archive.other_code", self.other_code, OTHER_CODE)
+
+    @property
+    def block_games(self) -> int:
+        """The most games in a block. A kill loses the blocks in play too, so they are small beside a shard."""
+        return max(2, self.shard_games // BLOCKS_A_SHARD)
 
 
 @dataclass

@@ -63,11 +63,10 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
     from runners.arena.agent_labels import agent_named
     from runners.arena.config_groups import load_rules
-    from runners.arena.experiment import interruptible
     from runners.bench.tables import show_turns
     from runners.bench.turn_times import turn_times
     from runners.bench.warm import rules_played_by
-    from runners.terminal.console import INTERRUPTED
+    from runners.contestants.interruption import INTERRUPTED, interruptible
     from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 

@@ -16,8 +16,22 @@ from typer.core import TyperGroup
 
 from quarto import hooks
 from quarto.errors import ArenaError, RequestError
-from runners.cli import archive, bench, perfect, play, policy, query, reproduce, run, short_memory, strength, tablebase
+from runners.cli import (
+    agents,
+    archive,
+    bench,
+    perfect,
+    play,
+    policy,
+    query,
+    reproduce,
+    run,
+    short_memory,
+    strength,
+    tablebase,
+)
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
+from runners.contestants.interruption import INTERRUPTED, leave
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
@@ -33,7 +47,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = typer.Typer(
@@ -47,12 +61,13 @@ app = typer.Typer(
 )
 BY_HYDRA = (run.run, run.sweep, run.train, strength.sprt)  # carried out by Hydra, which reads their arguments
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(run.run, run.sweep, run.train, run.agents, query.sql, query.openings, play.play),
+    *(run.run, run.sweep, run.train, query.sql, query.openings, play.play),
     *(strength.rate, strength.crosstable, strength.sprt, perfect.solve, perfect.annotate, perfect.mistakes),
     *(perfect.perft, query.report, reproduce.reproduce, bench.bench, bench.warm),
 )
 for command in COMMANDS:
     app.command(context_settings=HYDRA_ARGUMENTS if command in BY_HYDRA else None)(command)
+app.add_typer(agents.app, name="agents")
 app.add_typer(archive.app, name="archive")
 app.add_typer(policy.app, name="policy")
 app.add_typer(tablebase.app, name="tablebase")
@@ -114,7 +129,13 @@ class CompilingNotice:
 
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
-    short_memory.carry_out(_main)
+    try:
+        short_memory.carry_out(_main)
+    except SystemExit as left:
+        crew = sys.modules.get("runners.contestants.crew")  # loaded by commands that play
+        if crew is not None and crew.still_playing():
+            leave(left.code if isinstance(left.code, int) else int(left.code is not None))
+        raise
 
 
 def _main() -> None:
@@ -132,7 +153,7 @@ def _main() -> None:
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)

@@ -1,4 +1,4 @@
-"""``qarena run``, ``sweep``, ``train``: experiments, carried out by Hydra; ``agents``: the players they can name."""
+"""``qarena run``, ``sweep``, ``train``: experiments, carried out by Hydra."""
 
 from __future__ import annotations
 
@@ -51,11 +51,3 @@ def _application(training: bool) -> Application[Any]:
     from runners.hydra_app.experiments import RUN
 
     return RUN
-
-
-def agents() -> None:
-    """List the agents with their parameters."""
-    from runners.hydra_app.agents_table import agents_table
-    from runners.terminal.console import show
-
-    show([agents_table()])

@@ -35,9 +35,9 @@ def build(
     from quarto.sources import source_fingerprint
     from runners.arena.code import version
     from runners.arena.config_groups import load_rules
-    from runners.arena.experiment import interruptible
     from runners.arena.machine import available_cores, available_megabytes
-    from runners.terminal.console import INTERRUPTED, print_note
+    from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.terminal.console import print_note
     from runners.terminal.progress import progress_bar
 
     cores = available_cores() if threads is None else threads

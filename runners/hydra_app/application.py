@@ -31,12 +31,12 @@ from omegaconf import DictConfig, OmegaConf
 from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
 from runners.arena.storage import where_typed
+from runners.contestants.interruption import INTERRUPTED
+from runners.contestants.limits import LIMITS
 from runners.hydra_app import sweep_folders
 from runners.hydra_app.error_messages import explained, own_settings
 from runners.hydra_app.flags import flags_first, in_full
 from runners.terminal import console
-
-INTERRUPTED = 130  # the shell's convention: 128 + SIGINT
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
 COMMAND = "QARENA_COMMAND"
@@ -159,7 +159,7 @@ def _own_keys(override: str, option: str, arguments: Sequence[str]) -> list[str]
     if not keys and name in names(group):
         keys = [key for key, _ in flat(settings_of(group, name))]
     kept = [key for key in keys if key.rpartition(".")[2] not in NOT_PARAMETERS]
-    return [f"{_node(override)}.{key}" for key in (["name", *kept] if at else kept)]
+    return [f"{_node(override)}.{key}" for key in (["name", *LIMITS, *kept] if at else kept)]
 
 
 class Refused(SystemExit):
@@ -215,7 +215,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         except Refused as refused:
             raise refused.error from None
         except KeyboardInterrupt:
-            _say_how_to_resume()
+            _say_how_to_resume("what was not committed yet is dropped, all else is in the archive")
             return max(INTERRUPTED, _report())
         except SystemExit:
             _report()
@@ -236,15 +236,19 @@ def _report() -> int:
     return report()
 
 
+def log_file() -> Path:
+    """The file to which this job logs."""
+    running = HydraConfig.get()
+    return Path(running.runtime.output_dir) / f"{running.job.name}.log"
+
+
 def typed_command() -> str:
     """The command as it was typed."""
     return f"qarena {os.environ[COMMAND]}"
 
 
-def _say_how_to_resume() -> int:
-    console.print_note(
-        f"interrupted; everything played is in the archive. To go on:\n  {console.program()} {os.environ[COMMAND]}"
-    )
+def _say_how_to_resume(kept: str = "all games that were finished are in the archive") -> int:
+    console.print_note(f"interrupted; {kept}. To go on:\n  {console.program()} {os.environ[COMMAND]}")
     return INTERRUPTED
 
 

@@ -8,7 +8,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
 from runners.arena.schemas import RunConfig, check_values
-from runners.hydra_app.application import Application, Finished, typed_command
+from runners.hydra_app.application import Application, Finished, log_file, typed_command
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
@@ -31,15 +31,17 @@ class RunApplication(Application["Experiment"]):
         return prepare(request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
 
     def execute(self, prepared: Experiment) -> Finished:
-        from runners.arena.experiment import carry_out, interruptible
+        from runners.arena.experiment import carry_out
+        from runners.contestants.interruption import interruptible
 
         for note in prepared.request.notes:
             console.print_note(note)
         with interruptible() as stop, progress_bar("playing", "games", prepared.request.progress) as progress:
             outcome = carry_out(prepared, typed_command(), stop, progress)
+        log = log_file()
         return Finished(
             run_id=outcome.run_id,
-            show=lambda: console.show_outcome(outcome),
+            show=lambda: console.show_outcome(outcome, log),
             interrupted=outcome.interrupted,
             stopped=outcome.stopped,
             score=outcome.results[0].score.mean if outcome.results else None,

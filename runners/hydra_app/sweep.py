@@ -105,7 +105,7 @@ def report() -> int:
         console.print_note(
             f"{len(failures)} of {len(jobs)} jobs failed; the same command again plays only what is missing"
         )
-    return 1 if failures else 0
+    return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 
 def _report_pairings(jobs: Sequence[_Kept]) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 
-from agents.base import ERROR
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, Batch, Turns
+from agents.base import ERROR, LATE
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Turns
 from quarto.errors import RequestError
 from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
-from runners.arena.engine import Contestant
+from runners.contestants.contestant import Contestant
 from runners.play.game import Game, NextDecision
 
 
 class AgentFailedError(Exception):
-    """The agent raised an exception; the message holds it."""
+    """The agent took no turn. The message says why, and ``ending`` is the index into ENDINGS."""
+
+    def __init__(self, reason: str, ending: int) -> None:
+        super().__init__(reason)
+        self.ending = ending
 
 
 class Opponent(Protocol):
@@ -42,48 +44,27 @@ class AgentOpponent:
         self.label = contestant.label
         self._contestant = contestant
         self._player = contestant.player()
+        self._raised: list[str] = []
         self._stream = np.array([stream(uint64(run), number, 0)], np.uint64)
 
     def turn(self, game: Game) -> tuple[int, int]:
-        with _failures() as failures:
-            if self._contestant.game_words:  # its memory may be of turns that the person took back: play them again
-                self._player.start(range(1))
-                for number in range(game.turn % 2, game.turn, 2):
-                    self._ask(number, game.before(number))
-            turns = self._ask(game.turn, game.position)
+        if self._contestant.game_words:  # its memory may be of turns that the person took back: play them again
+            self._player.start(range(1))
+            for number in range(game.turn % 2, game.turn, 2):
+                self._ask(number, game.before(number))
+        turns = self._ask(game.turn, game.position)
         if turns.cells[0] == ERROR:
-            raise AgentFailedError(*failures[-1:])
+            raise AgentFailedError(f"it raised {' '.join(self._raised[-1].split())}", FORFEIT_ERROR)
+        if turns.cells[0] == LATE:
+            raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
 
     def _ask(self, number: int, position: Position) -> Turns:
         rng = Streams(self._stream + turn_offset_of(number))
-        return self._contestant.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32))
+        return self._contestant.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._told)
 
-
-class _Failures(logging.Handler):
-    """Collects exceptions of agents as lines, instead of tracebacks on the terminal."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            self.lines.append(" ".join(f"{type(error).__name__}: {error}".split()))
-
-
-@contextmanager
-def _failures() -> Iterator[list[str]]:
-    """The exceptions that contestants log inside the context."""
-    logger, handler = logging.getLogger(Contestant.__module__), _Failures()
-    propagated, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield handler.lines
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagated
+    def _told(self, error: BaseException) -> None:
+        self._raised.append(f"{type(error).__name__}: {error}")
 
 
 class Session:
@@ -112,12 +93,12 @@ class Session:
         self.game = game
 
     def answer(self) -> None:
-        """Let the agent take its turn. It forfeits by an exception or an illegal turn."""
+        """Let the agent take its turn. It forfeits by an exception, an illegal turn, or one that takes too long."""
         try:
             cell, gift = self.opponent.turn(self.game)
         except AgentFailedError as error:
-            self.reason = f"it raised {error}"
-            self.game = self.game.forfeited(FORFEIT_ERROR)
+            self.reason = str(error)
+            self.game = self.game.forfeited(error.ending)
             return
         try:
             for step in _steps(self.game, cell, gift):

@@ -17,14 +17,15 @@ from quarto.rng import run_word
 from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
-from runners.arena.engine import Contestant
 from runners.arena.spec import RunSpec
+from runners.contestants.contestant import Contestant
+from runners.contestants.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
 from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
-from runners.terminal.console import INTERRUPTED, print_note, sql_command
+from runners.terminal.console import print_note, sql_command
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name
 

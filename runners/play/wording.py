@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE
 from quarto.notation import format_cell, format_piece
 from quarto.rules import ATTRIBUTES, NONE, Line
 from runners.play.game import Game, NextDecision, cells_text
@@ -46,7 +46,7 @@ def result(game: Game, players: Players, reason: str = "") -> str:
         return _sentence(f"{wins}: {'; '.join(_line(game, line) for line in game.lines)}")
     if game.ending == FULL_BOARD:
         return "A draw: the board is full and no line is finished."
-    if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR):
+    if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_TIME):
         return _sentence(f"{players.agent} forfeits the game, and {wins}: {reason}")
     return _sentence(f"you resign, and {wins}")
 

@@ -15,7 +15,7 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
 from runners.arena.code import version
-from runners.arena.experiment import interruptible
+from runners.contestants.interruption import INTERRUPTED, interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
@@ -82,7 +82,7 @@ def reproduce(request: ReproduceRequest) -> int:
     if stop.is_set():
         again = f"{console.program()} {request.settings.command}"
         console.print_note(f"interrupted; all games played so far are in the archive. To continue:\n  {again}")
-        return console.INTERRUPTED
+        return INTERRUPTED
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
     console.print_line(f"{done}.")
     return 0

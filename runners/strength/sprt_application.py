@@ -38,7 +38,7 @@ class SprtApplication(Application["SprtExperiment"]):
 
     def execute(self, prepared: SprtExperiment) -> Finished:
         from analytics.statistics.sprt import strength
-        from runners.arena.experiment import interruptible
+        from runners.contestants.interruption import interruptible
         from runners.strength.sprt_play import carry_out
         from runners.strength.sprt_show import row, show, showing
 

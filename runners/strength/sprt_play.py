@@ -91,10 +91,10 @@ def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: 
     experiment, most = prepared.experiment, prepared.request.most_pairs
     outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
     covered = experiment.archive.covered(experiment.run_id).get(0, [])
-    gaps, pace, held = missing(most, covered), Pace(), dict[int, Block]()
+    gaps, pace, held = missing(most, covered), _pace(experiment), dict[int, Block]()
     source = takewhile(lambda _: not (stop.is_set() or trial.ended), _orders(gaps, most, pace))
     with experiment.shard_writer() as writer:
-        for block, seconds in experiment.engine.play(source, experiment.request.threads):
+        for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.look):
             pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
@@ -106,6 +106,10 @@ def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: 
             if trial.ended:
                 break
     return writer.committed
+
+
+def _pace(experiment: Experiment) -> Pace:
+    return Pace(experiment.request.storage.block_games // 2)
 
 
 def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Order]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
-INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 
 _OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -184,8 +183,12 @@ def program() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def show_outcome(outcome: Outcome) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games."""
+def show_outcome(outcome: Outcome, log: Path) -> None:
+    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` tells of misbehaviour."""
+    for line in outcome.misbehaviour:
+        print_note(line)
+    if outcome.misbehaviour:
+        print_note(f"more in {os.path.relpath(log)}")
     if not outcome.results:
         print_note(f"run {outcome.run_id} has no games yet")
         return

@@ -27,6 +27,7 @@ class ProgressBar:
     def __init__(self, bar: Progress | None, description: str) -> None:
         """Without ``bar`` nothing is shown."""
         self._bar = bar
+        self._description = description
         self._task = bar.add_task(description, total=None, visible=False) if bar else None
 
     @property
@@ -41,6 +42,11 @@ class ProgressBar:
     def advance(self, count: int = 1) -> None:
         """``count`` more units are done."""
         self._update(advance=count)
+
+    def idle(self, turns: int) -> None:
+        """Nothing has been done for a while, but ``turns`` turns have been taken: show that."""
+        if turns:
+            self.describe(f"{self._description}, {turns:,} turns")
 
     def reach(self, done: int) -> None:
         """``done`` units are done by now."""

@@ -35,7 +35,7 @@ class TrainApplication(Application["TrainingRequest"]):
         return request
 
     def execute(self, prepared: TrainingRequest) -> Finished:
-        from runners.arena.experiment import interruptible
+        from runners.contestants.interruption import interruptible
         from runners.training import outcome
 
         for note in prepared.notes:

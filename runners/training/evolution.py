@@ -67,6 +67,10 @@ class Tracker:
     def start(self, games: int) -> None:
         """Do nothing: the count began with the training."""
 
+    def idle(self, turns: int) -> None:
+        if self.progress:
+            self.progress.idle(turns)
+
     def advance(self, games: int) -> None:
         self.counted += games
         if self.progress:

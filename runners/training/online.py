@@ -20,7 +20,7 @@ from analytics.policies.relearn import LearnerState, logged
 from analytics.store.records import SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
-from quarto.errors import RequestError
+from quarto.errors import RequestError, is_ctrl_c
 from quarto.rng import run_word
 from runners.arena.agent_labels import agent_of
 from runners.arena.checks import check_choice, check_range, rounding_notes
@@ -220,7 +220,9 @@ class _OnlineTraining:
             column, room = play_and_learn(
                 turn, opponent.turn, update, both, self._spec.rules.tables, training_games, span, buffers
             )
-        except Exception:  # noqa: BLE001  (a turn raised: the engine plays that game again, and logs its forfeit)
+        except BaseException as error:  # a turn raised: the engine plays that game again, and logs its forfeit
+            if is_ctrl_c(error):
+                raise
             return int(buffers.finished[0]), True
         return int(column), bool(room)
 

@@ -13,7 +13,7 @@ from agents.rl_tabular import RlTabular, TabularLearner
 from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
-from runners.arena.engine import Contestant
+from runners.contestants.contestant import Contestant
 from tests import naive
 from tests.naive import PRESETS
 from tests.naive_players import rl_tabular as naive_rl_tabular

@@ -10,7 +10,9 @@ SELECT
     count(*) FILTER (ending = 'forfeit_illegal' AND winner <> game_id & 1) AS illegal_first,
     count(*) FILTER (ending = 'forfeit_illegal' AND winner = game_id & 1) AS illegal_second,
     count(*) FILTER (ending = 'forfeit_error' AND winner <> game_id & 1) AS errors_first,
-    count(*) FILTER (ending = 'forfeit_error' AND winner = game_id & 1) AS errors_second
+    count(*) FILTER (ending = 'forfeit_error' AND winner = game_id & 1) AS errors_second,
+    count(*) FILTER (ending = 'forfeit_time' AND winner <> game_id & 1) AS late_first,
+    count(*) FILTER (ending = 'forfeit_time' AND winner = game_id & 1) AS late_second
 FROM games
 GROUP BY run_id, pairing
 ORDER BY run_id, pairing

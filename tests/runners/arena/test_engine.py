@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from tests.naive import NONE, PRESETS, Outcome, View
 from tests.naive_players.study_a import FaithfulRuleBased
 from tests.paths import ORACLES
 from tests.positions import view_of
+from tests.runners.greedy import Greedy
 
 SEED, RUN = 77, 78
 FACTS = json.loads(ORACLES.read_text())
@@ -236,6 +238,51 @@ def test_misbehaviour_forfeits_its_own_game_only_and_keeps_its_legal_plies(
     assert endings[expected] > 0
     assert endings["line"] > 0
     assert ("sabotage" in caplog.text) is answer.raises
+
+
+class Walkout:
+    """Leaves the game by an exception that is no ``Exception``."""
+
+    def __init__(self, leaves: type[BaseException]) -> None:
+        self.leaves = leaves
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        raise self.leaves
+
+
+@pytest.mark.parametrize(
+    "leaves", [asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit, BaseException]
+)
+def test_an_agent_forfeits_by_any_exception(leaves: type[BaseException]) -> None:
+    arena = engine(CLASSIC, [Walkout(leaves), Dumb()])
+    assert {outcome.ending for outcome in play(arena, [Order(1, 0, 2)]).values()} == {"forfeit_error"}
+    assert arena.misbehaviour()[0].startswith(f"agent 'agent 0' raised {leaves.__name__} at ")
+
+
+def test_ctrl_c_in_an_agents_turn_is_the_users() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        engine(CLASSIC, [Walkout(KeyboardInterrupt), Dumb()]).play_block(Order(1, 0, 2))
+
+
+def test_an_illegal_turn_is_described_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    saboteur = Saboteur(5, Answer(cell=256 + 7, gift=-9))
+    arena = engine(CLASSIC, [Dumb(), saboteur], 2)
+    games = [
+        each for each in play(arena, [Order(1, 0, 8), Order(2, 0, 8)]).values() if each.ending == "forfeit_illegal"
+    ]
+    (record,) = caplog.records
+    assert record.getMessage().splitlines()[0].startswith("agent 'agent 1' answered with an illegal turn")
+    assert "answered: (cell, gift) = (263, -9): cell 263 is not an empty cell and piece -9 is not among those left" in (
+        caplog.text
+    )
+    assert arena.misbehaviour() == [f"agent 'agent 1' answered with an illegal turn: {len(games)} times"]
+
+
+def test_an_illegal_turn_of_a_jitted_agent_is_described_too(caplog: pytest.LogCaptureFixture) -> None:
+    arena = engine(CLASSIC, [Greedy(), Dumb()], 2)
+    play(arena, [Order(1, 0, 4)])
+    assert "answered: (cell, gift) = (0, 0): " in caplog.text
+    assert len(caplog.records) == 1
 
 
 def test_a_wrongly_shaped_answer_is_an_error_of_its_agent() -> None:

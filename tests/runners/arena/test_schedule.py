@@ -49,7 +49,7 @@ def test_orders_are_exactly_what_is_left_for_any_pace(
 
 
 def test_pairings_take_turns() -> None:
-    found = [order.pairing for order in orders({0: [(0, 64)], 2: [(0, 64)], 1: [(32, 64)]}, Pace(16))]
+    found = [order.pairing for order in orders({0: [(0, 4)], 2: [(0, 4)], 1: [(2, 4)]}, Pace())]
     assert found == [0, 1, 2, 0, 1, 2, 0, 2, 0, 2]
 
 

@@ -124,6 +124,9 @@ class Impatient:
     def start(self, games: int) -> None:
         self.total = games
 
+    def idle(self, turns: int) -> None:
+        """Do nothing."""
+
     def advance(self, games: int) -> None:
         self.seen += games
         if self.seen >= self.patience:
@@ -144,7 +147,7 @@ def test_a_stopped_bench_prints_its_table_and_exits_like_an_interrupted_one(
 ) -> None:
     stopped = threading.Event()
     stopped.set()
-    monkeypatch.setattr("runners.arena.experiment.interruptible", lambda: nullcontext(stopped))
+    monkeypatch.setattr("runners.contestants.interruption.interruptible", lambda: nullcontext(stopped))
     found = qarena("bench", "--turn", "random", "--json", "turns.json")
     assert found.code == 130
     assert "┃ pieces ┃" in found.out

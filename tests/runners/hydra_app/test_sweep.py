@@ -13,7 +13,7 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from runners.arena import experiment
+from runners.contestants import interruption
 from runners.hydra_app.application import _sweep_id
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows
@@ -180,7 +180,7 @@ def test_an_interrupted_sweep_shows_what_it_has_and_how_to_go_on(
         yield stop
 
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(experiment, "interruptible", interruptible)
+        interrupted.setattr(interruption, "interruptible", interruptible)
         found = qarena(*SHORT)
     assert found.code == 130
     assert found.err.endswith(f"To go on:\n  qarena {' '.join(SHORT)}\n")

@@ -12,7 +12,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rng import run_word
 from quarto.rules import Rules
 from runners.arena.agent_labels import agent_named
-from runners.arena.engine import Contestant
+from runners.contestants.contestant import Contestant
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
 from runners.play.logbook import spec_of

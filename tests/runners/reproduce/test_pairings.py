@@ -62,6 +62,9 @@ class RecordedProgress:
     def start(self, games: int) -> None:
         self.started.append(games)
 
+    def idle(self, turns: int) -> None:
+        """Do nothing."""
+
     def advance(self, games: int) -> None:
         self.games += games
 

@@ -120,7 +120,7 @@ def test_threads_and_shards_change_nothing(tmp_path: Path, long_one: Path, overr
 def test_the_size_of_blocks_changes_nothing(
     tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(sprt_play, "Pace", lambda: Pace(most))
+    monkeypatch.setattr(sprt_play, "Pace", lambda _: Pace(most))
     carried_out(tmp_path / "archive", *LONG, "threads=2")
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 

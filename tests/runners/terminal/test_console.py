@@ -40,7 +40,7 @@ def test_the_tables_of_a_tournament_are_whole_on_any_terminal(
 ) -> None:
     outcome = play(tmp_path / "games", AGENTS, "games=20")
     with terminal(monkeypatch, width) as screen:
-        console.show_outcome(outcome)
+        console.show_outcome(outcome, Path("qarena.log"))
     lines = [line for line in screen.getvalue().splitlines() if line[:1] in "┏┃┡│└"]
     assert lines
     assert max(map(len, lines)) <= width
@@ -97,7 +97,7 @@ def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
         for i, (a, b) in enumerate(combinations("abc", 2))
     ]
     with terminal(monkeypatch, 200) as screen:
-        console.show_outcome(Outcome("0123456789ab", results, 54, 1.0, False, False, tmp_path))
+        console.show_outcome(Outcome("0123456789ab", results, 54, 1.0, False, False, tmp_path), tmp_path / "qarena.log")
     of_agents, of_pairings = screen.getvalue().split("Pairings (")
     assert "95 % interval" not in of_agents
     assert f"{console.program()} crosstable --run 0123456789ab --archive {tmp_path}" in of_agents

@@ -55,6 +55,9 @@ class Watcher:
     def start(self, games: int) -> None:
         self.started.append(games)
 
+    def idle(self, turns: int) -> None:
+        """Do nothing."""
+
     def advance(self, games: int) -> None:
         self.games += games
         if self.games >= self.enough:

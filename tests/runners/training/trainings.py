@@ -70,6 +70,9 @@ class StopAfter:
     def start(self, games: int) -> None:
         """Do nothing."""
 
+    def idle(self, turns: int) -> None:
+        """Do nothing."""
+
     def advance(self, games: int) -> None:
         self._left -= games
         if self._left <= 0:

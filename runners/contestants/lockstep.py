@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
-from agents.base import ERROR, OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.base import ERROR, LATE, OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.lift import LOCKSTEP_TYPE, decide
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Games, Lockstep
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
 from quarto.bits import nth_bit
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.lanes import spread
@@ -107,7 +107,7 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
         slot, available = state.slot[i], int64(batch.available[i])
         cell, gift = state.turns.cells[i], int64(state.turns.gifts[i])
         piece = gift & 15
-        legal = (gift == piece) & (((available >> piece) & 1) == 1) & (cell != ERROR)
+        legal = (gift == piece) & (((available >> piece) & 1) == 1) & (cell != ERROR) & (cell != LATE)
         games.cells[opening, slot] = cell
         games.ending[slot] = (opening - 1) * 4 + LEGAL
         batch.lanes[kept], batch.occupied[kept] = batch.lanes[i], batch.occupied[i]
@@ -164,8 +164,9 @@ def settle(games: Games, game: int, games_a_pair: int) -> None:
             games.ending[slot] = LINE * win + FULL_BOARD * (1 - win)
             games.winner[slot] = placer * win + NONE * (1 - win)
         else:  # no legal placement, or one without a legal gift: either way it was the placer's turn
-            raised = plies < CELLS and games.cells[plies, slot] == ERROR
-            games.ending[slot] = FORFEIT_ERROR if raised else FORFEIT_ILLEGAL
+            answered = int64(games.cells[plies, slot]) if plies < CELLS else int64(NONE)
+            forfeit = FORFEIT_ERROR if answered == ERROR else FORFEIT_TIME if answered == LATE else FORFEIT_ILLEGAL
+            games.ending[slot] = forfeit
             games.winner[slot] = 1 - placer
 
 

@@ -1,0 +1,121 @@
+"""The program of an agent's own process: ``python -m runners.arena.agent_process QUESTIONS ANSWERS LIFELINE``.
+
+The arguments are numbers of open pipes. The first message on QUESTIONS says which agent to make, for which rules; each
+further one is a batch of positions. Each is answered by one message on ANSWERS. On LIFELINE nothing is ever written:
+when its other end closes, because the run has ended in whatever way, the kernel ends this process too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from agents.base import BatchAgent, KernelAgent
+from agents.learning.policy import Policy
+from agents.lift import answers, choosers_of, ready
+from quarto.errors import ArenaError
+from quarto.rules import Rules
+from runners.arena.spec import AgentSpec
+from runners.contestants.contestant import place_of
+from runners.contestants.messages import (
+    ANSWERED,
+    FAILED,
+    READY,
+    Failed,
+    Ready,
+    Setup,
+    batch_of,
+    read_message,
+    write_message,
+)
+
+
+def main(questions: int, replies: int, lifeline: int) -> None:
+    """Answer until the questions end."""
+    _die_with(lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run
+    with suppress(OSError):  # where memory runs out, this process goes before the run
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    _, first = read_message(questions)
+    setup = msgspec.json.decode(first, type=Setup)
+    columns = [np.frombuffer(read_message(questions)[1], column.dtype) for column in setup.columns]
+    try:
+        agent = _made(setup, columns)
+    except BaseException as error:  # noqa: BLE001  (the run tells of it)
+        write_message(replies, FAILED, msgspec.json.encode(_failure(error)))
+        return
+    about = Ready(
+        isinstance(agent, BatchAgent),
+        list(choosers_of(agent)),
+        isinstance(agent, KernelAgent),
+        [str(each) for each in getattr(agent, "data_files", ())],
+    )
+    write_message(replies, READY, msgspec.json.encode(about))
+    while True:
+        try:
+            _, question = read_message(questions)
+        except EOFError:
+            return
+        batch, rng = batch_of(question)
+        try:
+            cells, gifts = answers(agent, batch, rng)
+            numbers = [_integers(each, len(rng.seeds)) for each in (cells, gifts)]
+        except BaseException as error:  # noqa: BLE001  (an agent may raise anything; the run tells of it)
+            write_message(replies, FAILED, msgspec.json.encode(_failure(error)))
+        else:
+            write_message(replies, ANSWERED, b"".join(each.tobytes() for each in numbers))
+
+
+def _made(setup: Setup, columns: list[Any]) -> Any:
+    """The agent, ready to play by the rules."""
+    if setup.megabytes is not None:
+        _limit_memory(setup.megabytes)
+    table = {column.name: values for column, values in zip(setup.columns, columns, strict=True)}
+    policy = Policy(setup.policy_kind, setup.policy_parameters, table) if setup.policy_kind is not None else None
+    agent = AgentSpec(setup.label, setup.target, setup.params, policy=policy).build()
+    if setup.rules is None or isinstance(agent, KernelAgent):
+        return agent
+    return ready(agent, Rules(**setup.rules), setup.label)
+
+
+def _integers(values: Any, size: int) -> Any:
+    """Answers as [size] int64. Raises ``TypeError`` or ``ValueError`` for those of another form."""
+    array = np.asarray(values)
+    if array.shape != (size,):
+        raise ValueError(f"an answer has shape {array.shape}, not ({size},)")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"an answer has dtype {array.dtype}, not an integer one")
+    return array.astype(np.int64)
+
+
+def _failure(error: BaseException) -> Failed:
+    text = "".join(traceback.format_exception(error))
+    return Failed(type(error).__name__, str(error), place_of(error), text, isinstance(error, ArenaError))
+
+
+def _die_with(lifeline: int) -> None:
+    """Have the kernel end this process when the other end of a pipe closes, whatever Python is doing then."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _limit_memory(megabytes: int) -> None:
+    """Let this process take at most so much more address space than it has now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    most = pages * resource.getpagesize() + (megabytes << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Checking an agent before it plays for the archive."""

@@ -1,0 +1,193 @@
+"""`qarena agents check`: does an agent keep to the rules of the arena? Its games are not stored."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from quarto import hooks
+from quarto.batch import Block, Games
+from quarto.notation import format_cell, format_piece
+from quarto.rules import CELLS, Rules
+from runners.arena.agent_labels import agent_named, load_agent
+from runners.arena.agent_policies import untrained
+from runners.arena.config_groups import load_rules
+from runners.arena.engine import Engine, Order
+from runners.arena.experiment import engine_of
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.contestants.contestant import Contestant, logger
+from runners.hydra_app.config_dir import user_config_dir
+from runners.terminal.console import print_line, print_note
+
+PAIRS = 10  # twenty games
+TIMED_SECONDS = 0.5
+ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """The options of ``qarena agents check``."""
+
+    agent: str  # its label
+    rules: str
+    seed: int
+    archive: Path  # with the policy of the agent, if it has one
+    config_dir: Path | None  # with agents and rules of the user's own
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    subject: str
+    is_fine: bool
+    text: str
+
+
+def check(options: CheckOptions) -> bool:
+    """Check an agent and print what was found; whether all is fine.
+
+    Raises ``RequestError`` for an agent that cannot be made or does not play the rules.
+    """
+    with user_config_dir(options.config_dir):
+        agent, rules = agent_named(options.agent, options.archive), load_rules(options.rules)
+        for note in untrained([agent]):
+            print_note(note)
+        findings = list(findings_of(agent, rules, options.seed))
+    for finding in findings:
+        first, *more = finding.text.split("\n")
+        print_line(f"{'ok' if finding.is_fine else 'NOT':<4}{finding.subject}: {first}")
+        for line in more:
+            print_line(f"      {line}")
+    return all(finding.is_fine for finding in findings)
+
+
+def findings_of(agent: AgentSpec, rules: Rules, seed: int) -> Iterator[Finding]:
+    """What twenty games of an agent with itself, and twenty with ``random``, show about it."""
+    spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
+    printed = io.StringIO()
+    with _unlogged(), _captured(printed):
+        engine = engine_of(spec)
+        played = _whole(engine)
+        findings = [*_forfeits(engine.contestants[0])]
+        again, parts = _whole(engine_of(spec)), _one_by_one(engine)
+    yield from findings
+    repeatable = difference(played, again)
+    yield Finding("repeatable", repeatable is None, repeatable or "a second agent played the same games again")
+    if repeatable is None:
+        apart = difference(played, parts)
+        text = apart or "the same games pair by pair, in the opposite order"
+        yield Finding("independent of batches and order", apart is None, text)
+    yield _prints(printed.getvalue())
+    yield Finding("speed", True, f"{_turns_a_second(engine):,.0f} turns a second on one thread, alone with itself")
+
+
+def _opponent(agent: AgentSpec) -> AgentSpec:
+    opponent = load_agent("random")
+    if opponent.label == agent.label:
+        return AgentSpec("random, the opponent", opponent.target, opponent.params)
+    return opponent
+
+
+def _whole(engine: Engine) -> list[Block]:
+    """Twenty games of each pairing, all at once."""
+    return [engine.play_block(Order(pairing, 0, PAIRS)).block for pairing in (ITSELF, RANDOM)]
+
+
+def _one_by_one(engine: Engine) -> list[Block]:
+    """The same games pair by pair, the last first."""
+    blocks = []
+    for pairing in (ITSELF, RANDOM):
+        parts = [engine.play_block(Order(pairing, pair, 1)).block.games for pair in reversed(range(PAIRS))][::-1]
+        games = Games(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+        blocks.append(Block(pairing, 0, 0, games))
+    return blocks
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Forfeits are findings, and not logged."""
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+@contextmanager
+def _captured(printed: io.StringIO) -> Iterator[None]:
+    """What is printed goes to ``printed``, except for the notice that kernels are compiled."""
+    screen, notice = sys.stderr, hooks.before_compiling
+
+    def noticed() -> None:
+        with redirect_stderr(screen):
+            notice()
+
+    hooks.before_compiling = noticed
+    try:
+        with redirect_stdout(printed), redirect_stderr(printed):
+            yield
+    finally:
+        hooks.before_compiling = notice
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False
+
+
+def _forfeits(contestant: Contestant) -> Iterator[Finding]:
+    """Its forfeits in forty games, of which it plays twenty with itself."""
+    illegal, exceptions = contestant.illegal, contestant.exceptions()
+    yield Finding("legal", not illegal, f"{illegal} games\n{contestant.first_illegal}" if illegal else "every turn")
+    yield Finding("exceptions", not exceptions, "\n".join(exceptions) or "none")
+    if contestant.late:
+        yield Finding("in time", False, f"{contestant.late} turns took too long")
+
+
+def difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
+    """Where games that should be the same differ first; None if they do not."""
+    for block, twin in zip(one, other, strict=True):
+        against = "itself" if block.pairing == ITSELF else "random"
+        for game in range(2 * PAIRS):
+            mine, theirs = _plies(block.games, game), _plies(twin.games, game)
+            if mine != theirs:
+                ply = next(i for i in range(CELLS + 1) if mine[i : i + 1] != theirs[i : i + 1])
+                texts = [plies[ply] if ply < len(plies) else "no ply" for plies in (mine, theirs)]
+                return f"game {game} against {against} differs at ply {ply}: {texts[0]}, then {texts[1]}"
+    return None
+
+
+def _plies(games: Games, game: int) -> list[str]:
+    count = int(games.plies[game])
+    both = zip(games.pieces[:count, game].tolist(), games.cells[:count, game].tolist(), strict=True)
+    return [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in both] + [f"ending {games.ending[game]}"]
+
+
+def _prints(text: str) -> Finding:
+    lines = text.splitlines()
+    if not lines:
+        return Finding("prints", True, "nothing")
+    return Finding(
+        "prints", False, f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
+    )
+
+
+def _turns_a_second(engine: Engine) -> float:
+    """Turns a second of the agent against itself, in one thread, in blocks that grow."""
+    turns, seconds, pairs, first = 0, 0.0, 1, PAIRS
+    with _unlogged(), _captured(io.StringIO()):
+        while seconds < TIMED_SECONDS:
+            started = time.perf_counter()
+            games = engine.play_block(Order(ITSELF, first, pairs)).block.games
+            seconds += time.perf_counter() - started
+            turns += int(games.plies.sum()) + len(games.plies)
+            first, pairs = first + pairs, min(2 * pairs, 8192)
+    return turns / seconds

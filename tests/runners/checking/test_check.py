@@ -1,0 +1,124 @@
+"""`qarena agents check` finds what an agent does wrong, and nothing in one that does nothing wrong."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analytics.store.archive import MARKER
+from quarto.batch import Batch
+from quarto.position import Position
+from quarto.rng import Streams
+from quarto.rules import CLASSIC
+from runners.arena.agent_labels import load_agent
+from runners.arena.spec import AgentSpec
+from runners.checking import check
+from runners.checking.check import findings_of
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import Batched, OneByOne, first_of
+
+HERE = __name__
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "TIMED_SECONDS", 0.02)
+
+
+class Chatty(OneByOne):
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        print("thinking")  # noqa: T201  (that is what it does wrong)
+        return super().choose(position, rng)
+
+
+class OwnDice(OneByOne):
+    """Draws from Python's generator instead of its own stream."""
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        _, gift = super().choose(position, rng)
+        return random.choice([cell for cell in range(16) if not position.occupied >> cell & 1] or [-1]), gift
+
+
+class Together(Batched):
+    """Looks at the other positions of the batch."""
+
+    def play(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+        cells, gifts = super().play(batch, rng)
+        if len(cells) < 5:
+            return cells, gifts
+        bits = np.arange(16)
+        return 15 - (~batch.occupied[:, None] >> bits & 1)[:, ::-1].argmax(axis=1), gifts
+
+
+class Remembering(OneByOne):
+    """Plays by what it saw in other games."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        self.asked += 1
+        cell, gift = super().choose(position, rng)
+        return (position.occupied ^ 0xFFFF).bit_length() - 1 if self.asked % 7 == 0 and cell >= 0 else cell, gift
+
+
+class Cheat(OneByOne):
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        return first_of(~position.occupied & 0xFFFF), 99
+
+
+class Fragile(OneByOne):
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        no_turns: dict[int, tuple[int, int]] = {}
+        return no_turns[position.occupied]
+
+
+@pytest.mark.parametrize(
+    ("agent", "wrong", "text"),
+    [
+        ("OneByOne", [], ""),
+        ("Batched", [], ""),
+        ("Chatty", ["prints"], "'thinking'"),
+        ("OwnDice", ["repeatable"], "against itself differs at ply "),
+        ("Together", ["independent of batches and order"], "against itself differs at ply 0: 0@d4, then 0@a1"),
+        ("Remembering", ["independent of batches and order"], "differs at ply "),
+        ("Cheat", ["legal"], "answered: (cell, gift) = (0, 99): piece 99 is not among those left"),
+        ("Fragile", ["exceptions"], "KeyError at "),
+    ],
+)
+def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: str) -> None:
+    place = "tests.runners.experiments" if agent in {"OneByOne", "Batched"} else HERE
+    findings = list(findings_of(AgentSpec("it", f"{place}.{agent}", {}), CLASSIC, seed=1))
+    assert [finding.subject for finding in findings if not finding.is_fine] == wrong
+    assert text in "\n".join(finding.text for finding in findings if not finding.is_fine)
+    assert findings[-1].subject == "speed"
+
+
+@pytest.mark.parametrize("name", ["random", "semi_random"])
+def test_agents_of_the_project_are_fine(name: str) -> None:
+    assert all(finding.is_fine for finding in findings_of(load_agent(name), CLASSIC, seed=2))
+
+
+def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/cheat.yaml").write_text(f"_target_: {HERE}.Cheat\n")
+    fine = qarena("agents", "check", "random")
+    assert (fine.code, fine.err) == (0, "")
+    assert [line[:4] for line in fine.out.splitlines()] == ["ok  "] * 6
+    found = qarena("agents", "check", "cheat", "--config-dir", "own")
+    assert found.code == 1
+    assert "NOT legal: 40 games" in found.out
+    assert "legal pieces: 0 (0), 1 (1)" in found.out
+    assert found.err == ""
+    assert not list(tmp_path.rglob(MARKER))
+    for arguments, expected in (
+        (("nobody",), "'nobody' does not exist"),
+        (("random(depth=2)",), "has no parameter 'depth'"),
+        (("own_piece_alpha_beta",), "does not play rules 'classic'"),
+    ):
+        refused = qarena("agents", "check", *arguments)
+        assert (refused.code, expected in refused.err) == (2, True), refused
