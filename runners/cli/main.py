@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from quarto import hooks
 from quarto.errors import ArenaError, RequestError
-from runners.cli import archive, bench, perfect, play, policy, query, reproduce, run, strength, tablebase
+from runners.cli import archive, bench, perfect, play, policy, query, reproduce, run, short_memory, strength, tablebase
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -114,6 +114,10 @@ class CompilingNotice:
 
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
+    short_memory.carry_out(_main)
+
+
+def _main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
@@ -129,10 +133,24 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise SystemExit(130) from None
-    except Exception as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
         if debug:
             traceback.print_exc()
-        known = isinstance(error, ArenaError)
-        text = " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())
-        typer.echo(f"error: {text}{'' if known or debug else ' (unexpected; --debug shows where)'}", err=True)
+        typer.echo(f"error: {_line(error, debug)}", err=True)
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
+
+
+def _line(error: BaseException, debug: bool) -> str:
+    """One line about an error that ends a command."""
+    from runners.terminal.console import escaped
+
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory; {short_memory.advice() or 'end other programs, or ask for less'}"
+    known = isinstance(error, ArenaError)
+    text = escaped(" ".join((str(error) if known else f"{type(error).__name__}: {error}").split()))
+    if known:
+        return text
+    hints = [hint for hint in (short_memory.advice(), "" if debug else "unexpected; --debug shows where") if hint]
+    return f"{text} ({'; '.join(hints)})" if hints else text
