@@ -101,10 +101,14 @@ class Template:
         """Write what is the same in all copies."""
         self._image[place : place + len(content)] = content
 
-    def copies(self, count: int, address: int) -> NDArray[np.uint8]:
-        """[count, L] bytes of copies that lie one after the other from ``address`` on."""
-        copies = np.tile(np.frombuffer(self._image, np.uint8), (count, 1))
-        starts = address + len(self._image) * np.arange(count)
+    @property
+    def size(self) -> int:
+        """The bytes of a copy."""
+        return len(self._image)
+
+    def copies(self, starts: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """[N, size] bytes of copies that begin at these addresses."""
+        copies = np.tile(np.frombuffer(self._image, np.uint8), (len(starts), 1))
         for place, to in self._links:
             write_values(copies, place, starts + to)
         return copies

@@ -20,7 +20,7 @@ from analytics.exchange import hdf5
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
 from quarto.errors import RequestError
-from quarto.rules import NONE, PIECES
+from quarto.rules import CELLS, NONE, PIECES
 
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
 DATA = "data"  # the folder inside a dataset's folder
@@ -28,6 +28,12 @@ MAIN, METADATA = "main_data.hdf5", "metadata.json"
 VERSION = "0.5.0"  # of Minari: the first with this layout
 INFOS = ("imposed", "action_mask")
 INT = np.dtype(np.int64)
+MOST_STEPS = CELLS + 1  # of an episode: a turn a ply, and the first gift
+ENDS = (  # columns that end episodes, and what they end with
+    ("rewards", np.float32, (-1, 0, 1)),
+    ("terminations", np.bool_, (0, 1)),
+    ("truncations", np.bool_, (0, 1)),
+)
 
 
 def check_name(name: str) -> None:
@@ -75,12 +81,13 @@ def _metadata(episodes: int, steps: int) -> dict[str, Any]:
     }
 
 
-class _Shared(NamedTuple):
-    """What an episode has in common with others: it links to objects that are stored once."""
+class _Alike(NamedTuple):
+    """``N`` episodes of the same length and end."""
 
-    steps: int
-    reward: float  # of the last step
-    terminated: bool
+    template: hdf5.Template
+    columns: dict[str, NDArray[Any]]  # [N, …] each
+    places: dict[str, int]  # in the template, of columns and notes
+    group: int  # where in the template an episode's group begins
 
 
 class _Writer:
@@ -89,23 +96,35 @@ class _Writer:
     def __init__(self, file: hdf5.File, imposed: bool, masks: bool) -> None:
         self._file = file
         self._imposed, self._masks = imposed, masks
-        self._stored: dict[tuple[str, int, float], int] = {}  # addresses of columns, by name, steps and last value
         self._links: Counter[int] = Counter()  # to each address
+        self._stored = self._store_ends()
         self._no_infos = 0 if imposed or masks else file.put(hdf5.group({}, ()).image)
         self._addresses: list[NDArray[np.int64]] = []  # of the episodes' groups
         self.episodes, self.steps = 0, 0
 
     def add(self, episodes: Episodes, game_id: NDArray[np.int64], run_id: str) -> None:
         """Write episodes of one run; ``game_id`` [E]."""
-        addresses = np.zeros(len(game_id), np.int64)
         rewards = episodes.rewards[episodes.last]
-        keys = np.stack((episodes.steps, rewards, episodes.terminated), axis=1)
+        keys = np.stack((episodes.steps, rewards, episodes.terminated), axis=1).astype(np.int64)
         kinds, kind = np.unique(keys, axis=0, return_inverse=True)
-        for i, (steps, reward, terminated) in enumerate(kinds.tolist()):
-            alike = np.flatnonzero(kind == i)
-            shared = _Shared(int(steps), reward, bool(terminated))
-            addresses[alike] = self._add_alike(episodes, alike, shared, game_id[alike], run_id)
-        self._addresses.append(addresses)
+        alike = [np.flatnonzero(kind == i) for i in range(len(kinds))]
+        made = [
+            self._alike(episodes, one, steps, reward, terminated, run_id)
+            for one, (steps, reward, terminated) in zip(alike, kinds.tolist(), strict=True)
+        ]
+        sizes = np.array([each.template.size for each in made])[kind]
+        starts = self._file.end + np.cumsum(sizes) - sizes  # in the order of the games, so that parts leave no trace
+        images = [memoryview(b"")] * len(game_id)
+        for one, each in zip(alike, made, strict=True):
+            copies = each.template.copies(starts[one])
+            hdf5.write_values(copies, each.places["id"], self.episodes + one)
+            hdf5.write_values(copies, each.places["game_id"], game_id[one])
+            for name, column in each.columns.items():
+                hdf5.write_values(copies, each.places[name], column)
+            for episode, image in zip(one.tolist(), copies, strict=True):
+                images[episode] = image.data
+        self._file.put(b"".join(images))
+        self._addresses.append(starts + np.array([each.group for each in made])[kind])
         self.episodes += len(game_id)
         self.steps += len(episodes.actions)
 
@@ -115,11 +134,11 @@ class _Writer:
             self._file.count_links(address, links)
         self._file.finish("episode_", np.concatenate(self._addresses or [np.zeros(0, np.int64)]))
 
-    def _add_alike(
-        self, episodes: Episodes, alike: NDArray[np.int64], shared: _Shared, game_id: NDArray[np.int64], run_id: str
-    ) -> NDArray[np.int64]:
-        """Write the episodes ``alike`` [N], which have the same steps and the same end; returns their addresses [N]."""
-        columns = self._columns(episodes, alike, shared.steps)
+    def _alike(
+        self, episodes: Episodes, alike: NDArray[np.int64], steps: int, reward: int, terminated: int, run_id: str
+    ) -> _Alike:
+        """The episodes ``alike`` [N], which have the same steps and the same end."""
+        columns = self._columns(episodes, alike, steps)
         template, places = hdf5.Template(), dict[str, int]()
         begin = {name: _add_dataset(template, places, name, column) for name, column in columns.items()}
         infos = [name for name in columns if name in INFOS]
@@ -129,7 +148,7 @@ class _Writer:
             for name in infos:
                 template.link(begin["infos"] + added.places[name], begin[name])
         notes = {"id": INT, "total_steps": INT, "run_id": np.dtype(f"S{len(run_id.encode())}"), "game_id": INT}
-        ends = self._ends(shared, len(alike))
+        ends = self._ends(steps, reward, terminated, len(alike))
         own = [name for name in begin if name not in INFOS]
         added = hdf5.group(notes, [*own, *ends])
         start = template.add(added)
@@ -137,15 +156,9 @@ class _Writer:
             template.link(start + added.places[name], begin[name])
         for name, address in ends.items():
             template.write(start + added.places[name], address.to_bytes(hdf5.WORD, "little"))
-        template.write(start + added.places["total_steps"], shared.steps.to_bytes(hdf5.WORD, "little"))
+        template.write(start + added.places["total_steps"], steps.to_bytes(hdf5.WORD, "little"))
         template.write(start + added.places["run_id"], run_id.encode())
-        copies = template.copies(len(alike), self._file.end)
-        hdf5.write_values(copies, start + added.places["id"], self.episodes + alike)
-        hdf5.write_values(copies, start + added.places["game_id"], game_id)
-        for name, column in columns.items():
-            hdf5.write_values(copies, places[name], column)
-        address, size = self._file.put(copies.data), copies.shape[1]
-        return np.arange(address + start, address + start + size * len(alike), size)
+        return _Alike(template, columns, places | {name: start + added.places[name] for name in notes}, start)
 
     def _columns(self, episodes: Episodes, alike: NDArray[np.int64], steps: int) -> dict[str, NDArray[Any]]:
         """[N, …] what each episode has of its own. Infos have one entry more than there are steps."""
@@ -161,31 +174,29 @@ class _Writer:
             columns["action_mask"] = episodes.masks[row]
         return columns
 
-    def _ends(self, shared: _Shared, links: int) -> dict[str, int]:
+    def _ends(self, steps: int, reward: int, terminated: int, links: int) -> dict[str, int]:
         """Addresses of rewards and ends, and of infos if there are none, which get so many links more."""
-        at_end: dict[str, np.generic] = {
-            "rewards": np.float32(shared.reward),
-            "terminations": np.bool_(shared.terminated),
-            "truncations": np.bool_(not shared.terminated),
-        }
-        addresses = {name: self._column(name, shared.steps, value) for name, value in at_end.items()}
+        at_end = {"rewards": reward, "terminations": terminated, "truncations": 1 - terminated}
+        addresses = {name: self._stored[name, steps, last] for name, last in at_end.items()}
         if self._no_infos:
             addresses["infos"] = self._no_infos
         for address in addresses.values():
             self._links[address] += links
         return addresses
 
-    def _column(self, name: str, steps: int, last: np.generic) -> int:
-        """The address of a column of zeros but for the last entry."""
-        key = name, steps, float(last)
-        if key not in self._stored:
-            column = np.zeros(steps, last.dtype)
-            column[-1] = last
-            template, places = hdf5.Template(), dict[str, int]()
-            _add_dataset(template, places, name, column[None])
-            template.write(places[name], column.tobytes())
-            self._stored[key] = self._file.put(template.copies(1, self._file.end).data)
-        return self._stored[key]
+    def _store_ends(self) -> dict[tuple[str, int, int], int]:
+        """The addresses of all columns of zeros but for the last entry, by their names, steps and last entries."""
+        stored = {}
+        for name, dtype, lasts in ENDS:
+            for steps in range(1, MOST_STEPS + 1):
+                for last in lasts:
+                    column = np.zeros(steps, dtype)
+                    column[-1] = last
+                    template, places = hdf5.Template(), dict[str, int]()
+                    _add_dataset(template, places, name, column[None])
+                    template.write(places[name], column.tobytes())
+                    stored[name, steps, last] = self._file.put(template.copies(np.zeros(1, np.int64)).data)
+        return stored
 
 
 def _add_dataset(template: hdf5.Template, places: dict[str, int], name: str, column: NDArray[Any]) -> int:

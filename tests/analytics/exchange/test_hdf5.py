@@ -25,7 +25,8 @@ def written(path: Path, groups: int) -> Path:
         file = hdf5.File(out)
         common = file.put(hdf5.dataset(np.dtype(np.int8), (3,)).image)
         template.write(second + group.places["common"], common.to_bytes(hdf5.WORD, "little"))
-        copies, numbers = template.copies(groups, file.end), np.arange(groups)
+        numbers = np.arange(groups)
+        copies = template.copies(file.end + template.size * numbers)
         hdf5.write_values(copies, second + group.places["number"], numbers)
         hdf5.write_values(copies, first + own.places["data"], np.stack((numbers, -numbers), axis=1))
         begin = file.put(copies.data) + second
@@ -80,7 +81,7 @@ def test_datasets_are_those_of_numpy(dtype: np.dtype[np.generic], shape: tuple[i
     template.write(made.places["data"], values.tobytes())
     with (tmp_path / "x.h5").open("xb") as out:
         file = hdf5.File(out)
-        file.finish("g", np.array([file.put(template.copies(1, file.end).data)]))
+        file.finish("g", np.array([file.put(template.copies(np.array([file.end])).data)]))
     with h5py.File(tmp_path / "x.h5") as found:
         assert found["g0"].dtype == dtype
         assert np.array_equal(found["g0"][()], values)
