@@ -12,7 +12,7 @@ import importlib.util
 import pkgutil
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -35,7 +35,7 @@ def imported_modules(
     cannot be found by its name, such as ``__main__``; without it, nothing is known of such a module.
     """
     own, found = module.partition(".")[0], dict[str, bytes]()
-    waiting = list(_with_parents(iter([module])))
+    waiting = list(_with_parents([module]))
     seen = set(waiting)
     while waiting:
         name = waiting.pop()
@@ -113,7 +113,7 @@ def _content(spec: ModuleSpec) -> bytes | None:
     return content
 
 
-def _with_parents(names: Iterator[str]) -> Iterator[str]:
+def _with_parents(names: Iterable[str]) -> Iterator[str]:
     """Each name after those of the packages around it, whose ``__init__`` is executed first."""
     for name in names:
         base = name.removesuffix(STAR)
@@ -124,7 +124,13 @@ def _with_parents(names: Iterator[str]) -> Iterator[str]:
             yield from (f"{base}.{each.name}" for each in pkgutil.iter_modules(spec.submodule_search_locations))
 
 
-def _names(content: bytes, package: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
+def _names(content: bytes, package: str) -> tuple[str, ...]:
+    """``_names_in``, once each."""
+    return tuple(dict.fromkeys(_names_in(content, package)))
+
+
+def _names_in(content: bytes, package: str) -> Iterator[str]:
     """What a text may import: names of modules and, since the text cannot tell, of what else is in these."""
     try:
         tree = ast.parse(content)

@@ -119,7 +119,6 @@ def check_output(request: ExportRequest, output: Path, force: bool) -> None:
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
     if request.form == "minari":
-        to_minari.library()
         to_minari.check_name(output.name)
     if not output.exists() and not output.is_symlink():
         return

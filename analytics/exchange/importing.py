@@ -1,4 +1,9 @@
-"""Import of games as ordinary runs. A run's id follows from its games, so importing them again adds nothing."""
+"""Import of games as ordinary runs.
+
+A run's id follows from the games of its first import, so importing them again adds nothing. The games of two players in
+a text may also begin with those of a run, or a run with those in the text: then they are the same games, and the run
+gets the ones that it lacks. So no game is counted twice, whether a text has grown or is a part of an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +22,10 @@ from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
 from analytics.store.archive import Archive, now
 from analytics.store.records import RunRecord, run_id_of
-from analytics.store.shard_arrays import games_at
+from analytics.store.run_numbers import next_number
+from analytics.store.shard_arrays import games_at, read_shard
 from quarto.batch import Block, Games
-from quarto.errors import RequestError
+from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
 
 SHARD_GAMES = 1 << 18
@@ -50,10 +56,15 @@ def import_games(
 ) -> list[ImportedRun]:
     """Add the games of a text. Games with the same rules, event, date and opening are one run with fixed seats.
 
-    A run that is there already is not added again. ``rules`` are by name, ``code`` is as in a run's record. Raises
+    A text that has grown extends its runs; new players in it have a run of their own. ``rules`` are by name, ``code``
+    is as in a run's record. Raises
     ``FailureError`` if the archive cannot be written.
     """
-    return [_add(archive, parts, rules, code, command) for parts in _runs(text)]
+    return [
+        run
+        for parts in _runs(text)
+        for run in _add_new_or_more(archive, parts, rules[parts[0][0].rules], code, command)
+    ]
 
 
 Part = tuple[Heading, Games]
@@ -91,34 +102,112 @@ def _spec(parts: list[Part], rules: Rules) -> dict[str, Any]:
     }
 
 
+class _Known(NamedTuple):
+    """The pairing of an imported run that has the games of a part, or the first of them."""
+
+    record: RunRecord
+    pairing: int
+    games: int  # in the run
+
+
+def _add_new_or_more(
+    archive: Archive, parts: list[Part], rules: Rules, code: Mapping[str, Any], command: str
+) -> Iterator[ImportedRun]:
+    """Add the games of parts that have one event, date and opening, each to the run that has its first games."""
+    spec = _spec(parts, rules)
+    if archive.run(run_id_of(spec)) is not None:  # also if its import was interrupted before all players had games
+        yield _add(archive, parts, spec, code, command)
+        return
+    known = [_known(archive, part, rules) for part in parts]
+    for record in {found.record.run_id: found.record for found in known if found}.values():
+        of_run = [
+            part for part, found in zip(parts, known, strict=True) if found and found.record.run_id == record.run_id
+        ]
+        yield _extend(archive, record, of_run, rules)
+    new = [part for part, found in zip(parts, known, strict=True) if not found]
+    if new:
+        yield _add(archive, new, _spec(new, rules), code, command)
+
+
+def _known(archive: Archive, part: Part, rules: Rules) -> _Known | None:
+    """The pairing with the most games of which the games of a part are a continuation or a beginning."""
+    heading, games = part
+    text = text_of(heading, games)
+    found = []
+    for record in archive.runs():
+        source = record.spec.get(IMPORTED)
+        if source is None or record.rules != rules or record.spec["opening_plies"] != heading.opening:
+            continue
+        if (source["event"], source["date"]) != (heading.event, heading.date):
+            continue
+        for pairing, labels in enumerate(record.pairings):
+            if labels == (heading.agent_0, heading.agent_1):
+                stored, count = _stored_text(archive, record.run_id, pairing, heading)
+                if count and (text.startswith(stored) or stored.startswith(text)):
+                    found.append(_Known(record, pairing, count))
+    return max(found, key=lambda each: each.games, default=None)
+
+
+def _stored_text(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
+    """The text of a pairing's games in the order in which they were imported, and their number."""
+    shards = [read_shard(archive, run_id, commit) for commit in archive.commits(run_id)]
+    shards = [shard.taken(shard.pairing == pairing) for shard in shards]
+    shards.sort(key=lambda shard: int(shard.game_id[0]) if len(shard.game_id) else -1)
+    texts = [text_of(heading, shard.games) for shard in shards if len(shard.game_id)]
+    return b"".join(texts), sum(len(shard.game_id) for shard in shards)
+
+
+def _extend(archive: Archive, record: RunRecord, parts: list[Part], rules: Rules) -> ImportedRun:
+    """Add to a run the games of parts that it lacks."""
+    added, complete = 0, False
+    while not complete:  # again, if another process added some meanwhile
+        covered = archive.covered(record.run_id)
+        number = max((end for ranges in covered.values() for _, end in ranges), default=0)
+        lacking = []
+        for part in parts:
+            found = _known(archive, part, rules)
+            if found is None:
+                raise FailureError(
+                    f"run {record.run_id} was extended with other games meanwhile: run the same command again"
+                )
+            if found.games < len(part[1].plies):
+                lacking.append((found.pairing, part[0], games_at(part[1], slice(found.games, None))))
+        commits = [archive.commit(record.run_id, blocks, record.pairings) for blocks in _shards(lacking, number)]
+        complete = all(commit is not None for commit in commits)
+        added += sum(commit.games.rows for commit in commits if commit)
+    sizes = [len(games.plies) for _, games in parts]
+    archive.save_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
+    return ImportedRun(record.run_id, parts[0][0], sum(sizes), added)
+
+
 def _add(
-    archive: Archive, parts: list[Part], rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
+    archive: Archive, parts: list[Part], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     heading = parts[0][0]
-    spec = _spec(parts, rules[heading.rules])
     run_id = run_id_of(spec)
     sizes = [len(games.plies) for _, games in parts]
     known = archive.run(run_id)
-    record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command)
+    number = known.number if known else next_number(archive)
+    record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
     if known is None:
         archive.save_run(record)
     added = 0
-    for blocks in _shards(parts):
+    for blocks in _shards([(pairing, *part) for pairing, part in enumerate(parts)]):
         commit = archive.commit(run_id, blocks, record.pairings)
         added += commit.games.rows if commit else 0
     archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
     return ImportedRun(run_id, heading, sum(sizes), added)
 
 
-def _shards(parts: list[Part]) -> Iterator[list[Block]]:
-    """The games of a run in shards of ``SHARD_GAMES``; the last one may have fewer.
+def _shards(parts: list[tuple[int, Heading, Games]], number: int = 0) -> Iterator[list[Block]]:
+    """The games of a run by pairing in shards of ``SHARD_GAMES``, the last one may have fewer; from pair ``number`` on.
 
     Pair numbers run through all pairings: with imposed openings, pairs of the same number in different pairings share
     an opening, which imported games need not.
     """
     blocks: list[Block] = []
-    number, room = 0, SHARD_GAMES
-    for pairing, (heading, games) in enumerate(parts):
+    room = SHARD_GAMES
+    for pairing, heading, games in parts:
         start = 0
         while start < len(games.plies):
             part = games_at(games, slice(start, start + room))

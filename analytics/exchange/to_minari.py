@@ -1,43 +1,33 @@
 """Export as a Minari dataset: a folder that ``minari.load_dataset`` and ``MinariDataset`` read.
 
 Source of the layout: Minari's documentation, "Dataset standards", and its reader. The HDF5 file has a group for each
-episode. h5py's usual calls write a thousand groups a second, so arrays that episodes of one length have in common are
-stored once and linked to, and the rest is written by h5py's low-level calls.
+episode; arrays that episodes have in common are stored once and linked to.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
-from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.exchange import hdf5
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
 from quarto.errors import RequestError
 from quarto.rules import NONE, PIECES
 
-EXTRA = "pip install 'quarto-arena[export]'"
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
 DATA = "data"  # the folder inside a dataset's folder
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
 VERSION = "0.5.0"  # of Minari: the first with this layout
-NO_INFOS = ("infos",)
-HDF5 = "v110"  # readable from this library version on; half the size of files that all versions read
-
-
-def library() -> Any:
-    """The library h5py. Raises ``RequestError`` where it is not installed."""
-    try:
-        return importlib.import_module("h5py")
-    except ImportError as error:
-        raise RequestError(f"format minari needs the extra export ({error.name} is missing): {EXTRA}") from error
+INFOS = ("imposed", "action_mask")
+INT = np.dtype(np.int64)
 
 
 def check_name(name: str) -> None:
@@ -59,13 +49,13 @@ def write_minari(
 
     ``about`` has Minari's ``dataset_id`` and ``description``. Raises ``OSError``.
     """
-    h5py = library()
     (folder / DATA).mkdir(parents=True)
     main = folder / DATA / MAIN
-    with h5py.File(main, "x", libver=(HDF5, HDF5)) as file:
-        writer = _Writer(h5py, file, imposed, masks)
+    with main.open("xb") as out:
+        writer = _Writer(hdf5.File(out), imposed, masks)
         for chunk, episodes in parts:
             writer.add(episodes, chunk.chosen.game_id[episodes.game], chunk.record.run_id)
+        writer.finish()
     size = round(main.stat().st_size / 1e6, 1)
     metadata = _metadata(writer.episodes, writer.steps) | about | {"dataset_size": size}
     (folder / DATA / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
@@ -85,80 +75,122 @@ def _metadata(episodes: int, steps: int) -> dict[str, Any]:
     }
 
 
-class _Writer:
-    """Adds episodes to an open file, and counts them and their steps."""
+class _Shared(NamedTuple):
+    """What an episode has in common with others: it links to objects that are stored once."""
 
-    def __init__(self, h5py: Any, file: Any, imposed: bool, masks: bool) -> None:
-        self._h5 = h5py
-        self._root = file.id
+    steps: int
+    reward: float  # of the last step
+    terminated: bool
+
+
+class _Writer:
+    """Adds episodes to a file, and counts them and their steps."""
+
+    def __init__(self, file: hdf5.File, imposed: bool, masks: bool) -> None:
+        self._file = file
         self._imposed, self._masks = imposed, masks
+        self._stored: dict[tuple[str, int, float], int] = {}  # addresses of columns, by name, steps and last value
+        self._links: Counter[int] = Counter()  # to each address
+        self._no_infos = 0 if imposed or masks else file.put(hdf5.group({}, ()).image)
+        self._addresses: list[NDArray[np.int64]] = []  # of the episodes' groups
         self.episodes, self.steps = 0, 0
-        h5s = h5py.h5s
-        self._space = cache(lambda shape: h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR))
-        self._type = cache(partial(h5py.h5t.py_create, logical=True))
-        self._shared: dict[tuple[Any, ...], Any] = {}  # objects that several episodes link to
-        self._small = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        self._small.set_layout(h5py.h5d.COMPACT)  # stored in the header of the object, without a block of its own
-        self._plain = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
-        for kind in (self._small, self._plain):
-            kind.set_obj_track_times(False)  # the same games are the same bytes
 
     def add(self, episodes: Episodes, game_id: NDArray[np.int64], run_id: str) -> None:
         """Write episodes of one run; ``game_id`` [E]."""
-        ends = np.cumsum(episodes.steps)
-        run = np.array(run_id.encode())
-        for episode, end in enumerate(ends.tolist()):
-            steps = int(episodes.steps[episode])
-            first, row = end - steps, end - steps + episode
-            group = self._group(self._root, b"episode_%d" % self.episodes)
-            self._note(group, b"id", np.array(self.episodes))
-            self._note(group, b"total_steps", np.array(steps))
-            self._note(group, b"run_id", run)
-            self._note(group, b"game_id", game_id[episode : episode + 1].reshape(()))
-            self._put(group, b"observations", episodes.observations[row : row + steps + 1])
-            self._put(group, b"actions", episodes.actions[first:end])
-            self._link_ends(group, steps, float(episodes.rewards[end - 1]), bool(episodes.terminated[episode]))
-            self._put_infos(group, episodes, first, row, steps)
-            self.episodes += 1
-            self.steps += steps
+        addresses = np.zeros(len(game_id), np.int64)
+        rewards = episodes.rewards[episodes.last]
+        keys = np.stack((episodes.steps, rewards, episodes.terminated), axis=1)
+        kinds, kind = np.unique(keys, axis=0, return_inverse=True)
+        for i, (steps, reward, terminated) in enumerate(kinds.tolist()):
+            alike = np.flatnonzero(kind == i)
+            shared = _Shared(int(steps), reward, bool(terminated))
+            addresses[alike] = self._add_alike(episodes, alike, shared, game_id[alike], run_id)
+        self._addresses.append(addresses)
+        self.episodes += len(game_id)
+        self.steps += len(episodes.actions)
 
-    def _link_ends(self, group: Any, steps: int, reward: float, terminated: bool) -> None:
-        """Rewards and ends, which most episodes of a length have in common."""
-        at_end = {
-            b"rewards": np.float32(reward),
-            b"terminations": np.bool_(terminated),
-            b"truncations": ~np.bool_(terminated),
+    def finish(self) -> None:
+        """Write what the file needs to be read."""
+        for address, links in self._links.items():
+            self._file.count_links(address, links)
+        self._file.finish("episode_", np.concatenate(self._addresses or [np.zeros(0, np.int64)]))
+
+    def _add_alike(
+        self, episodes: Episodes, alike: NDArray[np.int64], shared: _Shared, game_id: NDArray[np.int64], run_id: str
+    ) -> NDArray[np.int64]:
+        """Write the episodes ``alike`` [N], which have the same steps and the same end; returns their addresses [N]."""
+        columns = self._columns(episodes, alike, shared.steps)
+        template, places = hdf5.Template(), dict[str, int]()
+        begin = {name: _add_dataset(template, places, name, column) for name, column in columns.items()}
+        infos = [name for name in columns if name in INFOS]
+        if infos:
+            added = hdf5.group({}, infos)
+            begin["infos"] = template.add(added)
+            for name in infos:
+                template.link(begin["infos"] + added.places[name], begin[name])
+        notes = {"id": INT, "total_steps": INT, "run_id": np.dtype(f"S{len(run_id.encode())}"), "game_id": INT}
+        ends = self._ends(shared, len(alike))
+        own = [name for name in begin if name not in INFOS]
+        added = hdf5.group(notes, [*own, *ends])
+        start = template.add(added)
+        for name in own:
+            template.link(start + added.places[name], begin[name])
+        for name, address in ends.items():
+            template.write(start + added.places[name], address.to_bytes(hdf5.WORD, "little"))
+        template.write(start + added.places["total_steps"], shared.steps.to_bytes(hdf5.WORD, "little"))
+        template.write(start + added.places["run_id"], run_id.encode())
+        copies = template.copies(len(alike), self._file.end)
+        hdf5.write_values(copies, start + added.places["id"], self.episodes + alike)
+        hdf5.write_values(copies, start + added.places["game_id"], game_id)
+        for name, column in columns.items():
+            hdf5.write_values(copies, places[name], column)
+        address, size = self._file.put(copies.data), copies.shape[1]
+        return np.arange(address + start, address + start + size * len(alike), size)
+
+    def _columns(self, episodes: Episodes, alike: NDArray[np.int64], steps: int) -> dict[str, NDArray[Any]]:
+        """[N, …] what each episode has of its own. Infos have one entry more than there are steps."""
+        first = (episodes.last + 1 - episodes.steps)[alike, None] + np.arange(steps)
+        row = (episodes.final - episodes.steps)[alike, None] + np.arange(steps + 1)
+        columns: dict[str, NDArray[Any]] = {
+            "observations": episodes.observations[row],
+            "actions": episodes.actions[first],
         }
-        for name, value in at_end.items():
-            key = name, steps, value.item()
-            if key in self._shared:
-                self._h5.h5o.link(self._shared[key], group, name)
-            else:
-                column = np.zeros(steps, value.dtype)
-                column[-1] = value
-                self._shared[key] = self._put(group, name, column)
-
-    def _put_infos(self, group: Any, episodes: Episodes, first: int, row: int, steps: int) -> None:
-        """Write infos, which have one entry more than there are steps; flags of steps are false in the last entry."""
-        if not self._imposed and not self._masks:
-            if NO_INFOS in self._shared:
-                self._h5.h5o.link(self._shared[NO_INFOS], group, b"infos")
-            else:
-                self._shared[NO_INFOS] = self._group(group, b"infos")
-            return
-        infos = self._group(group, b"infos")
         if self._imposed:
-            self._put(infos, b"imposed", np.append(episodes.imposed[first : first + steps], np.False_))
+            columns["imposed"] = np.pad(episodes.imposed[first], ((0, 0), (0, 1)))
         if self._masks:
-            self._put(infos, b"action_mask", episodes.masks[row : row + steps + 1])
+            columns["action_mask"] = episodes.masks[row]
+        return columns
 
-    def _group(self, parent: Any, name: bytes) -> Any:
-        return self._h5.h5g.create(parent, name, gcpl=self._plain)
+    def _ends(self, shared: _Shared, links: int) -> dict[str, int]:
+        """Addresses of rewards and ends, and of infos if there are none, which get so many links more."""
+        at_end: dict[str, np.generic] = {
+            "rewards": np.float32(shared.reward),
+            "terminations": np.bool_(shared.terminated),
+            "truncations": np.bool_(not shared.terminated),
+        }
+        addresses = {name: self._column(name, shared.steps, value) for name, value in at_end.items()}
+        if self._no_infos:
+            addresses["infos"] = self._no_infos
+        for address in addresses.values():
+            self._links[address] += links
+        return addresses
 
-    def _put(self, group: Any, name: bytes, array: NDArray[Any]) -> Any:
-        dataset = self._h5.h5d.create(group, name, self._type(array.dtype), self._space(array.shape), self._small)
-        dataset.write(self._h5.h5s.ALL, self._h5.h5s.ALL, np.ascontiguousarray(array))
-        return dataset
+    def _column(self, name: str, steps: int, last: np.generic) -> int:
+        """The address of a column of zeros but for the last entry."""
+        key = name, steps, float(last)
+        if key not in self._stored:
+            column = np.zeros(steps, last.dtype)
+            column[-1] = last
+            template, places = hdf5.Template(), dict[str, int]()
+            _add_dataset(template, places, name, column[None])
+            template.write(places[name], column.tobytes())
+            self._stored[key] = self._file.put(template.copies(1, self._file.end).data)
+        return self._stored[key]
 
-    def _note(self, group: Any, name: bytes, value: NDArray[Any]) -> None:
-        self._h5.h5a.create(group, name, self._type(value.dtype), self._space(())).write(value)
+
+def _add_dataset(template: hdf5.Template, places: dict[str, int], name: str, column: NDArray[Any]) -> int:
+    """Add a dataset for each of ``column`` [N, …], and the place of its data to ``places``; returns where it begins."""
+    added = hdf5.dataset(column.dtype, column.shape[1:])
+    begin = template.add(added)
+    places[name] = begin + added.places["data"]
+    return begin

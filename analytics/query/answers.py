@@ -1,9 +1,14 @@
-"""One question to DuckDB: checked to be read-only, answered as a frame with types that Polars has."""
+"""One question to DuckDB: checked to be read-only, answered with types that Polars has, at once or in parts."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import duckdb
 import polars as pl
@@ -11,33 +16,97 @@ from duckdb.sqltypes import DuckDBPyType
 from polars.datatypes import DataTypeClass
 
 from analytics.query.arrow_stream import Stream
+from analytics.query.times import checked_times
 from analytics.query.views import VIEWS
 from quarto.errors import RequestError, nearest
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+_Taken = TypeVar("_Taken")
+
+# Consumes rows once. A thread of Polars reads ahead: to end early is to call the second argument and consume the rest.
+Writer = Callable[[pl.LazyFrame, Callable[[], None]], None]
 _FROM_POLARS = "got external error: "  # Polars' prefix of an error that DuckDB raises between two chunks
 
-# Polars cannot read the first two, and would show the others as bytes or without their time zone.
-_FOREIGN = ("interval", "union", "variant", "bignum", "geometry", "bit", "time with time zone")
+# Polars cannot read the first two, lets seconds overflow, and would show the others as bytes or without
+# their time zone.
+_FOREIGN = ("interval", "union", "timestamp_s", "variant", "bignum", "geometry", "bit", "time with time zone")
 _NESTED = ("list", "array", "struct", "tuple", "map")
 
 
-def ask(connection: duckdb.DuckDBPyConnection, text: str) -> pl.DataFrame | str:
-    """The answer to a question, or DuckDB's error message. Whole numbers have 64 bits if they fit.
+class Complaint(NamedTuple):
+    """What DuckDB or Polars says about a question that it cannot answer."""
+
+    text: str
+    is_fatal: bool  # whether the connection answers nothing more
+
+    @staticmethod
+    def of(error: BaseException) -> Complaint:
+        text = str(error).removeprefix(_FROM_POLARS).strip()
+        if not isinstance(error, (duckdb.Error, pl.exceptions.PolarsError)):  # C++'s and Rust's own
+            text = f"DuckDB cannot carry this out ({text or type(error).__name__})"
+        return Complaint(text, isinstance(error, (duckdb.InternalException, duckdb.FatalException)))
+
+
+class Answer:
+    """The rows of one question, to be taken once. Whole numbers have 64 bits if they fit."""
+
+    def __init__(self, relation: duckdb.DuckDBPyRelation, stop: Callable[[], None]) -> None:
+        """``stop`` interrupts what the connection does."""
+        self._relation = relation
+        self._stop = stop
+        self.is_open = False  # rows are left that nobody takes any more: the connection is good for nothing else
+
+    def frame(self) -> pl.DataFrame:
+        """All rows."""
+        return _with_whole_numbers(checked_times(pl.DataFrame(Stream(self._relation))))
+
+    def stream(self, write: Writer, folder: Path) -> None:
+        """Pass the rows to ``write``, which consumes them once, in parts; and what ends them early.
+
+        Whether 128-bit numbers fit into 64 bits is known at the last row only: such rows go to ``folder`` first.
+        """
+        self.is_open = True
+        rows = pl.scan_arrow_c_stream(Stream(self._relation))
+        self._write(rows, write, folder)
+        self.is_open = False
+
+    def _write(self, rows: pl.LazyFrame, write: Writer, folder: Path) -> None:
+        if all(_whole(kind) == kind for kind in rows.collect_schema().values()):
+            write(rows, self._stop)
+            return
+        path = folder / f"{uuid.uuid4().hex}.parquet"
+        try:
+            rows.sink_parquet(path, compression="lz4")
+            write(pl.scan_parquet(path).with_columns(_that_fit(pl.scan_parquet(path))), self._stop)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def ask(
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    take: Callable[[Answer], _Taken],
+    limits: AbstractContextManager[None],
+) -> _Taken | Complaint:
+    """What ``take`` makes of the answer to a question, or the complaint about it. ``limits`` may interrupt it.
 
     Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
     """
     try:
         _check(text)
         connection.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may contain an INSERT
+        answer = None
         try:
-            relation = connection.sql(text)
-            _check_columns(relation.columns, relation.types)
-            return _with_whole_numbers(pl.DataFrame(Stream(relation)))
+            with limits:
+                relation = connection.sql(text)
+                _check_columns(relation.columns, relation.types)
+                answer = Answer(relation, connection.interrupt)
+                return take(answer)
         finally:
-            connection.execute("ROLLBACK")
-    except (duckdb.Error, pl.exceptions.PolarsError) as error:
-        return str(error).removeprefix(_FROM_POLARS)
+            if answer is None or not answer.is_open:
+                connection.execute("ROLLBACK")
+    except (duckdb.Error, pl.exceptions.PolarsError, pl.exceptions.PanicException, RuntimeError, MemoryError) as error:
+        return Complaint.of(error)
 
 
 def explained(complaint: str) -> RequestError:
@@ -45,14 +114,14 @@ def explained(complaint: str) -> RequestError:
     missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", complaint)
     if missing:
         return RequestError(f"SQL: there is no table {missing[1]!r}{nearest(missing[1], VIEWS)}")
-    if complaint.startswith("Out of Memory Error"):
-        return RequestError("SQL: the question needs more memory than it may use: raise the limit (--memory 4GiB)")
     lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
     return RequestError("SQL: " + " ".join(line for line in lines if line))
 
 
 def _check(text: str) -> None:
     """Raise ``RequestError`` unless ``text`` is one SELECT, or one EXPLAIN of a SELECT."""
+    if not text.isascii() and text.encode(errors="replace").decode() != text:
+        raise RequestError("SQL: the question holds bytes that are not UTF-8: write it in UTF-8")
     kinds = _kinds(text)
     explains = _EXPLAIN.match(text)
     if kinds == ["EXPLAIN"] and explains:
@@ -104,6 +173,21 @@ def _is_foreign(kind: DuckDBPyType) -> bool:
     if kind.id not in _NESTED:
         return kind.id in _FOREIGN
     return any(_is_foreign(child) for _, child in kind.children if isinstance(child, DuckDBPyType))
+
+
+def _that_fit(rows: pl.LazyFrame) -> list[pl.Expr]:
+    """The casts of whole numbers to 64 bits in which none is lost."""
+    casts = []
+    for name, kind in rows.collect_schema().items():
+        whole = _whole(kind)
+        if whole != kind:
+            try:
+                for _ in rows.select(pl.col(name).cast(whole)).collect_batches():
+                    pass
+            except pl.exceptions.InvalidOperationError:
+                continue
+            casts.append(pl.col(name).cast(whole))
+    return casts
 
 
 def _with_whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, time
 import polars as pl
 
 from analytics.query.database import OpenArchive
+from analytics.query.turned_games import turned
 from analytics.query.views import RUN_OF_FILE, from_files
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive, readable
@@ -47,6 +48,7 @@ class Filters:
     """The games and decisions that count."""
 
     agent: str | None = None  # label of the agent that decided
+    opponent: str | None = None  # label of the other agent
     runs: tuple[str, ...] = ()  # none: all
     since: str | None = None  # runs created on this day or at this moment (ISO 8601, UTC) or later
     until: str | None = None  # runs created then or earlier; a day counts as a whole
@@ -79,7 +81,8 @@ def openings(
     decision. Columns: ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent ones), ``alike``
     (the number of decisions that are equivalent by symmetry), ``games``, ``share``, ``wins``, ``draws``, ``losses`` (of
     the player that decides), their rates each with Wilson's 95 % interval as if all games were independent, and a
-    sample: the game with the least ``run_id`` and ``game_id``, and with ``samples`` its text in ``sample``.
+    sample: the game with the least ``run_id`` and ``game_id``, and with ``samples`` its text in ``sample``,
+    turned so that it passes through the position and the decision as they are written.
 
     Shards that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
@@ -93,7 +96,7 @@ def explore(opened: OpenArchive, position: str, by: str | None, filters: Filters
     rules = records[0].rules
     turns = turns_in(parsed, rules)
     found = _decided(opened, records, parsed, turns)
-    chosen = _of_agent(found, records, by, filters.agent)
+    chosen = _of_agents(found, records, by, filters)
     counted = chosen if filters.imposed else chosen.filter(pl.col("imposed") == 0)
     games = int(counted["games"].sum())
     text = format_position(parsed, rules.name)
@@ -104,8 +107,7 @@ def explore(opened: OpenArchive, position: str, by: str | None, filters: Filters
         raise RequestError(f"no {by} was chosen at least {filters.least:,} times in {text} ({games:,} games)")
     rows = _presented(rows, by, rules, games)
     if samples:
-        keys = list(rows.select("run_id", "game_id").iter_rows())
-        rows = rows.with_columns(sample=pl.Series(_game_texts(opened, keys), dtype=pl.String))
+        rows = rows.with_columns(sample=pl.Series(_samples(opened, rows, parsed, rules), dtype=pl.String))
     return Explored(parsed, rules, by, games, rows)
 
 
@@ -117,8 +119,9 @@ def checked(archive: Archive, position: str, by: str | None, filters: Filters) -
     parsed, rules_name = parse_position(position)
     records = _chosen_runs(archive, rules_name, filters)
     labels = {label for record in records for label in record.labels}
-    if filters.agent is not None and filters.agent not in labels:
-        raise RequestError(f"agent {filters.agent!r} is not in these runs{nearest(filters.agent, labels)}")
+    for named in (filters.agent, filters.opponent):
+        if named is not None and named not in labels:
+            raise RequestError(f"agent {named!r} is not in these runs{nearest(named, labels)}")
     return parsed, _checked_by(parsed, records[0].rules, by), records
 
 
@@ -199,7 +202,7 @@ def _decided(
 
 def _from_index(opened: OpenArchive, shards: Iterable[Shard[Index]], where: str) -> pl.DataFrame:
     files = (INDEXES.file(opened.archive, each.record.run_id, each.manifest) for each in shards if each.manifest)
-    source, columns = from_files(file.absolute() for file in files), ", ".join(list(_DECIDED)[1:])
+    source, columns = from_files(opened.place(file.absolute()) for file in files), ", ".join(list(_DECIDED)[1:])
     found = opened.sql(f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}")
     return found.cast(_DECIDED)
 
@@ -215,9 +218,9 @@ def _from_games(archive: Archive, shards: Sequence[Shard[Index]], ply: int, wher
         return list(pool.map(rows, shards))
 
 
-def _of_agent(found: pl.DataFrame, records: Sequence[RunRecord], by: str, agent: str | None) -> pl.DataFrame:
-    """The rows in which an agent decided."""
-    if agent is None:
+def _of_agents(found: pl.DataFrame, records: Sequence[RunRecord], by: str, filters: Filters) -> pl.DataFrame:
+    """The rows in which the wanted agent decided against the wanted opponent."""
+    if filters.agent is None and filters.opponent is None:
         return found
     other = by == "gift"  # ``second`` is the seat of the mover, the giver's opponent
     theirs = [
@@ -225,7 +228,7 @@ def _of_agent(found: pl.DataFrame, records: Sequence[RunRecord], by: str, agent:
         for record in records
         for number, pairing in enumerate(record.pairings)
         for second, label in enumerate(pairing)
-        if label == agent
+        if filters.agent in (None, label) and filters.opponent in (None, pairing[1 - second])
     ]
     names = ("run_id", "pairing", "second")
     wanted = pl.DataFrame(theirs, schema={name: _DECIDED[name] for name in names}, orient="row")
@@ -238,7 +241,9 @@ def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, filt
     if imposed:
         return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
     by_agent = "" if filters.agent is None else f" by {filters.agent}"
-    return f"no decision was made{by_agent} in {text} in the games of {len(records)} run(s): give an earlier position"
+    against = "" if filters.opponent is None else f" against {filters.opponent}"
+    who = f"{by_agent}{against}"
+    return f"no decision was made{who} in {text} in the games of {len(records)} run(s): give an earlier position"
 
 
 def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:
@@ -305,18 +310,31 @@ def _text(column: str, value: int) -> str | None:
     return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
 
 
-def _game_texts(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[str]:
-    """The texts (``F@b1 3@b2 ...``) of games given by ``run_id`` and ``game_id``; empty for a game without plies.
+def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules: Rules) -> list[str]:
+    """The text (``F@b1 3@b2 ...``) of the sample game of each row, turned so that it makes the decision of the row.
 
-    Reads only their shards. Raises ``FailureError`` for a damaged file.
+    Raises ``FailureError`` for a damaged file.
     """
+    texts = []
+    decisions = rows.select(name for name in ("piece", "cell", "gift") if name in rows.columns).to_dicts()
+    games = _plies_of(opened, list(rows.select("run_id", "game_id").iter_rows()))
+    for plies, decision in zip(games, decisions, strict=True):
+        game = turned(plies, position, decision, rules)
+        if game is None:
+            raise FailureError("a game does not make the decision that the index says: run 'qarena archive verify'")
+        texts.append(format_game(game))
+    return texts
+
+
+def _plies_of(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[list[tuple[int, int]]]:
+    """The plies of games given by ``run_id`` and ``game_id``. Reads only their shards."""
     paths = {
-        opened.archive.file("plies", shard.record.run_id, shard.commit.plies).absolute()
+        opened.place(opened.archive.file("plies", shard.record.run_id, shard.commit.plies).absolute())
         for shard in opened.shards()
         if any(run_id == shard.record.run_id and _holds(shard.commit, game_id) for run_id, game_id in games)
     }
     if not paths:
-        return ["" for _ in games]
+        return [[] for _ in games]
     wanted = ", ".join(str(game_id) for game_id in sorted({game_id for _, game_id in games}))
     found = opened.sql(
         f"SELECT {RUN_OF_FILE} AS run_id, game_id, piece, cell {from_files(sorted(paths))} "
@@ -325,7 +343,7 @@ def _game_texts(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[s
     plies: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for run_id, game_id, piece, cell in found.iter_rows():
         plies.setdefault((run_id, game_id), []).append((piece, cell))
-    return [format_game(plies.get(game, [])) for game in games]
+    return [plies.get(game, []) for game in games]
 
 
 def _holds(commit: Commit, game_id: int) -> bool:

@@ -17,10 +17,11 @@ import polars as pl
 
 from analytics.query.results import PairingResult, results
 from analytics.statistics.sprt import strength
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import GIFT, NOT_COUNTED, TABLES
+from analytics.store.snapshot import Snapshot
+from analytics.store.sprt_verdicts import Verdict
 from quarto.batch import GAME_BITS
 from quarto.notation import CLASSIC_NAME, PIECE_DIGITS
 from quarto.rules import ATTRIBUTES, CELLS, SIDE, Rules
@@ -178,13 +179,13 @@ def _suffix(rules: Rules) -> str:
     return "" if rules.name == CLASSIC_NAME else f" {rules.name}"
 
 
-def rows(view: str, archive: Archive) -> list[dict[str, Any]]:
+def rows(view: str, archive: Snapshot) -> list[dict[str, Any]]:
     """The rows of one of ``FILLED``, by column. Raises ``FailureError`` for a damaged record, commit or verdict."""
     if view == "runs":
         return [_run_row(archive, record) for record in archive.runs()]
     if view == "sweeps":
         return [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)]
-    return [_verdict_row(sprt_verdicts.read(path)) for path in sprt_verdicts.files(archive)]
+    return [_verdict_row(verdict) for verdict in archive.verdicts()]
 
 
 def _run_row(archive: Archive, record: RunRecord) -> dict[str, Any]:
@@ -236,7 +237,7 @@ def _pairing_columns(result: PairingResult) -> dict[str, Any]:
     }
 
 
-def _verdict_row(verdict: sprt_verdicts.Verdict) -> dict[str, Any]:
+def _verdict_row(verdict: Verdict) -> dict[str, Any]:
     estimate = strength(verdict.counts).normalised_elo
     stored = msgspec.structs.asdict(verdict) | msgspec.structs.asdict(verdict.hypotheses)
     return {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from analytics.report import style
+
 STRONGEST_TINT = 0.45  # opacity: text on it can be read on light and on dark paper
 BETTER, WORSE = "0,114,178", "213,94,0"  # red, green, blue
 
@@ -20,6 +22,13 @@ class Cell:
     code: bool = False
     hint: str = ""  # shown when the pointer rests on the cell
     notes: tuple[int, ...] = ()  # numbers of notes at the end of the page, as links
+    itself: bool = False  # where the row and the column of a crosstable are the same agent
+    piece: int | None = None  # drawn beside the text
+
+    @property
+    def picture(self) -> str | None:
+        """The piece as SVG."""
+        return None if self.piece is None else style.piece_svg(self.piece)
 
     @property
     def background(self) -> str | None:
@@ -70,6 +79,7 @@ class Section:
     numbers: Table | None = None  # the figures' values, shown on request
     beside: bool = False  # figures and table side by side
     missing: str = ""
+    legend: Sequence[str] = ()  # of the figures: results, and "random play"
 
     @property
     def anchor(self) -> str:

@@ -29,5 +29,6 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals["agent_colours"] = style.AGENTS
+    environment.globals["result_colours"] = style.RESULTS
     environment.globals["page_colours"] = {style.INK: "--ink", style.FAINT: "--faint", style.GRID: "--rule"}
     return environment

@@ -10,6 +10,7 @@ from analytics.report import style
 from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, lengths, openings, regret, strength
 from analytics.report.figures.chosen_games import ChosenGames
+from analytics.report.figures.strength import NEVER_MET
 from analytics.report.style import Panel
 from quarto.notation import format_cell, format_piece
 
@@ -57,7 +58,7 @@ def crosstable_section(chosen: ChosenGames) -> Section:
             agent_cell(chosen, standing.agent, f"{place} "),
             f"{100 * standing.score.mean:.1f}",
             interval(standing.score.low, standing.score.high, lambda value: f"{100 * value:.1f}"),
-            *(_score(scores.get((standing.agent, other.agent))) for other in standings),
+            *(_score(scores.get((standing.agent, other.agent)), standing is other) for other in standings),
             f"{standing.games:,}",
             *(percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)),
             *([f"{standing.forfeits:,}"] if forfeits else []),
@@ -67,7 +68,8 @@ def crosstable_section(chosen: ChosenGames) -> Section:
     places = [str(place) for place in range(1, len(standings) + 1)]
     headings = ["agent", "score", "95 %", *places, "games", "won", "drawn", "lost", *forfeits]
     note = (
-        "Points in percent, a draw counting half: over all games with others, and against each agent by its place. "
+        "Points in percent, a draw counting half: over all games with others, and against each agent by its place "
+        f"({NEVER_MET} never met, hatched: itself). "
         f"Intervals are normal, over {_unit(chosen)}."
     )
     return Section("Crosstable", note, Table("Scores of all agents against each other", headings, rows))
@@ -80,8 +82,10 @@ def _unit(chosen: ChosenGames) -> str:
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
 
 
-def _score(score: float | None) -> Cell:
-    return Cell("") if score is None else Cell(f"{100 * score:.1f}", tint=2 * score - 1)
+def _score(score: float | None, itself: bool) -> Cell:
+    if score is None:
+        return Cell("", hint="itself", itself=True) if itself else Cell(NEVER_MET, hint="never met")
+    return Cell(f"{100 * score:.1f}", tint=2 * score - 1)
 
 
 def ratings_section(chosen: ChosenGames) -> Section:
@@ -135,9 +139,9 @@ def game_lengths_section(chosen: ChosenGames) -> Section:
         f"{lengths.HOW}{without}{left_out}"
     )
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
-    figures = drawn(chosen, "lengths", lengths.lengths_panels(frame, chosen), notes)
+    figures = drawn(chosen, "lengths", lengths.lengths_panels(frame), notes)
     numbers = Table("Games by length", _LENGTHS, _length_rows(frame))
-    return Section("Game lengths", note, figures=figures, numbers=numbers)
+    return Section("Game lengths", note, figures=figures, numbers=numbers, legend=(*style.RESULTS, "random play"))
 
 
 _LENGTHS = ("rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play")
@@ -178,7 +182,8 @@ def first_gifts_section(chosen: ChosenGames) -> Section:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
-        "8 high, 4 coloured, 2 solid, 1 square: high pieces are in the lower half, square ones in every other column. "
+        "8 high, 4 coloured, 2 solid, 1 square: high pieces are drawn large, coloured ones in purple, those that are "
+        "not solid with a dot. "
         "By symmetry no first gift is better than another: what differs is how agents answer it."
     )
     return _openings(chosen, openings.GIFTS, "Openings: first gifts", note)
@@ -191,11 +196,11 @@ def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -
     imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
     format_choice = format_cell if kind is openings.PLACEMENTS else format_piece
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             f"{row['rules']}, {row['agent'] or 'all agents'}",
             str(row["ply"]),
-            format_choice(row[kind.column]),
+            Cell(format_choice(row[kind.column]), piece=row[kind.column] if kind is openings.GIFTS else None),
             f"{row['games']:,}",
             percent(row["share"], 2),
             style.signed(row["mean_outcome"], 3),

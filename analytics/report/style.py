@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,12 +17,15 @@ from quarto.errors import RequestError
 EXTRA = "pip install 'quarto-arena[plots]'"
 MODULES = ("altair", "vl_convert")  # what the extra brings
 
-WIDTH, HEIGHT = 640, 320  # pixels of a picture that stands alone
+WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
+LINE = 42  # letters of a line above such a picture
 PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # of a panel: with its axes it is as wide as a telephone's screen
-COLUMNS = 2  # of panels in one picture
+FEW_PANELS, COLUMNS = 4, 2  # up to so few panels stand below each other, to be read on a telephone; more in columns
 FEW, MOST = 40, 200  # points of a line: up to FEW each is marked; more than MOST are joined
 INK, FAINT, GRID, FIRST = "#222222", "#666666", "#e6e6e6", "#0072b2"
 ON_TILE = "#1b1b1b"  # text on a tile, which is light on every background
+PAPER = "white"
+DARK = {INK: "#e4e6e8", FAINT: "#a0a6ac", GRID: "#31363b", PAPER: "#14171a"}  # the same on a dark screen
 WORST, MIDDLE, BEST = ("#f2a365", "#f4f4f4", "#7db8e8")  # distinct for colour-blind readers, light enough for dark text
 
 # Colours of agents on light and on dark paper. All readers can distinguish them: M. Okabe and K. Ito, "Color universal
@@ -40,6 +44,9 @@ AGENTS = (
     ("#aa4499", "#d47cc6"),
     ("#44aa99", "#66c8b8"),
 )
+
+# Results of an agent on light and on dark paper: blue, orange and grey, which all readers can distinguish.
+RESULTS = {"won": ("#0072b2", "#4aa8e0"), "lost": ("#d55e00", "#f08030"), "drawn": ("#949494", "#949494")}
 
 Picture = Any  # one of Altair's charts, whose classes do not exist without the extra
 
@@ -80,7 +87,8 @@ def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
     """All panels of a figure as one picture, each under its title. ``how`` says how to read them."""
     alt = altair()
     titled = [panel.picture.properties(title=alt.TitleParams(panel.title, fontSize=12, offset=8)) for panel in panels]
-    return styled(alt.concat(*titled, columns=COLUMNS, spacing=28), title, [how])
+    columns = 1 if len(panels) <= FEW_PANELS else COLUMNS
+    return styled(alt.concat(*titled, columns=columns, spacing=28), title, wrap(how, LINE * columns))
 
 
 def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:
@@ -98,7 +106,7 @@ def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Pictur
         subtitlePadding=6,
         fontWeight="bold",
     )
-    return picture.properties(title=heading, background="white", padding=16, config=_config(12))
+    return picture.properties(title=heading, background=PAPER, padding=16, config=_config(12))
 
 
 def _config(size: int) -> dict[str, Any]:
@@ -122,8 +130,44 @@ def _config(size: int) -> dict[str, Any]:
 
 
 def svg(picture: Picture) -> str:
-    """A picture as SVG. Drawing needs no network, and the same picture is the same text."""
-    return _renumbered(_drawn(picture.to_dict()), "")
+    """A picture as SVG, light or dark as its reader prefers.
+
+    Drawing needs no network, and the same picture is the same text.
+    """
+    text = _renumbered(_drawn(picture.to_dict()), "")
+    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _dark_style(), text, count=1)
+
+
+def _dark_style() -> str:
+    colours = DARK | dict(AGENTS) | dict(RESULTS.values())
+    rules = "".join(
+        f'[{name}="{light}"]{{{name}:{dark}}}' for light, dark in colours.items() for name in ("fill", "stroke")
+    )
+    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
+
+
+def piece_svg(piece: int) -> str:
+    """A piece as SVG for the middle of a line: large if high, purple if coloured, with a dot if not solid."""
+    size, fill = PIECE_SIZES[piece >> 3 & 1], PIECE_FILLS[piece >> 2 & 1]
+    middle, edge = 8, 8 - size / 2
+    form = (
+        f'<rect x="{edge}" y="{edge}" width="{size}" height="{size}" '
+        if piece & 1
+        else f'<circle cx="{middle}" cy="{middle}" r="{size / 2}" '
+    )
+    hole = "" if piece & 2 else f'<circle cx="{middle}" cy="{middle}" r="{HOLE / 2}" fill="{ON_TILE}"/>'
+    drawn = f'{form}fill="{fill}" stroke="{ON_TILE}"/>{hole}'
+    return f'<svg class="piece" viewBox="0 0 16 16" aria-hidden="true">{drawn}</svg>'
+
+
+PIECE_SIZES = (7, 11)  # pixels: low, high
+PIECE_FILLS = ("#ffffff", "#c86bb0")  # not coloured, coloured
+HOLE = 3  # pixels
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """A text in lines of at most so many letters; a word that is longer is divided."""
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def inline(picture: Picture, name: str) -> str:
@@ -164,7 +208,8 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
     ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the
     extra ``plots``.
     """
-    return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, subtitle)).encode()
+    lines = [line for text in subtitle for line in wrap(text, LINE)]
+    return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, lines)).encode()
 
 
 def curve_chart(curve: pl.DataFrame) -> Picture:

@@ -156,7 +156,9 @@ class Archive:
     def runs(self) -> list[RunRecord]:
         """All run records, oldest first. Raises ``FailureError`` for a damaged one."""
         records = [record for record in map(self.run, self.recorded()) if record]
-        return sorted(records, key=lambda record: (datetime.fromisoformat(record.created), record.run_id))
+        return sorted(
+            records, key=lambda record: (record.number, datetime.fromisoformat(record.created), record.run_id)
+        )
 
     def recorded(self) -> list[str]:
         """The runs that have a record, damaged or not, sorted."""

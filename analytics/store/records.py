@@ -89,6 +89,7 @@ class RunRecord(StoredRecord, frozen=True):
     status: Annotated[str, one_of("running", "interrupted", "complete")] = "running"
     command: str = ""  # as it was typed
     seconds: Duration = 0.0  # spent playing, resumed runs included
+    number: Count = 0  # greater than that of every run that was there when it began: no clock is as sure
     training: bool = False  # played for a training
     # What there was when the record was written: less of it was lost since, more is fine.
     commits: Count = 0  # their number
@@ -99,6 +100,11 @@ class RunRecord(StoredRecord, frozen=True):
     def __post_init__(self) -> None:
         typed(self.spec, _SpecFields, "spec")
         datetime.fromisoformat(self.created)
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """What runs are sorted by to be in the order in which they began; by id where several began at once."""
+        return self.number, self.run_id
 
     @property
     def swapped(self) -> bool:

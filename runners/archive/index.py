@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-import polars as pl
 import typer
 
-from analytics import open_archive
+from analytics.query.database import OpenArchive
+from analytics.query.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
 from runners.arena.machine import available_cores
 from runners.contestants.interruption import INTERRUPTED
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
+from runners.terminal.tables import STREAMED, TableOutput, write, write_parts
 
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
@@ -61,17 +63,26 @@ def bring_all_up_to_date(root: Path) -> None:
         bring_up_to_date(archive, archive.run_ids())
 
 
-def ask(root: Path, text: str, memory: str) -> pl.DataFrame:
-    """The answer to a question in SQL. If it needs positions that are not indexed, they are indexed first."""
+def answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool = True) -> None:
+    """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
+
+    What is written in parts needs no more memory than ``limits`` allow, however many rows it has.
+    """
     try:
-        with open_archive(root, memory) as opened:
-            return opened.sql(text)
+        _answer(root, text, limits, output, check)
     except NotIndexedError:
         if not is_writable(root):
             raise
-    bring_all_up_to_date(root)
-    with open_archive(root, memory) as opened:
-        return opened.sql(text)
+        bring_all_up_to_date(root)
+        _answer(root, text, limits, output, check)
+
+
+def _answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool) -> None:
+    with OpenArchive(root, limits, check) as opened:
+        if output.form in STREAMED:
+            opened.stream(text, partial(write_parts, output=output))
+        else:
+            write(opened.sql(text), output)
 
 
 def is_writable(root: Path) -> bool:

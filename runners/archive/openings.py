@@ -42,31 +42,32 @@ def show_openings(root: Path, position: str, by: str | None, filters: Filters, o
         if not output.is_printed:
             write(found.rows, output)
             return
-        console.show(*_choices(found, found.rows, ""))
+        console.show([_table(found, found.rows, "")], wide=output.wide)
         if by is None and found.by != "turn":
             turns = explore(opened, position, "turn", filters)
             shown = turns.rows.head(MAX_TURNS)
             note = f", the {len(shown)} most played of {len(turns.rows)} (all: --by turn)"
-            console.show(*_choices(turns, shown, note if len(shown) < len(turns.rows) else ""))
+            console.show([_table(turns, shown, note if len(shown) < len(turns.rows) else "")], wide=output.wide)
 
 
-def _choices(found: Explored, rows: pl.DataFrame, note: str) -> list[list[Table]]:
-    """The table with sample games and, for narrow terminals, without them."""
+def _table(found: Explored, rows: pl.DataFrame, note: str) -> Table:
+    """The decisions with their results and sample games; the samples are the first that a narrow terminal spares."""
     text = format_position(found.position, found.rules.name)
     title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {PLAYERS[found.by]}"
     columns = _columns(rows)
-    sample = console.Column("sample", rows["sample"].to_list(), right=False)
-    return [[console.tabulated([*columns, sample], title)], [console.tabulated(columns, title)]]
+    sample = console.Column("sample", rows["sample"].to_list(), right=False, spare=9)
+    return console.tabulated([*columns, sample], title)
 
 
 def _columns(rows: pl.DataFrame) -> list[console.Column]:
     names = [name for name in ("piece", "cell", "gift") if name in rows.columns]
     columns = [console.Column(name, [value or "·" for value in rows[name].to_list()], right=False) for name in names]
-    columns += [console.Column(name, [f"{value:,}" for value in rows[name].to_list()]) for name in ("alike", "games")]
-    columns.append(console.Column("share", [console.percent(share) for share in rows["share"].to_list()]))
-    for name in ("win", "draw", "loss"):
+    for name, spare in (("alike", 2), ("games", 0)):
+        columns.append(console.Column(name, [f"{value:,}" for value in rows[name].to_list()], spare=spare))
+    columns.append(console.Column("share", [console.percent(share) for share in rows["share"].to_list()], spare=1))
+    for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
         rate, low, high = (rows[f"{name}_{each}"].to_list() for each in ("rate", "low", "high"))
-        columns.append(console.Column(name, [console.percent(value) for value in rate]))
+        columns.append(console.Column(name, [console.percent(value) for value in rate], spare=spare))
         estimates = map(Estimate, rate, low, high)
-        columns.append(console.Column("95 % interval", [console.interval(each) for each in estimates]))
+        columns.append(console.Column("95 % interval", [console.interval(each) for each in estimates], spare=spare + 3))
     return columns

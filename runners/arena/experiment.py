@@ -17,6 +17,7 @@ from agents.base import Agent
 from analytics.query.results import PairingResult, results
 from analytics.store.archive import Archive, check_place, now, readable
 from analytics.store.records import RunRecord
+from analytics.store.run_numbers import next_number
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
 from runners.arena.code import code_of, differences
@@ -25,6 +26,7 @@ from runners.arena.engine import Engine
 from runners.arena.schedule import Pace, missing, orders
 from runners.arena.shard_writer import ShardWriter
 from runners.arena.spec import RunSpec
+from runners.arena.storage import where_typed
 
 Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
@@ -91,8 +93,9 @@ def prepare(request: Request) -> Experiment:
     Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
     check_place(request.storage.root)  # before kernels are loaded
-    agents = [agent.build() for agent in request.spec.agents]
-    code = code_of(request.spec, agents)
+    with where_typed():  # parameters may name files
+        agents = [agent.build() for agent in request.spec.agents]
+        code = code_of(request.spec, agents)
     if request.storage.other_code == "new":
         request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
     engine = engine_of(request.spec, agents)  # before the archive is touched
@@ -205,8 +208,8 @@ def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, 
 
     def begun(known: RunRecord | None) -> RunRecord | None:
         if known is None:
-            mapping = spec.as_mapping()
-            return RunRecord(spec.run_id, mapping, code, games, now(), command=command, training=spec.training)
+            record = RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
+            return structs.replace(record, number=next_number(archive), training=spec.training)
         if games > known.games:
             return structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
         if not games_left(archive, spec, games):

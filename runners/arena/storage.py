@@ -1,10 +1,13 @@
-"""Where and how the games of a run are stored: the group ``conf/archive``, its schema and its checks."""
+"""Where and how the games of a run are stored: the group ``conf/archive``, its schema, its checks; relative paths."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from runners.arena.checks import check_choice, check_keys, check_range
@@ -51,3 +54,13 @@ def storage_of(archive: DictConfig) -> Storage:
     """The node ``archive`` of a composed configuration as a value. Raises ``RequestError`` as ``Storage`` does."""
     check_keys(archive, ArchiveConfig, "archive.")
     return Storage(Path(archive.root), archive.shard_games, archive.shard_seconds, archive.other_code)
+
+
+@contextmanager
+def where_typed() -> Iterator[None]:
+    """Be in the folder in which the command was typed, inside the context: paths in a configuration are relative to it.
+
+    With ``hydra.job.chdir=true`` Hydra carries out a task in the task's output folder.
+    """
+    with chdir(HydraConfig.get().runtime.cwd if HydraConfig.initialized() else "."):
+        yield

@@ -78,7 +78,7 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
     from analytics import open_archive
     from runners.terminal.tables import TableOutput, write
 
-    with open_archive(archive) as opened:
+    with open_archive(archive, check=False) as opened:  # which names what to restore must not need it
         write(opened.sql(RUNS), TableOutput(wide=wide))
 
 
@@ -87,10 +87,11 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
     """Check everything committed: checksums, counts, every game replayed against the rules."""
     from analytics.store.archive import Archive
     from analytics.verify.archive import verify as check
+    from runners.terminal.console import escaped
 
     found = check(Archive.open(archive))
     for problem in found.problems:
-        typer.echo(str(problem), err=True)
+        typer.echo(escaped(str(problem)), err=True)
     counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
     counts += f", {found.decisions:,} decisions" if found.decisions else ""
     counts += f", {found.positions:,} rows of positions" if found.positions else ""

@@ -16,7 +16,20 @@ from typer.core import TyperGroup
 
 from quarto import hooks
 from quarto.errors import ArenaError, RequestError
-from runners.cli import agents, archive, bench, perfect, play, policy, query, reproduce, run, strength, tablebase
+from runners.cli import (
+    agents,
+    archive,
+    bench,
+    perfect,
+    play,
+    policy,
+    query,
+    reproduce,
+    run,
+    short_memory,
+    strength,
+    tablebase,
+)
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
 from runners.contestants.interruption import INTERRUPTED, leave
 
@@ -117,7 +130,7 @@ class CompilingNotice:
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
     try:
-        _main()
+        short_memory.carry_out(_main)
     except SystemExit as left:
         crew = sys.modules.get("runners.contestants.crew")  # loaded by commands that play
         if crew is not None and crew.still_playing():
@@ -141,10 +154,24 @@ def _main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise SystemExit(INTERRUPTED) from None
-    except Exception as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
         if debug:
             traceback.print_exc()
-        known = isinstance(error, ArenaError)
-        text = " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())
-        typer.echo(f"error: {text}{'' if known or debug else ' (unexpected; --debug shows where)'}", err=True)
+        typer.echo(f"error: {_line(error, debug)}", err=True)
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
+
+
+def _line(error: BaseException, debug: bool) -> str:
+    """One line about an error that ends a command."""
+    from runners.terminal.console import escaped
+
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory; {short_memory.advice() or 'end other programs, or ask for less'}"
+    known = isinstance(error, ArenaError)
+    text = escaped(" ".join((str(error) if known else f"{type(error).__name__}: {error}").split()))
+    if known:
+        return text
+    hints = [hint for hint in (short_memory.advice(), "" if debug else "unexpected; --debug shows where") if hint]
+    return f"{text} ({'; '.join(hints)})" if hints else text

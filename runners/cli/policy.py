@@ -97,9 +97,10 @@ def rebuild(
 def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
     """Show where a policy comes from: runs, condition, code, and the policies by which its games were played."""
     from runners.policies.lineage import lineage as tree
+    from runners.terminal.console import escaped
 
     for line in tree(archive, policy):
-        typer.echo(line)
+        typer.echo(escaped(line))
 
 
 @app.command("compare")

@@ -21,7 +21,7 @@ from runners.cli.options import (
 )
 
 
-def sql(
+def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     question: Annotated[
         str,
         typer.Argument(
@@ -36,13 +36,24 @@ def sql(
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
+    spill: Annotated[
+        str | None, typer.Option("--spill", help="The most that it spills: 10GiB. Default: 90% of what is free.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time. Default: never.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
+    ] = True,
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
-    from runners.archive.index import ask
-    from runners.terminal.tables import output_of, write
+    from analytics.query.limits import Limits
+    from runners.archive.index import answer
+    from runners.terminal.tables import output_of
 
+    limits = Limits(memory, spill, timeout)
     destination = output_of(format, output, force, wide)  # before the question is asked
-    write(ask(archive, sys.stdin.read() if question == "-" else question, memory), destination)
+    answer(archive, sys.stdin.read() if question == "-" else question, limits, destination, check)
 
 
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -55,6 +66,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str | None, typer.Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns.")
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Only decisions of the agent with this label.")] = None,
+    opponent: Annotated[str | None, typer.Option(help="Only decisions against the agent with this label.")] = None,
     run: RunsOption = None,
     since: Annotated[str | None, typer.Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
     until: Annotated[str | None, typer.Option(help="Only runs created on this day or earlier.")] = None,
@@ -68,6 +80,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
     format: FormatOption = None,  # noqa: A002
     output: OutputOption = None,
+    wide: WideOption = False,
     force: ForceOption = False,
 ) -> None:
     """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
@@ -75,8 +88,8 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.archive.openings import show_openings, text_of
     from runners.terminal.tables import output_of
 
-    filters = Filters(agent, tuple(run or ()), since, until, least, imposed)
-    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output, force))
+    filters = Filters(agent, opponent, tuple(run or ()), since, until, least, imposed)
+    show_openings(archive, text_of(position, rules), by, filters, output_of(format, output, force, wide))
 
 
 def report(

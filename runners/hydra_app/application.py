@@ -6,6 +6,7 @@ before that.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import hashlib
 import logging
@@ -29,6 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
+from runners.arena.storage import where_typed
 from runners.contestants.interruption import INTERRUPTED
 from runners.contestants.limits import LIMITS
 from runners.hydra_app import sweep_folders
@@ -38,6 +40,7 @@ from runners.terminal import console
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
 COMMAND = "QARENA_COMMAND"
+FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables too: Hydra may change the current folder
 
 Prepared = TypeVar("Prepared")
 
@@ -87,7 +90,7 @@ class Application(ABC, Generic[Prepared]):
     def single(self, cfg: DictConfig) -> float | None:
         """Hydra's task of a single request: carry it out and show its outcome; returns the score."""
         try:
-            finished = self.execute(EarlyChecks.prepared or self.prepare(cfg, HydraConfig.get()))
+            finished = self.execute(EarlyChecks.prepared or self.ready(cfg, HydraConfig.get()))
         except ArenaError as error:
             raise Refused(error) from error  # to any other exception Hydra adds lines of its own
         finished.show()
@@ -101,9 +104,10 @@ class Application(ABC, Generic[Prepared]):
         """Hydra's task of a sweep's job: carry it out, keep its outcome for the table at the end; returns the score."""
         from runners.hydra_app import sweep
 
-        job = sweep.job_of(cfg, HydraConfig.get(), self.games(cfg))
+        hydra_cfg = HydraConfig.get()
+        job = sweep.job_of(with_fixed_paths(cfg, hydra_cfg), hydra_cfg, self.games(cfg))
         try:
-            finished = self.execute(self.prepare(cfg, HydraConfig.get()))
+            finished = self.execute(self.ready(cfg, hydra_cfg))
         except Exception as error:
             sweep.failed(job, error)
             raise
@@ -118,6 +122,11 @@ class Application(ABC, Generic[Prepared]):
             sys.exit(_say_how_to_resume())
         return finished.score
 
+    def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
+        """``prepare``, with paths as they were meant."""
+        with where_typed():
+            return self.prepare(with_fixed_paths(cfg, hydra_cfg), hydra_cfg)
+
     def keys(self, unknown: str, arguments: Sequence[str]) -> list[str]:
         """The keys that the user may have meant by an unknown one: those of its option, or all."""
         own = {_node(override): _own_keys(override, option, arguments) for override, option in self.groups}
@@ -125,6 +134,15 @@ class Application(ABC, Generic[Prepared]):
             return own[node]
         shared = [key for key, _ in flat(plain(OmegaConf.structured(self.schema))) if key not in own]
         return [*shared, *(override for override, _ in self.groups), *self.choices, *chain(*own.values())]
+
+
+def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> DictConfig:
+    """The configuration, its archive named by an absolute path if Hydra changes the current folder for the task."""
+    if not hydra_cfg.job.chdir:
+        return cfg  # a path is shown as it was typed
+    fixed = copy.copy(cfg)
+    OmegaConf.update(fixed, "archive.root", str(Path(hydra_cfg.runtime.cwd) / cfg.archive.root), force_add=True)
+    return fixed
 
 
 def _node(override: str) -> str:
@@ -160,12 +178,12 @@ class EarlyChecks(Callback):
 
     def on_run_start(self, config: DictConfig, **_kwargs: Any) -> None:
         try:
-            EarlyChecks.prepared = EarlyChecks.application.prepare(config, config.hydra)
+            EarlyChecks.prepared = EarlyChecks.application.ready(config, config.hydra)
         except Exception as error:
             raise Refused(error) from error
 
     def on_multirun_start(self, config: DictConfig, **_kwargs: Any) -> None:
-        sweep_folders.begin(Path(config.hydra.sweep.dir))
+        sweep_folders.begin(Path(config.hydra.sweep.dir).absolute())
 
 
 def launch(application: Application[Any], command: str, given: Sequence[str], multirun: bool = False) -> int:
@@ -177,6 +195,9 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     arguments = [*flags, *map(in_full, overrides)]
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
+    for name in FOLDERS:
+        if name in os.environ:
+            os.environ[name] = str(Path(os.environ[name]).absolute())
     os.environ[COMMAND] = shlex.join([*command.split(), *given])
     os.environ[sweep_folders.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()

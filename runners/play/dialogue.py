@@ -101,6 +101,7 @@ class Dialogue:
     def _obey(self, command: Command) -> None:
         game = self._session.game
         if command is Command.HINT:
+            self._session.aids.add("hint")
             self._write(*hint(game))
         elif command is Command.HELP:
             self._write(_sentence_of(expected(game)), *HELP)

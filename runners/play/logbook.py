@@ -1,13 +1,19 @@
-"""The log of a person's games: one run for each player, agent, rules, seat and seed, and one commit a game."""
+"""The log of a person's games: one run for each player, agent, rules, seat and seed, and one commit a game.
+
+Games in which the person asked for a hint or took a turn back are runs of their own, whose label says so:
+``human:anna(hint,undo)``. So nobody takes them for games without help.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
 from agents.base import Agent
 from analytics.store.archive import Archive
+from analytics.store.ranges import merged
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
@@ -19,6 +25,7 @@ from runners.arena.spec import LABEL, AgentSpec, RunSpec
 from runners.play.game import Game
 
 HUMAN = "runners.play.Human"
+AIDS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
 
 
 def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
@@ -27,10 +34,17 @@ def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
     label = f"human:{name}"
-    if not name.strip() or not LABEL.fullmatch(label):
-        raise RequestError(f"name {name!r} is not a printable text of at most {200 - len('human:')} characters")
+    longest = _marked(label, AIDS[-1])
+    if not name.strip() or not LABEL.fullmatch(longest):
+        raise RequestError(
+            f"name {name!r} is not a printable text of at most {200 - len(longest) + len(name)} characters"
+        )
     pairing = (0, 1) if seat == 0 else (1, 0)
     return RunSpec(rules, (AgentSpec(label, HUMAN, {}), agent), (pairing,), seed, opening_plies=0, seats="fixed")
+
+
+def _marked(label: str, aids: Collection[str]) -> str:
+    return f"{label}({','.join(sorted(aids))})" if aids else label
 
 
 def block_of(game: Game, number: int) -> Block:
@@ -56,23 +70,30 @@ class Logbook:
         self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
 
     def next_number(self) -> int:
-        """The first free number in the run."""
-        covered = self._archive.covered(self.spec.run_id).get(0, [])
-        return missing(MAX_PAIRS, covered)[0][0]
+        """The first number that is free in the run and in those of games with help: its random stream is unused."""
+        covered = [taken for aids in AIDS for taken in self._archive.covered(self.spec_with(aids).run_id).get(0, [])]
+        return missing(MAX_PAIRS, merged(covered))[0][0]
 
-    def enter(self, game: Game, number: int, seconds: float) -> int:
-        """Commit a finished game; returns its number: ``number``, or the next free one if that was taken meanwhile.
+    def spec_with(self, aids: Collection[str]) -> RunSpec:
+        """The run of games in which the person used these aids."""
+        human, agent = self.spec.agents
+        return replace(self.spec, agents=(replace(human, label=_marked(human.label, aids)), agent))
 
-        Raises ``FailureError`` if the archive cannot be written.
+    def enter(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
+        """Commit a finished game, in which the person used some of ``AIDS``; returns its run and number.
+
+        The number is ``number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
+        archive cannot be written.
         """
         started = time.perf_counter()
+        spec = self.spec_with(aids)
         try:
             while True:
-                begin(self._archive, self.spec, self._code, number + 1, self._command)
-                if self._archive.commit(self.spec.run_id, [block_of(game, number)], self.spec.labels) is not None:
+                begin(self._archive, spec, self._code, number + 1, self._command)
+                if self._archive.commit(spec.run_id, [block_of(game, number)], spec.labels) is not None:
                     break
                 number = self.next_number()
         finally:
             with suppress(ArenaError):  # the error of the commit is the one to report
-                end(self._archive, self.spec, seconds + time.perf_counter() - started)
-        return number
+                end(self._archive, spec, seconds + time.perf_counter() - started)
+        return spec.run_id, number

@@ -75,6 +75,7 @@ class Session:
         self.opponent = opponent
         self.game = Game(rules)
         self.reason = ""  # why the agent forfeited, once it has
+        self.aids: set[str] = set()  # "hint", "undo": what the person has used
         self._turns: list[Game] = []  # the game at the beginning of each turn that the person took
 
     @property
@@ -111,6 +112,7 @@ class Session:
         if not self._turns:
             return False
         self.game = self._turns.pop()
+        self.aids.add("undo")
         return True
 
 

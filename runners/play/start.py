@@ -71,8 +71,11 @@ def start(options: PlayOptions) -> None:
         return
     screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
     if logbook is not None and number is not None and options.archive is not None:
-        number = logbook.enter(session.game, number, time.perf_counter() - started)
-        _write_place(screen, logbook, number, options.archive)
+        run_id, number = logbook.enter(session.game, number, time.perf_counter() - started, session.aids)
+        if session.aids:
+            used = " and ".join(sorted(session.aids))
+            screen.write(f"You used {used}, so the game is logged apart from your others.")
+        _write_place(screen, run_id, number, options.archive)
 
 
 def login_name() -> str:
@@ -109,8 +112,7 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
     return over
 
 
-def _write_place(screen: Screen, logbook: Logbook, number: int, root: Path) -> None:
-    run_id = logbook.spec.run_id
+def _write_place(screen: Screen, run_id: str, number: int, root: Path) -> None:
     screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
     game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
     question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

@@ -101,7 +101,7 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
     check_named(f"policy '{card.name}'", how["parameters"], [GROUP], f"{GROUP}/{how['kind']}.yaml")
     derivation = derivation_of(how["kind"], how["parameters"])
     with open_archive(archive.root) as opened:
-        dataset = dataset_of(sources_of(opened, card))
+        dataset = dataset_of(sources_of(opened, card), card.learned["run_ids"])
     sums = dataset.checksums(threads)
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = Path("data/archive")
 
+_OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
 QUESTIONS = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
     "SELECT cell, avg(outcome) AS mean_outcome, count(*) AS games FROM plies WHERE ply = 0 GROUP BY cell ORDER BY cell",
@@ -42,14 +45,22 @@ def out() -> Console:
     return _StandardOutput(highlight=False)
 
 
+def escaped(text: str) -> str:
+    """A text in which what a terminal would obey, or hide, is visible: control and bidirectional characters.
+
+    Line ends stay. A label may hold ESC sequences, and labels come from anybody's archive.
+    """
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def print_line(text: str) -> None:
     """Print text of a result to standard output as it is, not wrapped."""
-    out().print(text, markup=False, soft_wrap=True)
+    out().print(escaped(text), markup=False, soft_wrap=True)
 
 
 def print_note(text: str) -> None:
     """Print text that is not a result to standard error as it is, not wrapped."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(escaped(text), markup=False)
 
 
 class Column(NamedTuple):
@@ -117,8 +128,12 @@ class Table:
 
 
 def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:
-    """A table of these columns."""
-    return Table(columns, title)
+    """A table of these columns, in whose texts a terminal obeys nothing."""
+    visible = [
+        column._replace(heading=escaped(column.heading), values=[escaped(value) for value in column.values])
+        for column in columns
+    ]
+    return Table(visible, title and escaped(title))
 
 
 def show(*choices: Sequence[Table], wide: bool | None = None) -> None:
@@ -258,7 +273,10 @@ def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None
 
 
 def _against(standing: Standing, agent: str) -> str:
-    return percent(standing.against[agent]) if agent in standing.against else "·"
+    """A mean score in percent; a dot for the agent itself, a dash if the two never met."""
+    if agent == standing.agent:
+        return "·"
+    return percent(standing.against[agent]) if agent in standing.against else "–"  # noqa: RUF001
 
 
 def pairing_columns(pairing_results: Sequence[PairingResult]) -> list[Column]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 from rich.console import Console
 
+from analytics.query.times import checked_times, holds_times
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import Table
-from runners.terminal.files import TABLE_FORMATS, check_output, write_file
+from runners.terminal.files import TABLE_FORMATS, check_output, new_file, write_file
 
 
 class TableOutput(NamedTuple):
@@ -34,6 +37,8 @@ class TableOutput(NamedTuple):
 
 
 PRINTED = TableOutput()
+PART_ROWS = 1 << 16
+STREAMED = ("csv", "json", "parquet")  # forms that can be written in parts; a table needs the widths of all rows
 
 
 def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
@@ -76,6 +81,74 @@ def write(frame: pl.DataFrame, output: TableOutput = PRINTED) -> None:
     write_file(output.path, content)
 
 
+def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
+    """Write rows in one of the forms ``STREAMED``, in parts, to a file or standard output.
+
+    ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
+    file cannot be written.
+    """
+    write_rows = {"csv": _csv_parts, "json": _json_parts, "parquet": _parquet}[output.form]
+    if output.path is None:
+        with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
+            write_rows(rows, stop, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        return
+    with new_file(output.path) as path, path.open("wb") as file:
+        write_rows(rows, stop, file)
+
+
+def _csv_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+    out.write(as_csv(rows.collect_schema().to_frame()))
+    _for_parts(rows, stop, lambda part: out.write(as_csv(part, header=False)))
+
+
+def _json_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+    before = b"[\n"
+
+    def write_part(part: pl.DataFrame) -> None:
+        nonlocal before
+        for row in part.iter_rows(named=True):
+            out.write(before + _json_row(row))
+            before = b",\n"
+
+    _for_parts(rows, stop, write_part)
+    out.write(b"\n]\n" if before == b",\n" else b"[]\n")
+
+
+def _parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+    if any(holds_times(kind) for kind in rows.collect_schema().values()):
+        rows = rows.map_batches(checked_times, streamable=True)
+    try:
+        rows.sink_parquet(out)
+    except pl.exceptions.PolarsError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+
+def _for_parts(rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object]) -> None:
+    """Pass the rows to ``take`` in parts. Raises its first error, when nothing else reads the rows any more."""
+    errors: list[BaseException] = []
+
+    def taken(part: pl.DataFrame) -> None:
+        try:
+            if not errors:
+                take(checked_times(part))
+        except BaseException as error:  # noqa: BLE001  (raised below: Polars would wrap it)
+            errors.append(error)
+        if errors:
+            stop()
+
+    try:
+        rows.sink_batches(taken, chunk_size=PART_ROWS, maintain_order=True)
+    except pl.exceptions.PolarsError:
+        if not errors:
+            raise
+    if errors:
+        raise errors[0]
+
+
 def as_text(frame: pl.DataFrame) -> bytes:
     """The printed table, at full width."""
     text = io.StringIO()
@@ -83,17 +156,22 @@ def as_text(frame: pl.DataFrame) -> bytes:
     return text.getvalue().encode()
 
 
-def as_csv(frame: pl.DataFrame) -> bytes:
+def as_csv(frame: pl.DataFrame, header: bool = True) -> bytes:
     """Comma-separated values, with lists, structs and bytes as JSON because CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_json_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
-    return frame.with_columns(texts).write_csv().encode()
+    return frame.with_columns(texts).write_csv(include_header=header).encode()
 
 
 def as_json(frame: pl.DataFrame) -> bytes:
     """One array of objects. Values that JSON does not have become text; NaN and infinity become null."""
-    rows = [{name: _json_value(value) for name, value in row.items()} for row in frame.to_dicts()]
-    return (json.dumps(rows, ensure_ascii=False, indent=1) + "\n").encode()
+    content = io.BytesIO()
+    _json_parts(frame.lazy(), lambda: None, content)
+    return content.getvalue()
+
+
+def _json_row(row: Mapping[str, Any]) -> bytes:
+    return json.dumps({name: _json_value(value) for name, value in row.items()}, ensure_ascii=False).encode()
 
 
 def as_parquet(frame: pl.DataFrame) -> bytes:

@@ -1,6 +1,7 @@
 """The dataset of a derived policy: the chosen games in memory, 44 bytes each.
 
-Runs are in the order of their ids, games of a run in the order of theirs: no clock or machine changes it.
+Runs are in the order in which they began, as their records say, games of a run in the order of their ids: no clock or
+machine changes it, and the games of the latest generation of a training count last.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T")
 class Dataset:
     """``G`` games of runs under the same rules, by run and game id."""
 
-    runs: tuple[RunRecord, ...]  # ascending by id
+    runs: tuple[RunRecord, ...]  # in the order in which they are learned from
     begins: tuple[int, ...]  # index of the first game of each run, and G
     game_id: NDArray[np.int64]  # [G]
     opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
@@ -72,14 +73,18 @@ def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) 
         return list(pool.map(do, edges[:-1], edges[1:]))
 
 
-def dataset_of(selection: Selection) -> Dataset:
+def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     """The games of a selection in memory.
+
+    ``order``, ids of all its runs, is the order in which they are learned from; by default that in which they began.
 
     Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
     the piece; ``FailureError`` for a damaged file.
     """
     check_rules(selection.runs)
-    places = sorted(range(len(selection.runs)), key=lambda place: selection.runs[place].run_id)
+    by_begin = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
+    order = order or by_begin
+    places = sorted(range(len(selection.runs)), key=lambda place: order.index(selection.runs[place].run_id))
     runs, counts = [selection.runs[place] for place in places], [selection.counts[place] for place in places]
     begins = (0, *np.cumsum(counts).tolist())
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -14,8 +15,10 @@ from analytics.query.results import PairingResult
 from analytics.query.selection import Selection, select
 from analytics.query.shared_openings import SharedOpenings
 from analytics.ratings.head_to_head import Results, merged_results, of_commits, of_games, openings_shared
+from analytics.ratings.ratings import rate
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
+from quarto.errors import RequestError
 
 MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
 
@@ -89,6 +92,22 @@ class ChosenGames:
     def agents(self) -> tuple[str, ...]:
         """The agents that are shown, at most ``MOST_AGENTS``, in alphabetical order: their colours follow from it."""
         return tuple(sorted(list(self.games_of)[:MOST_AGENTS]))
+
+    @cached_property
+    def ranked(self) -> tuple[str, ...]:
+        """The agents that are shown, best rating first; those without a rating last."""
+        shown = {agents: tally for agents, tally in self.head_to_head.items() if set(agents) <= set(self.agents)}
+        rated: list[str] = []
+        if any(first != second for first, second in shown):
+            with suppress(RequestError):  # all their games were forfeited
+                rated = [rating.agent for rating in rate(shown, samples=0).ratings]
+        return (*rated, *(agent for agent in self.agents if agent not in rated))
+
+    def by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
+        """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
+        places = {agent: place for place, agent in enumerate(self.ranked, 1)}
+        place = pl.col("agent").replace_strict(places, default=0, return_dtype=pl.Int64())
+        return frame.sort(*outer, place, maintain_order=True)
 
     @cached_property
     def total(self) -> Tally:

@@ -9,7 +9,6 @@ import polars as pl
 from analytics.query.database import OpenArchive
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
-from analytics.report.figures.strength import colour_of
 from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import wilson_bounds
 from quarto.errors import RequestError
@@ -19,7 +18,7 @@ from quarto.rules import CELLS, SIDE
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
 TITLE = "Lengths of games"
-HOW = "The full part of a bar was won, the paler part lost, the palest drawn. Flat strokes show exact random play."
+HOW = "Bars are games won, lost and drawn, from the bottom. Flat strokes show exact random play."
 
 
 def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
@@ -41,7 +40,9 @@ def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
         counted.select("rules", "agent").unique().join(pl.DataFrame({"plies": range(SHORTEST, CELLS + 1)}), how="cross")
     )
     full = every.join(counted.cast({"plies": pl.Int64()}), on=("rules", "agent", "plies"), how="left").fill_null(0)
-    full = full.sort("rules", "agent", "plies").with_columns(total=pl.col("games").sum().over("rules", "agent"))
+    full = chosen.by_rank(full.sort("rules", "agent", "plies"), "rules").with_columns(
+        total=pl.col("games").sum().over("rules", "agent")
+    )
     low, high = wilson_bounds(full["games"], full["total"])
     return full.select(
         *(pl.col(name) for name in ("rules", "agent", "plies", "games", "wins", "draws", "losses")),
@@ -77,8 +78,8 @@ def _random(chosen: ChosenGames, full: pl.DataFrame) -> list[float | None]:
     ]
 
 
-def lengths_panels(frame: pl.DataFrame, chosen: ChosenGames) -> list[Panel]:
-    """A panel for each rules and agent, all on the same scale."""
+def lengths_panels(frame: pl.DataFrame, legend: bool = False) -> list[Panel]:
+    """A panel for each rules and agent, all on the same scale; with a legend of the colours if asked for."""
     alt = style.altair()
     shares = [share for name in ("high", "random") for share in frame[name].drop_nulls()]
     height = alt.Scale(domain=[0, max(shares)], nice=False)
@@ -86,30 +87,31 @@ def lengths_panels(frame: pl.DataFrame, chosen: ChosenGames) -> list[Panel]:
     return [
         Panel(
             f"{agent}, {rules}" if several else f"{agent}",
-            _bars(alt, rows, colour_of(chosen, str(agent)), height),
+            _bars(alt, rows, height, legend),
             str(agent),
         )
         for (rules, agent), rows in frame.group_by("rules", "agent", maintain_order=True)
     ]
 
 
-def _bars(alt: Any, rows: pl.DataFrame, colour: str, height: Any) -> Picture:
+def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
     """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
-    results = ("wins", "losses", "draws")
-    totals = {name: pl.col(name) * pl.col("share") / pl.col("games") for name in results}
+    counts = zip(style.RESULTS, ("wins", "losses", "draws"), strict=True)
+    totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
     bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     plies = alt.X("plies:O", title="plies", axis=axis, scale=alt.Scale(domain=[*range(SHORTEST, CELLS + 1)]))
     share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
-    opacity = alt.Scale(domain=[*results], range=[1.0, 0.45, 0.2])
+    colours = alt.Scale(domain=[*style.RESULTS], range=[light for light, _ in style.RESULTS.values()])
+    shown = alt.Legend(symbolType="square", orient="top") if legend else None
     stacked = (
         alt.Chart(alt.Data(values=bars.to_dicts()))
-        .mark_bar(color=colour, size=BAR)
-        .transform_calculate(place=f"indexof({[*results]}, datum.result)")
+        .mark_bar(size=BAR)
+        .transform_calculate(place=f"indexof({[*style.RESULTS]}, datum.result)")
         .encode(
             x=plies,
             y=alt.Y("value:Q", title="share of games", axis=share, scale=height, stack="zero"),
-            opacity=alt.Opacity("result:N", scale=opacity, legend=None),
+            color=alt.Color("result:N", scale=colours, legend=shown),
             order=alt.Order("place:Q"),
         )
     )
@@ -131,4 +133,4 @@ def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
     frame = lengths_frame(chosen)
     if frame.is_empty():
         raise RequestError("all chosen games were forfeited: there are no lengths to show")
-    return style.beside(lengths_panels(frame, chosen), TITLE, HOW)
+    return style.beside(lengths_panels(frame, legend=True), TITLE, HOW)

@@ -14,10 +14,10 @@ from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
-from quarto.rules import SIDE
+from quarto.rules import PIECES, SIDE
 
 PLIES = 3  # the first ones: later, positions differ too much to compare a cell or a piece alone
-TILE = 33  # pixels
+TILE = 38  # pixels: the widest number, five letters, leaves a margin
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
 FAINT_ON_TILE = "#5b5b5b"
 ENOUGH = 100  # games that a tile needs for its mean outcome to set the scale of the colours
@@ -71,7 +71,7 @@ def openings_frame(chosen: ChosenGames, kind: Kind) -> pl.DataFrame:
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
         .sort("rules", "agent", "ply", kind.column)
     )
-    return _with_means(counted)
+    return _with_means(chosen.by_rank(counted, "rules"))
 
 
 def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
@@ -116,15 +116,38 @@ def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
     squares = base.mark_rect(stroke=style.FAINT, strokeWidth=0.5).encode(
         x2="right:Q", y2="bottom:Q", color=alt.Color("shade:Q", scale=colours, legend=None)
     )
-    names = base.mark_text(dx=3, dy=7, align="left", fontSize=8, color=FAINT_ON_TILE).encode(text="name:N")
-    values = base.mark_text(dx=TILE / 2, dy=TILE / 2 + 4, fontSize=10, color=style.ON_TILE).encode(text="text:N")
+    names = base.mark_text(dx=3, dy=8, align="left", fontSize=9, color=FAINT_ON_TILE).encode(text="name:N")
+    values = base.mark_text(dx=TILE / 2, dy=0.72 * TILE, fontSize=10, color=style.ON_TILE).encode(text="text:N")
     title = (
         alt.Chart(alt.Data(values=headings))
         .mark_text(align="left", fontSize=11, color=style.INK)
         .encode(x=x, y=alt.datum(-HEADING / 2, scale=down), text="text:N")
     )
-    layers = squares + names + values + title
+    pieces = _pieces(alt, x, y) if kind is GIFTS else []
+    layers = alt.layer(squares, *pieces, names, values, title)
     return layers.properties(width=(2 * SIDE + GAP) * TILE, height=(SIDE + HEADING) * TILE)
+
+
+def _pieces(alt: Any, x: Any, y: Any) -> list[Picture]:
+    """The pieces, each in the corner of its tile."""
+    places = [
+        {
+            "x": each % SIDE + board * (SIDE + GAP) + 0.76,
+            "y": each // SIDE + 0.22,
+            "form": "square" if each & 1 else "circle",
+            "area": style.PIECE_SIZES[each >> 3 & 1] ** 2,
+            "fill": style.PIECE_FILLS[each >> 2 & 1],
+            "solid": bool(each & 2),
+        }
+        for board in range(2)
+        for each in range(PIECES)
+    ]
+    base = alt.Chart(alt.Data(values=places)).encode(x=x, y=y)
+    pieces = base.mark_point(stroke=style.ON_TILE, strokeWidth=1, opacity=1).encode(
+        shape=alt.Shape("form:N", scale=None), size=alt.Size("area:Q", scale=None), fill=alt.Fill("fill:N", scale=None)
+    )
+    holes = base.transform_filter("!datum.solid")
+    return [pieces, holes.mark_point(filled=True, shape="circle", size=style.HOLE**2, color=style.ON_TILE, opacity=1)]
 
 
 def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:

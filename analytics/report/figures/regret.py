@@ -34,7 +34,7 @@ def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
         for each in summaries
         if each.agent in chosen.agents
     ]
-    return pl.DataFrame(rows, schema=MISTAKES, orient="row")
+    return chosen.by_rank(pl.DataFrame(rows, schema=MISTAKES, orient="row"))
 
 
 MISTAKES = {

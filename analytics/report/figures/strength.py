@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
 import polars as pl
 
 from analytics.query.database import OpenArchive
@@ -14,9 +19,11 @@ from analytics.report.style import Panel, Picture
 from analytics.statistics.intervals import Estimate, score
 from quarto.errors import RequestError
 
-TILE = 44  # pixels, of a crosstable
-ROW = 24  # pixels, of a rating
-LABELS = 130  # pixels that an agent's name may take
+TILE = 40  # pixels, of a crosstable
+ROW, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
+LABEL = 30  # letters of a line of a label: with the number beside it as wide as the panel
+WIDTH_OF_LETTER = 7.5  # pixels at most, at this size: a viewer's letters may be wider than those of the renderer
+ITSELF = "#8a8a8a"  # an agent against itself
 
 
 def standings(chosen: ChosenGames) -> Crosstable:
@@ -63,15 +70,42 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     order = frame["agent"].unique(maintain_order=True).to_list()
     if not order:
         raise RequestError("there are no games between different agents: choose others, or play some")
-    base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
-        x=alt.X("opponent:N", sort=order, title=None, axis=alt.Axis(orient="top", labelAngle=-40, labelLimit=LABELS)),
-        y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS)),
+    scores = {(agent, opponent): score for agent, opponent, _, score, _, _ in frame.iter_rows()}
+    labels = [f"{place} {agent}" for place, agent in enumerate(order, 1)]
+    rows = [
+        _tile(labels[i], str(k + 1), scores.get((order[i], order[k])), i == k)
+        for i, k in product(range(len(order)), repeat=2)
+    ]
+    extent = WIDTH_OF_LETTER * max(map(len, labels))
+    band, names = alt.Scale(paddingInner=0.05), [str(place) for place in range(1, len(order) + 1)]
+    plain = alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)
+    agents = alt.Axis(labelLimit=0, minExtent=extent, domain=False, ticks=False)
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("opponent:N", sort=names, title=None, scale=band, axis=plain),
+        y=alt.Y("agent:N", sort=labels, title=None, scale=band, axis=agents),
     )
     colours = alt.Scale(domain=[0, 0.5, 1], range=[style.WORST, style.MIDDLE, style.BEST])
-    tiles = base.mark_rect(stroke="white").encode(color=alt.Color("score:Q", scale=colours, legend=None))
-    texts = base.mark_text(color=style.ON_TILE).encode(text=alt.Text("score:Q", format=".1%"))
-    sized = (tiles + texts).properties(width=alt.Step(TILE), height=alt.Step(TILE * 0.7))
-    return style.styled(sized, "Score of rows against columns")
+    met, itself = base.transform_filter("isValid(datum.score)"), base.transform_filter("datum.itself")
+    tiles = met.mark_rect().encode(color=alt.Color("score:Q", scale=colours, legend=None))
+    texts = met.mark_text(color=style.ON_TILE, fontSize=12).encode(text="text:N")
+    unmet = base.transform_filter("!isValid(datum.score) && !datum.itself").mark_text(color=style.FAINT, fontSize=12)
+    sized = (tiles + itself.mark_rect(color=ITSELF, opacity=0.35) + texts + unmet.encode(text="text:N")).properties(
+        width=alt.Step(TILE), height=alt.Step(TILE * 0.7)
+    )
+    how = "In percent, a draw counting half; grey: itself" + (f"; {NEVER_MET}: never met" if _some_unmet(rows) else "")
+    return style.styled(sized, "Score of rows against columns", style.wrap(how, style.LINE))
+
+
+NEVER_MET = "–"  # noqa: RUF001  (an en dash)
+
+
+def _tile(agent: str, opponent: str, score: float | None, itself: bool) -> dict[str, Any]:
+    text = "" if itself else NEVER_MET if score is None else f"{100 * score:.1f}"
+    return {"agent": agent, "opponent": opponent, "score": score, "itself": itself, "text": text}
+
+
+def _some_unmet(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(row["text"] == NEVER_MET for row in rows)
 
 
 def fitted(chosen: ChosenGames) -> Ratings | None:
@@ -113,22 +147,49 @@ RATINGS = {
 
 
 def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
-    """A dot for each rating with its interval and number; hollow where the games set no bound."""
-    alt, order = style.altair(), frame["agent"].to_list()
-    colours = alt.Scale(domain=chosen.agents, range=[colour_of(chosen, agent) for agent in chosen.agents])
-    base = alt.Chart(alt.Data(values=frame.to_dicts())).encode(
-        y=alt.Y("agent:N", sort=order, title=None, axis=alt.Axis(labelLimit=LABELS, domain=False, ticks=False)),
-        color=alt.Color("agent:N", scale=colours, legend=None),
+    """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
+    alt = style.altair()
+    labels = [style.wrap(agent, LABEL) for agent in frame["agent"]]
+    step = ROW + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
+    rows = [
+        _rated(row, lines, place, step) | {"colour": colour_of(chosen, row["agent"])}
+        for place, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
+    ]
+    down = alt.Scale(domain=[step * len(rows), 0], nice=False)
+    base = alt.Chart(alt.Data(values=rows))
+    below, above = (alt.Y(f"{name}:Q", axis=None, scale=down) for name in ("dot", "top"))
+    text = base.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK).encode(y=above)
+    names = text.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK, align="left")
+    numbers = text.mark_text(baseline="top", fontSize=11, color=style.INK, align="right")
+    scale, plain = alt.Scale(zero=False, nice=False, padding=8), alt.Axis(grid=False)
+    known = base.transform_filter("isValid(datum.elo)").encode(y=below, color=alt.Color("colour:N", scale=None))
+    reach = known.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo", scale=scale, axis=plain), x2="high:Q")
+    elo = alt.X("elo:Q", title="Elo", scale=scale, axis=plain)
+    dots = known.mark_point(size=60, filled=True, opacity=1).encode(x=elo)
+    layers = (
+        reach
+        + dots
+        + names.encode(x=alt.value(0), text="label:N")
+        + numbers.encode(x=alt.value(style.PANEL_WIDTH), text="number:N")
     )
-    elo = alt.X("elo:Q", title="Elo", scale=alt.Scale(zero=False, nice=False, padding=26))
-    reach = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo"), x2="high:Q")
-    dots = base.mark_point(size=60, opacity=1, strokeWidth=2).encode(x=elo)
-    filled = dots.transform_filter("datum.bounded").mark_point(size=60, filled=True, opacity=1)
-    texts = base.mark_text(dy=-9, fontSize=10, color=style.INK).encode(
-        x=elo, text=alt.Text("elo:Q", format="+.0f"), color=alt.value(style.INK)
-    )
-    sized = (reach + dots + filled + texts).properties(width=style.PANEL_WIDTH - 60, height=alt.Step(ROW + 6))
+    sized = layers.properties(width=style.PANEL_WIDTH, height=step * len(rows))
     return Panel("Ratings with their 95 % intervals", sized)
+
+
+def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:
+    """The ratings, null for those without a bound; an interval without an end reaches to the last value on its side."""
+    names = ("elo", "low", "high")
+    values = [value for name in names for value in frame[name] if math.isfinite(value)]
+    finite = pl.col("elo").is_finite()
+    ends = pl.col(names).fill_nan(None).clip(min(values, default=0.0), max(values, default=0.0))
+    return frame.with_columns(pl.when(finite).then(ends).otherwise(None).name.keep())
+
+
+def _rated(row: dict[str, Any], lines: list[str], place: int, step: int) -> dict[str, Any]:
+    """A row of the picture: its values, its texts, and where they stand from the top, in pixels."""
+    number = style.signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
+    own = {name: row[name] for name in ("elo", "low", "high")}
+    return {**own, "label": lines, "number": number, "top": place * step + 2, "dot": (place + 1) * step - 9}
 
 
 def ratings(opened: OpenArchive, where: str | None = None) -> Picture:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import random
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.exchange import to_minari
 from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.turns import PERSPECTIVES
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
-from quarto.errors import RequestError
 from quarto.notation import format_game
 from quarto.rules import Rules
 from tests import naive
@@ -201,12 +198,6 @@ def test_games_without_a_turn_that_is_told_are_counted_and_left_out(tmp_path: Pa
     kept = expected_episodes(naive.PRESETS["classic"], games, "seat_0", imposed=False)
     assert (done.games, done.episodes) == (len(games), len(kept))
     assert len(kept) < len(games)
-
-
-def test_a_form_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(RequestError, match=r"needs the extra export \(h5py is missing\): pip install"):
-        to_minari.library()
 
 
 def test_what_is_packed_says_nothing_of_when(source: tuple[Path, Rules, Games, str], tmp_path: Path) -> None:

@@ -210,9 +210,9 @@ def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
 def test_other_games_of_the_same_agents_are_another_run(tmp_path: Path) -> None:
     other = "0@a2 1@b2 2@c2 3@d2"
     runs = [done for text in (WON, other, f"{WON}\n{other}", WON) for done in import_text(tmp_path / "archive", text)]
-    assert [done.added for done in runs] == [1, 1, 2, 0]
-    assert len({done.run_id for done in runs}) == 3
-    assert len(games_of(tmp_path / "archive")) == 4
+    assert [done.added for done in runs] == [1, 1, 1, 0]
+    assert runs[0].run_id == runs[2].run_id == runs[3].run_id != runs[1].run_id
+    assert len(games_of(tmp_path / "archive")) == 3
 
 
 @pytest.mark.parametrize(
@@ -291,3 +291,36 @@ def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.
 def test_no_games_are_no_text() -> None:
     assert text_of(Heading("classic", "", "", 0, "a", "b"), Games.zeros(0)) == b""
     assert len(read(b"").tags) == 0
+
+
+def games_in_text(dice: Any, players: str, count: int) -> list[str]:
+    tags = f"[event=cup] [agent_0={players[0]}] [agent_1={players[1]}]"
+    return [naive_line(random_game(dice, naive.PRESETS["classic"]), tags) for _ in range(count)]
+
+
+def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    ab, ba, cd = (games_in_text(dice, players, 9) for players in ("ab", "ba", "cd"))
+    root = tmp_path / "archive"
+
+    def added(*lines: list[str]) -> list[tuple[str, int, int]]:
+        found = import_text(root, "\n".join(line for part in lines for line in part))
+        return [(run.run_id, run.games, run.added) for run in found]
+
+    ((run, _, _),) = added(ab[:3], ba[:2])
+    assert added(ab[:5], ba[:6]) == [(run, 11, 6)]
+    assert added(ab[:5], ba[:6]) == [(run, 11, 0)]
+    assert added(ab[:2]) == [(run, 2, 0)]  # a part of what is known
+    assert added(ab[:3], ba[:2]) == [(run, 5, 0)]  # the first text again
+    (again, other) = added(ab, ba, cd)  # a player that the run does not have
+    assert again == (run, 18, 7)
+    assert other[1:] == (9, 9)
+    assert added(ab, ba, cd) == [(run, 18, 0), (other[0], 9, 0)]
+    changed = added(ab[:1] + ab[2:])  # no continuation: other games
+    assert changed[0][0] not in (run, other[0])
+    assert verify(Archive.open(root)).problems == []
+    with open_archive(root) as opened:
+        counts = opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY ALL")
+    assert dict(counts.rows()) == {run: 18, other[0]: 9, changed[0][0]: 8}
+    wanted = "\n".join([*ab, *ba, ""]).encode()
+    assert text_from(root, tmp_path / "out.txt", f"run_id = '{run}'") == wanted

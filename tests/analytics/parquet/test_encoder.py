@@ -1,8 +1,10 @@
 """Files of the encoder, read by Polars and DuckDB."""
 
 import io
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -89,3 +91,44 @@ def test_row_groups_carry_the_least_and_largest_value(tmp_path: Path) -> None:
 def test_other_types_are_refused() -> None:
     with pytest.raises(KeyError):
         encode(pl.DataFrame({"text": ["a"]}), 10)
+
+
+def varint(content: bytes, at: int) -> tuple[int, int]:
+    """A signed number of Thrift's compact protocol, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = content[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+
+
+def thrift(content: bytes, at: int) -> tuple[dict[int, Any], int]:
+    """A struct of 32-bit numbers and structs, by field, and where it ends."""
+    fields: dict[int, Any] = {}
+    field = 0
+    while content[at]:
+        field, kind = field + (content[at] >> 4), content[at] & 15
+        fields[field], at = thrift(content, at + 1) if kind == 12 else varint(content, at + 1)
+    return fields, at + 1
+
+
+def test_every_page_has_the_checksum_of_its_bytes(tmp_path: Path) -> None:
+    content = encode(frame_of(range(64), [i << 20 for i in range(64)], range(64)), 40)
+    (tmp_path / "file.parquet").write_bytes(content)
+    with duckdb.connect() as connection:
+        query = (
+            "SELECT least(coalesce(dictionary_page_offset, data_page_offset), data_page_offset), total_compressed_size"
+        )
+        rows = connection.execute(f"{query} FROM parquet_metadata($1)", [str(tmp_path / "file.parquet")]).fetchall()
+    pages = 0
+    for start, size in rows:
+        at = start
+        while at < start + size:
+            header, begin = thrift(content, at)
+            at = begin + header[3]
+            assert header[4] & 0xFFFFFFFF == zlib.crc32(content[begin:at])
+            pages += 1
+        assert at == start + size
+    assert pages == 2 * (2 + 1 + 1)  # of two row groups; only small columns have a dictionary

@@ -1,6 +1,7 @@
 """Questions to a damaged archive: answered from sound files, else an error with advice."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from analytics.query.views import VIEWS
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
+from analytics.store.checked_files import CheckedFile
 from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
-from tests.analytics.naive_games import RUN_ID
+from tests.analytics.folders import forge
+from tests.analytics.naive_games import RUN_ID, record
 
 
 def truncate(path: Path) -> None:
@@ -153,3 +156,128 @@ def test_a_damaged_record_of_a_run_leaves_games_and_plies(swept: Archive) -> Non
 def test_a_mistake_is_not_taken_for_damage(archive: Archive, text: str) -> None:
     with OpenArchive(archive.root) as opened, pytest.raises(RequestError):
         opened.sql(text)
+
+
+# Damage that leaves a file readable.
+
+
+def flip(path: Path, at: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that remembers which files were sound."""
+    monkeypatch.setenv("QARENA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "checked"
+
+
+@pytest.mark.parametrize("at", [0.02, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("table", list(TABLES))
+@pytest.mark.parametrize("before", [True, False], ids=["remembered", "new"])
+def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, table: str, at: float, before: bool) -> None:
+    path = archive.committed_files(table)[1]
+    question = f"SELECT sum(hash(COLUMNS(*))) FROM {table}"
+    if before:
+        with OpenArchive(archive.root) as opened:
+            opened.sql(question)
+        assert len(list(remembered.iterdir())) == 1
+    flip(path, at)
+    with OpenArchive(archive.root) as opened:
+        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+            opened.sql(question)
+        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+            getattr(opened, table)()
+        (other,) = set(TABLES) - {table}
+        assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "reads"),
+    [
+        ("FROM query('FROM pl' || 'ies')", True),
+        ("FROM query_table('plies')", True),
+        ('SELECT (SELECT count(*) FROM main."PLIES")', True),
+        ("EXPLAIN ANALYZE SELECT sum(cell) FROM plies", True),
+        ("PIVOT plies ON cell USING count(*)", True),
+        ("SELECT avg(plies) AS plies, 'plies' FROM games", False),
+        ("FROM runs", False),
+    ],
+)
+def test_only_files_that_a_question_reads_are_checked(
+    archive: Archive, remembered: Path, question: str, reads: bool
+) -> None:
+    flip(archive.committed_files("plies")[1], 0.5)
+    with OpenArchive(archive.root) as opened:
+        if reads:
+            with pytest.raises(FailureError, match="is missing or damaged"):
+                opened.sql(question)
+        else:
+            assert len(opened.sql(question)) == 1
+
+
+def test_sound_files_are_read_once_and_not_again(
+    archive: Archive, remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    real = vars(CheckedFile)["is_sound"].fget
+
+    def note(file: CheckedFile) -> bool:
+        read.append(file.path)
+        return bool(real(file))
+
+    monkeypatch.setattr(CheckedFile, "is_sound", property(note))
+    for times in (2, 2, 4, 4):
+        with OpenArchive(archive.root) as opened:
+            for _ in range(2):
+                opened.sql("SELECT count(*) FROM games" + (", plies" if times == 4 else ""))
+        assert len(read) == times
+    with OpenArchive(archive.root, check=False) as opened:
+        (memory,) = remembered.iterdir()
+        memory.write_text("[")
+        opened.sql("SELECT count(*) FROM games, plies")
+    assert len(read) == 4
+
+
+def test_without_a_check_a_damaged_file_is_asked_all_the_same(archive: Archive, remembered: Path) -> None:
+    flip(archive.committed_files("plies")[1], 0.3)
+    with OpenArchive(archive.root, check=False) as opened:
+        assert opened.sql("SELECT count(*) FROM plies").item() > 0
+
+
+# Commits that do not fit together.
+
+
+def assert_refused(archive: Archive, complaint: str) -> None:
+    with pytest.raises(FailureError, match=complaint):
+        OpenArchive(archive.root)
+    with OpenArchive(archive.root, check=False) as opened:
+        assert opened.sql("SELECT count(*) FROM runs").item() == 1
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_lost_commit_is_missed(archive: Archive, number: int) -> None:
+    archive.save_run(record(games=500))
+    path = archive.folder("commits", RUN_ID) / f"{number:06d}.json"
+    path.unlink()
+    assert_refused(archive, f"{path} is missing, and its games with it: restore it from a copy")
+
+
+def test_a_copied_commit_is_not_counted_twice(archive: Archive) -> None:
+    folder = archive.folder("commits", RUN_ID)
+    shutil.copy(folder / "000000.json", folder / "000002.json")
+    with pytest.raises(FailureError, match=r"000002\.json is damaged \(it says shard 0\)"):
+        OpenArchive(archive.root)
+    forge(folder / "000002.json", {"shard": 2})
+    assert_refused(
+        archive, r"000002\.json is wrong \(pairs 0 to 7 of pairing 0 are, in part, also in an earlier commit\)"
+    )
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_rows_and_tallies_must_agree(archive: Archive, table: str) -> None:
+    path = archive.folder("commits", RUN_ID) / "000001.json"
+    forge(path, lambda values: values[table].update(rows=7))
+    assert_refused(archive, rf"000001\.json is wrong \(7 rows of {table} for tallies of \d+\)")

@@ -4,6 +4,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -11,6 +12,8 @@ import analytics
 from analytics.query.database import OpenArchive
 from analytics.query.named_queries import names, query
 from analytics.query.results import results
+from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
@@ -83,12 +86,23 @@ def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
     assert "Row Groups Scanned: 1 / 3" in plan
 
 
-def test_a_snapshot_is_kept_until_the_archive_is_opened_again(archive: Archive) -> None:
+def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archive: Archive) -> None:
+    """Nothing was asked before others wrote, so that every view is filled after it."""
+    counts = f"""SELECT (SELECT count(*) FROM games), (SELECT sum(games) FROM runs WHERE run_id = '{RUN_ID}'),
+        (SELECT count(*) FROM runs), (SELECT count(*) FROM sweeps), (SELECT count(*) FROM verdicts)"""
     with OpenArchive(archive.root) as opened:
         archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
-    with OpenArchive(archive.root) as opened:
-        assert opened.sql("SELECT count(*) FROM games").item() == 72
+        archive.save_run(OTHER)
+        archive.save_sweep_job(SweepJob("s", 0))
+        trial = Trial(Hypotheses(), 8)
+        trial.take(np.full(8, 4, np.int8))
+        sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
+        for _ in range(2):
+            assert opened.sql(counts).row(0) == (56, 56, 1, 0, 0)
+            assert [sum(tally.games for tally in opened.archive.tallies(RUN_ID).values())] == [56]
+            opened.close()
+        opened.refresh()
+        assert opened.sql(counts).row(0) == (72, 72, 2, 1, 1)
 
 
 def test_closing_is_not_the_end(archive: Archive) -> None:

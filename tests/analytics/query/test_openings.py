@@ -14,6 +14,7 @@ from analytics.query.openings import EMPTY_BOARD, Filters, explore, openings
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
+from quarto.canonical import canonical_position
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
 from quarto.position import from_plies
@@ -118,7 +119,9 @@ def test_symmetric_positions_have_the_same_answer(classic: tuple[Archive, Kept])
             move, change = dice.choice(cell_maps(Rules())), dice.choice(piece_maps())
             moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
             image = format_position(from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
-            here, there = (openings(opened, each, "turn").drop("piece", "cell", "gift") for each in (text, image))
+            here, there = (
+                openings(opened, each, "turn").drop("piece", "cell", "gift", "sample") for each in (text, image)
+            )
             assert here.sort("game_id").equals(there.sort("game_id"))
 
 
@@ -161,10 +164,30 @@ def test_rows_say_rates_intervals_and_a_sample(classic: tuple[Archive, Kept]) ->
             assert (row[f"{rate}_low"], row[f"{rate}_high"]) == wilson(row[count], row["games"])
         assert row["run_id"] == archive.run_ids()[0]
         plies = parse_game(row["sample"])
-        assert plies == games[row["game_id"]]["plies"]
+        played = games[row["game_id"]]["plies"]
         own = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
-        shown = plies[0][0], plies[0][1], plies[1][0]
-        assert form_of_decision(({}, *own), "turn", Rules()) == form_of_decision(({}, *shown), "turn", Rules())
+        assert own == (plies[0][0], plies[0][1], plies[1][0])  # it is turned to match its row
+        for end in range(1, len(played) + 1):
+            there, shown = (canonical_position(from_plies(each[:end], NONE), Rules()) for each in (played, plies))
+            assert there == shown
+        assert len(plies) == len(played)
+
+
+@pytest.mark.parametrize("by", ["gift", "placement", "turn"])
+def test_a_sample_game_passes_through_the_position_of_its_row(classic: tuple[Archive, Kept], by: str) -> None:
+    archive, kept = classic
+    longest = max((game["plies"] for _, game in kept), key=len)
+    hand = NONE if by == "gift" else longest[3][0]
+    position = from_plies(longest[:3], hand)
+    with open_archive(indexed(archive).root) as opened:
+        rows = openings(opened, format_position(position, "classic"), by)
+    for row in rows.iter_rows(named=True):
+        plies = parse_game(row["sample"])
+        assert from_plies(plies[:3], hand if hand == NONE else plies[3][0]) == position
+        if by != "gift":
+            assert plies[3] == (parse_piece(row["piece"]), parse_cell(row["cell"]))
+        if row.get("gift") is not None:
+            assert plies[3 if by == "gift" else 4][0] == parse_piece(row["gift"])
 
 
 def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
@@ -190,6 +213,9 @@ def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> Non
     archive, kept = classic
     run = archive.runs()[0]
     with open_archive(indexed(archive).root) as opened:
+        against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
+        wanted = Filters(agent="random", opponent="rule_based")
+        assert explore(opened, EMPTY_BOARD, "placement", wanted).games == against
 
         def games(by: str | None = None, **filters: Any) -> int:
             return explore(opened, EMPTY_BOARD, by, Filters(**filters)).games

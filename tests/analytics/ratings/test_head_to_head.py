@@ -218,7 +218,7 @@ def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archi
         assert head_to_head(opened, GameFilter("false OR true", (run,))) == head_to_head(
             opened, GameFilter(runs=(run,))
         )
-        with pytest.raises(RequestError, match="a bracket is closed that was not opened"):
+        with pytest.raises(RequestError, match="is not a condition on games"):
             head_to_head(opened, GameFilter("false) OR (true", (run,)))
 
 

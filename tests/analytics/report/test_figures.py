@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -272,7 +273,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
 
 
 FIGURES: dict[Figure, tuple[str, str]] = {
-    figures.crosstable: ("random", "rule_based"),
+    figures.crosstable: ("1 random", "Score of rows against columns"),
     figures.ratings: ("random", "Elo"),
     figures.openings_board: ("a1", "mean outcome"),
     figures.gifts: ("F", "how often, %"),
@@ -298,6 +299,20 @@ def test_each_figure_is_a_chart_that_says_what_it_shows(full: OpenArchive, figur
     for said in FIGURES[figure]:
         assert f">{said}</text>" in picture
     assert "NaN" not in picture
+
+
+def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
+    label = "mcts(exploration=1.41421356,iterations=40,reuse=true,safe_gifts=true)"
+    pairings = [(label, "random")]
+    archive = Archive.open(tmp_path / "long", create=True)
+    run = record(spec_of(pairings=pairings))
+    archive.save_run(run)
+    archive.commit(run.run_id, [random_block(1)], pairings)
+    with open_archive(archive.root) as opened:
+        for figure in (figures.crosstable, figures.ratings):
+            texts = re.findall(r">([^<>]+)</t(?:ext|span)>", style.svg(figure(opened)))
+            assert label in "".join(texts)
+            assert "…" not in "".join(texts)
 
 
 @pytest.mark.parametrize(

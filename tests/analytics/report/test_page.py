@@ -19,6 +19,7 @@ from analytics.ratings.ratings import rate
 from analytics.report import style
 from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, strength
+from analytics.report.figures.chosen_games import chosen_games
 from analytics.report.page import report
 from analytics.report.rendering import render
 from analytics.report.sections import SECTIONS
@@ -124,7 +125,7 @@ def test_every_section_is_there(content: str) -> None:
     assert page.said_in("h2") == [*TITLES]
     assert len(TITLES) == len(SECTIONS)
     assert {f"#{anchor}" for anchor in page.all("id") if not anchor.startswith("mark-")} == {*page.all("href")}
-    assert content.count("<svg") == content.count("<figcaption") > 20
+    assert content.count("<svg") - content.count('<svg class="piece"') == content.count("<figcaption") > 20
     captions = page.said_in("caption")
     assert len(captions) == content.count("<table") == 8
 
@@ -149,6 +150,39 @@ def test_labels_and_titles_are_shown_as_they_are(content: str) -> None:
         assert label in page.said_in("th")
         assert any(label in text for text in page.said_in("figcaption"))
         assert any(label[:9] in text for text in page.said_in("text"))  # of the picture of the ratings
+
+
+def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str) -> None:
+    (table,) = re.findall(r'<section id="crosstable">.*?</table>', content, re.DOTALL)
+    rows = [re.findall(r"<td[^>]*>[^<]*", row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
+    for place, cells in enumerate(rows):
+        matrix = cells[2 : 2 + len(rows)]
+        assert ['class="itself"' in cell for cell in matrix] == [place == column for column in range(len(rows))]
+        assert matrix[place].endswith('title="itself">')
+    assert 'title="never met">–' in table  # noqa: RUF001
+
+
+def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -> None:
+    (section,) = re.findall(r'<section id="game-lengths">.*?</section>', content, re.DOTALL)
+    assert re.findall(r'chip result-([a-z-]+)"', section) == ["won", "lost", "drawn", "random-play"]
+    for light, _ in style.RESULTS.values():
+        assert f'fill="{light}"' in section
+    with open_archive(root) as opened:
+        ranked = chosen_games(opened).ranked
+    shown = [re.sub(", (classic|square|own_piece)$", "", text) for text in Page(section).said_in("figcaption")]
+    places = [ranked.index(agent) for agent in shown]
+    rules = [text.rpartition(", ")[2] for text in Page(section).said_in("figcaption")]
+    assert list(zip(rules, places, strict=True)) == sorted(zip(rules, places, strict=True))
+    assert len({*rules}) == 3
+
+
+def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
+    drawn = {piece: style.piece_svg(piece) for piece in range(16)}
+    assert len({*drawn.values()}) == 16
+    (section,) = re.findall(r'<section id="openings--first-gifts">.*?</section>', content, re.DOTALL)
+    found = re.findall(r'(<svg class="piece".*?</svg>) ?([0-9A-F])</td>', section)
+    assert found
+    assert all(picture == drawn[int(digit, 16)] for picture, digit in found)
 
 
 @pytest.mark.usefixtures("quick_pictures")

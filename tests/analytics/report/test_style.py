@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -85,6 +86,19 @@ def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_pa
         assert {*re.findall(r"url\(#([^)]*)\)", drawing)} <= {*ids}
         assert "url(#" in drawing
     assert "//" not in "".join(drawings)
+
+
+PICTURES = sorted((Path(__file__).parents[3] / "docs").glob("*.svg"))
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
+def test_pictures_in_the_docs_are_legible_on_a_telephone_and_in_the_dark(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    box = re.search(r'viewBox="0 0 ([\d.]+) ', text)
+    assert box
+    letters = [float(size) for size in re.findall(r'font-size="([\d.]+)', text)]
+    assert 358 / max(358, float(box[1])) * min(letters) >= 9  # pixels on a screen that is 390 wide, with margins
+    assert "prefers-color-scheme: dark" in text or 'rx="8" fill="#181818"' in text  # a terminal is dark always
 
 
 def test_a_sign_is_shown_unless_the_number_rounds_to_nothing() -> None:

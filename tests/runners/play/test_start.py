@@ -120,6 +120,25 @@ def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "mark"),
+    [([], ""), (["hint"], "(hint)"), (["{0}", "undo"], "(undo)"), (["hint", "{0}", "undo"], "(hint,undo)")],
+)
+def test_a_game_with_help_is_marked(play: Play, tmp_path: Path, typed: list[str], mark: str) -> None:
+    lines, game = typed_ahead(CLASSIC, 0, "random", 9, 0, name="ada")
+    options = ("random", "--seed", "9", "--seat", "0", "--name", "ada")
+    found = play([*(each.format(lines[0]) for each in typed), *lines], *options)
+    assert found.code == 0
+    assert f"Game: {format_game(game.plies)}\n" in found.out
+    assert ("so the game is logged apart from your others" in found.out) == bool(mark)
+    (row,) = rows(tmp_path / "data/archive")["games"].to_dicts()
+    assert (row["agent_0"], row["game_id"]) == (f"human:ada{mark}", 0)
+    lines, game = typed_ahead(CLASSIC, 0, "random", 9, 1, name="ada")  # the next number, in whichever run
+    assert f"Game: {format_game(game.plies)}\n" in play(lines, *options).out
+    assert set(rows(tmp_path / "data/archive")["games"]["game_id"]) == {0, 2}
+    check(tmp_path / "data/archive", 2)
+
+
 def test_undone_turns_are_not_logged_and_commands_may_come_anywhere(play: Play, tmp_path: Path) -> None:
     lines, game = typed_ahead(CLASSIC, 0, "random", 9, 0)
     first, second, *rest = lines
@@ -213,7 +232,7 @@ def test_the_login_name_is_the_default(play: Play, tmp_path: Path, monkeypatch: 
         (["rule_based", "--seed", str(1 << 63)], "'--seed'"),
         (["rule_based", "--name", " "], "name ' ' is not a printable text"),
         (["rule_based", "--name", "a\nb"], r"name 'a\nb' is not a printable text"),
-        (["rule_based", "--name", "x" * 195], "is not a printable text of at most 194 characters"),
+        (["rule_based", "--name", "x" * 195], "is not a printable text of at most 183 characters"),
         (["rule_based", "--archive", "."], "is not an archive"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",

@@ -117,6 +117,21 @@ def test_text_in_brackets_is_no_markup(capsys: pytest.CaptureFixture[str]) -> No
     assert all(text in out for text in ("[bold]", "agents=[random,dumb]", "[/foo]"))
 
 
+def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
+    label = "\x1b]0;title\x07\x1b[31mred\u202eabc\x9b2J\r"
+    seen = r"\x1b]0;title\x07\x1b[31mred\u202eabc\x9b2J\r"
+    frame = pl.DataFrame({label: [label, "two\nlines", "Zoë 人"]})
+    tables.write(frame)
+    console.print_line(label)
+    console.print_note(label)
+    found = capsys.readouterr()
+    assert found.out.count(seen) == 3
+    assert found.err == seen + "\n"
+    assert not set(found.out) & set("\x1b\x07\x9b\r\u202e")
+    assert "Zoë 人" in found.out
+    assert tables.as_csv(frame).decode().startswith(f'"{label}"\n')  # a file has the text as it is
+
+
 def test_numbers_stand_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
     tables.write(pl.DataFrame({"games": [7, 1000], "agent": ["a", "random"]}))
     assert "│     7 │ a      │" in capsys.readouterr().out

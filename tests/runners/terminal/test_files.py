@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from analytics import open_archive
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.terminal.files import check_output, new_file, write_file
-from runners.terminal.tables import output_of, write
+from runners.terminal.tables import TableOutput, output_of, write, write_parts
 
 
 @pytest.fixture
@@ -36,6 +38,20 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, form: str) -> None:
     with pytest.raises(FailureError, match=f"cannot write {path}: "):
         write(rows, output_of(form, path, force=True))
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_a_full_disk_ends_an_answer_in_parts(tmp_path: Path, form: str) -> None:
+    archive = Archive.open(tmp_path / "archive", create=True)
+    path = tmp_path / "answer"
+    with open_archive(archive.root) as opened:
+        with pytest.raises(FailureError, match=f"cannot write {path}: File too large"):
+            opened.stream(
+                "SELECT hash(range) FROM range(1000000)", partial(write_parts, output=TableOutput(form, path))
+            )
+        assert opened.sql("SELECT 1 AS x").item() == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["archive"]
 
 
 def test_an_existing_file_is_replaced_only_if_asked(tmp_path: Path) -> None:

@@ -378,6 +378,9 @@ def test_a_kind_of_ones_own_is_built_and_rebuilt_from_its_folder(
     own = ["--config-dir", "own"]
     built = qarena("policy", "build", "kind=counted", "kind.factor=2", "--where", CLASSIC, "--archive", str(root), *own)
     assert (built.code, built.err) == (0, "")
+    told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
+    (card,) = (each for each in policy_store.cards(Archive.open(root)) if each.name == "counted")
+    assert [key for key in card.learned if f"`{key}`" not in told] == []
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), *own)
     assert again.out.startswith("identical: policy counted ")
     refused = qarena("policy", "rebuild", "counted", "--archive", str(root))

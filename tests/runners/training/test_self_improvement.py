@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,16 @@ def test_more_generations_go_on_from_fewer(loop: tuple[Path, Trained]) -> None:
     more = trainer(generations=4).train(named(root))
     assert more.played == 300 + 80
     assert more.curve.head(4).equals(trained.curve)
+
+
+def test_of_many_generations_the_last_counts_last(loop: tuple[Path, Trained]) -> None:
+    archive = Archive.open(loop[0])
+    cards = [policy_store.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
+    for earlier, later in pairwise(cards):
+        assert later.learned["run_ids"][:-1] == earlier.learned["run_ids"]
+    records = {record.run_id: record for record in archive.runs()}
+    numbers = [records[run_id].number for run_id in cards[-1].learned["run_ids"]]
+    assert numbers == sorted(set(numbers))
 
 
 def test_remembering_the_last_generation_only(tmp_path: Path) -> None:

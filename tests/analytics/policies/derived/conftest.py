@@ -35,11 +35,18 @@ def records_of(rules: Rules) -> dict[str, str]:
     return {name: record(spec_of(rules, seed=seed)).run_id for seed, name in ((7, FIRST), (8, SECOND))}
 
 
+def in_order(rules: Rules) -> list[str]:
+    """The runs by name, in the order in which they began: not that of their ids, of their clocks or of the disk."""
+    ids = records_of(rules)
+    return sorted(ids, key=lambda name: ids[name], reverse=True)
+
+
 def make(root: Path, rules: Rules) -> Archive:
     """An archive of two runs, shards and their parts in no good order."""
     archive, ids, blocks = Archive.open(root, create=True), records_of(rules), blocks_of(rules)
     for seed, name in ((8, SECOND), (7, FIRST)):
-        archive.save_run(record(spec_of(rules, seed=seed)))
+        number = 1 + in_order(rules).index(name)
+        archive.save_run(record(spec_of(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z"))
         for block in reversed(blocks[name]):
             archive.commit(ids[name], [block], PAIRINGS)
     return archive
@@ -48,8 +55,8 @@ def make(root: Path, rules: Rules) -> Archive:
 def games_of(rules: Rules) -> list[Game]:
     """All games, in the order in which policies learn from them."""
     found = []
-    ids, blocks = records_of(rules), blocks_of(rules)
-    for name in sorted(blocks, key=lambda each: ids[each]):
+    blocks = blocks_of(rules)
+    for name in in_order(rules):
         for block in blocks[name]:
             for i in range(2 * block.pairs):
                 count, games, labels = int(block.games.plies[i]), block.games, PAIRINGS[block.pairing]

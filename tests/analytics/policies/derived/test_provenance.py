@@ -14,7 +14,7 @@ from analytics.policies.policy_store import Origin
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import Rules
-from tests.analytics.policies.derived.conftest import FIRST, records_of
+from tests.analytics.policies.derived.conftest import FIRST, in_order, records_of
 from tests.analytics.stored_policies import LEARNED
 
 
@@ -34,7 +34,9 @@ def test_ranges_hold_the_chosen_games_and_no_others(
     archive, rules = logged
     with open_archive(archive.root) as opened:
         dataset = dataset_of(select(opened, where))
-        expected = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
+        chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
+        runs = [records_of(rules)[name] for name in in_order(rules)]
+        expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
         ranges = ranges_of(dataset)
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
@@ -42,7 +44,9 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         learned = LEARNED | {"run_ids": run_ids, "where": where}
         origin = Origin("mine", rules, {}, learned, {"games": ranges})
         card = policy_store.save(archive, Gift().derive(dataset, 1), origin)
-        again = dataset_of(sources_of(opened, card))
+        again = dataset_of(sources_of(opened, card), run_ids)
+        turned = dataset_of(sources_of(opened, card), run_ids[::-1])
     assert again.checksums(1) == dataset.checksums(1)
     assert np.array_equal(again.game_id, dataset.game_id)
+    assert [record.run_id for record in turned.runs] == run_ids[::-1]
     assert records_of(rules)[FIRST] in {record.run_id for record in again.runs}

@@ -1,0 +1,125 @@
+"""What a question may take: memory, space on the disk, time."""
+
+from __future__ import annotations
+
+import math
+import re
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+import duckdb
+
+from quarto.errors import RequestError
+
+MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|%)")
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a question may take. Raises ``RequestError`` for what is no amount of memory or time."""
+
+    memory: str = MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
+    spill: str | None = None  # 10GiB; None: nine tenths of what is free
+    seconds: float | None = None  # None: no limit
+
+    def __post_init__(self) -> None:
+        _check_amount("memory", self.memory, "1GiB, 500MB or 70%")
+        if self.spill is not None:
+            _check_amount("spill", self.spill, "10GiB or 500MB")
+            if self.spill.endswith("%"):
+                raise RequestError(f"spill {self.spill!r} is a share, not an amount: write 10GiB or 500MB")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise RequestError(f"timeout {self.seconds:g} is not a time: write a number of seconds above 0")
+
+    @contextmanager
+    def kept(self, connection: duckdb.DuckDBPyConnection, spilled: Path, broken: list[RequestError]) -> Iterator[None]:
+        """Interrupt what the connection does inside the context at a limit, and add the error to ``broken``.
+
+        DuckDB 2.0 does not keep its own setting ``max_temp_directory_size`` (it spilled 740 MB where 5 were
+        allowed), so the folder is measured, twenty times a second.
+        """
+        if self.seconds is None and self.spill is None:
+            yield
+            return
+        done = Event()
+        watch = Thread(target=self._watch, args=(connection, spilled, done, broken), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watch.join()
+
+    def _watch(
+        self, connection: duckdb.DuckDBPyConnection, spilled: Path, done: Event, broken: list[RequestError]
+    ) -> None:
+        end = math.inf if self.seconds is None else time.monotonic() + self.seconds
+        most = math.inf if self.spill is None else _bytes_of(self.spill)
+        while not done.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()) or _LOOK_SECONDS)):
+            if not broken and time.monotonic() >= end:
+                broken.append(
+                    RequestError(
+                        f"SQL: the question took longer than {self.seconds:g} seconds: allow more (--timeout), or ask "
+                        "about fewer games"
+                    )
+                )
+            if not broken and most < math.inf and _size_of(spilled) > most:
+                broken.append(
+                    RequestError(
+                        f"SQL: the question spills more than {self.spill} to the disk: allow more (--spill), or more "
+                        "memory (--memory)"
+                    )
+                )
+            if broken:
+                connection.interrupt()  # again and again: one between two statements is lost
+
+    def explained(self, complaint: str) -> RequestError | None:
+        """The error for DuckDB's message if the question needs too much memory; None if it does not."""
+        if not complaint.startswith("Out of Memory Error"):
+            return None
+        address_space = address_space_limit()
+        if address_space is not None:
+            return RequestError(
+                f"SQL: the question needs more memory than the process may use, {address_space // 1024} KiB: raise "
+                "'ulimit -v'"
+            )
+        return RequestError("SQL: the question needs more memory than it may use: raise the limit (--memory 4GiB)")
+
+
+def address_space_limit() -> int | None:
+    """The bytes that this process may map (``ulimit -v``); None: no limit."""
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _check_amount(name: str, text: str, examples: str) -> None:
+    found = _AMOUNT.fullmatch(text)
+    if not found or not float(found[1]):
+        raise RequestError(f"{name} {text!r} is not an amount of memory: write {examples}")
+
+
+def _bytes_of(amount: str) -> float:
+    found = _AMOUNT.fullmatch(amount)
+    assert found  # noqa: S101  (checked before)
+    unit = found[2]
+    base = 1024 if "i" in unit else 1000
+    return float(found[1]) * float(base ** (1 + "KMGT".index(unit[0])))
+
+
+def _size_of(folder: Path) -> int:
+    """The bytes on the disk of the files in a folder, 0 if it does not exist."""
+    total = 0
+    with suppress(OSError):  # files come and go
+        for file in folder.iterdir():
+            total += file.stat().st_blocks * 512
+    return total
+
+
+NO_LIMITS = Limits()  # but for memory

@@ -1,0 +1,106 @@
+"""Compares the whole checksum of table files with their commits, once per archive and machine.
+
+A flipped bit in a page is a wrong answer and no error to most readers of Parquet, so a file is read once as a whole
+before the first question to it. That it was sound is remembered outside the archive, for as long as its size, times and
+inode stay what they were. What changes without changing any of these, as on a failing disk, ``qarena archive verify``
+finds: it reads everything always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from analytics.store.atomic import aside
+from analytics.store.records import StoredFile
+
+FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
+
+
+class CheckedFile(NamedTuple):
+    """A table file that a commit or manifest names."""
+
+    run_id: str
+    path: Path  # absolute
+    stored: StoredFile
+
+    @property
+    def name(self) -> str:
+        """Its path in the archive: the two tables of a shard have files of one name."""
+        return "/".join(self.path.parts[-3:])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file exists with the right size."""
+        return self.path.is_file() and self.path.stat().st_size == self.stored.bytes
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the checksum is right; reads the file."""
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == self.stored.sha256
+        except OSError:
+            return False
+
+    def stamp(self) -> list[str | int]:
+        """What is remembered of a sound file. Raises ``OSError``."""
+        status = self.path.stat()
+        return [self.stored.sha256, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def first_damaged(root: Path, files: Sequence[CheckedFile]) -> CheckedFile | None:
+    """The first of some files of the archive in ``root`` that is missing or not as its commit says, None if all are.
+
+    Files that were sound before and have not been touched since are not read again.
+    """
+    if not files:
+        return None
+    memory = _memory_of(root)
+    known = _remembered(memory)
+    stamps: dict[CheckedFile, list[str | int]] = {}
+    for file in files:
+        if not file.is_whole:
+            return file
+        stamp = file.stamp()
+        if known.get(file.name) != stamp:
+            stamps[file] = stamp
+    if not stamps:
+        return None
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter to other threads
+        sound = dict(zip(stamps, pool.map(lambda file: file.is_sound, stamps), strict=True))
+    known |= {file.name: stamp for file, stamp in stamps.items() if sound[file]}
+    _remember(memory, known)
+    return next((file for file in stamps if not sound[file]), None)
+
+
+def _memory_of(root: Path) -> Path:
+    """The file that remembers the sound files of an archive: beside the compiled kernels."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    folder = Path(os.environ.get("QARENA_CACHE") or user / "quarto-arena") / "checked"
+    return folder / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.json"
+
+
+def _remembered(memory: Path) -> dict[str, list[str | int]]:
+    try:
+        known = json.loads(memory.read_bytes())
+    except (OSError, ValueError):
+        return {}  # none yet, or not ours: the files are read again
+    return known if isinstance(known, dict) else {}
+
+
+def _remember(memory: Path, known: dict[str, list[str | int]]) -> None:
+    with suppress(OSError):  # a cache that cannot be written costs time only
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        with aside(memory) as temporary:
+            temporary.write_text(json.dumps(known))
+            temporary.replace(memory)
+        for other in memory.parent.iterdir():
+            if other.stat().st_mtime < memory.stat().st_mtime - FORGOTTEN_SECONDS:
+                other.unlink(missing_ok=True)

@@ -1,0 +1,74 @@
+"""An archive as it was at one moment, for questions whose answers must fit together while others write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.records import Commit, RunRecord, SweepJob
+from analytics.store.sprt_verdicts import Verdict
+from quarto.errors import FailureError
+
+T = TypeVar("T")
+
+
+class Snapshot(Archive):
+    """An archive whose runs, commits, jobs and verdicts are those that were there when it was made.
+
+    Raises ``FailureError`` for a damaged commit. Other damaged records are raised by the method that reads them.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        # What is written last is read first, so that all that it speaks of is there. A run's record is written before
+        # its first commit and after its last one, so a record that is new since is read after the commits.
+        self._jobs = _kept(super().sweep_jobs)
+        self._verdicts = _kept(lambda: [sprt_verdicts.read(path) for path in sprt_verdicts.files(self)])
+        self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
+        self._commits = {run_id: super(Snapshot, self).commits(run_id) for run_id in super().run_ids()}
+        new = {run_id: self._read(run_id) for run_id in self._commits if run_id not in self._records}
+        self._records |= {run_id: record for run_id, record in new.items() if record is not None}
+
+    def _read(self, run_id: str) -> RunRecord | FailureError | None:
+        return _kept(lambda: super(Snapshot, self).run(run_id))
+
+    def recorded(self) -> list[str]:
+        """The runs that had a record, damaged or not, sorted."""
+        return sorted(self._records)
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
+        return _value(self._records.get(run_id))
+
+    def run_ids(self) -> list[str]:
+        """The runs that had a folder of commits, sorted."""
+        return sorted(self._commits)
+
+    def commits(self, run_id: str) -> list[Commit]:
+        """The commits of a run by number."""
+        return self._commits.get(run_id, [])
+
+    def sweep_jobs(self) -> list[SweepJob]:
+        """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
+        return _value(self._jobs)
+
+    def verdicts(self) -> list[Verdict]:
+        """All verdicts, by run and id. Raises ``FailureError`` for a damaged one."""
+        return _value(self._verdicts)
+
+
+def _kept(read: Callable[[], T]) -> T | FailureError:
+    """What was read, or the error, for whoever asks for it."""
+    try:
+        return read()
+    except FailureError as error:
+        return error
+
+
+def _value(kept: T | FailureError) -> T:
+    if isinstance(kept, FailureError):
+        raise kept
+    return kept
