@@ -36,7 +36,7 @@ PLAYERS = "tests.runners.experiments"
 
 # Jitted players and ones in Python, so that both ways through the engine are taken, from imposed openings.
 DICE = f"{{agent:random,_target_:{PLAYERS}.Dice,name:dice}}"
-BATCHED = f"{{agent:dumb,_target_:{PLAYERS}.Batched,name:batched}}"
+BATCHED = f"{{agent:random,_target_:{PLAYERS}.Batched,name:batched}}"
 TOURNAMENT = (
     f"agents=[random,semi_random,{DICE},{BATCHED}]",
     "games=120",
