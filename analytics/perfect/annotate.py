@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.derived_tables.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies, note_annotations
+from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
+from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies, note_annotations
-from analytics.store.exact_values import ExactValues, Task, evaluate
-from analytics.store.jobs import run_jobs
 from analytics.store.shard_arrays import read_shard
 from quarto.batch import Games
 from quarto.rules import Rules

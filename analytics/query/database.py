@@ -13,6 +13,9 @@ from typing import Self, TypeVar
 import duckdb
 import polars as pl
 
+from analytics.derived_tables.decisions import ANNOTATIONS
+from analytics.derived_tables.derived_table import Shard
+from analytics.derived_tables.position_index import INDEXES, Index, NotIndexedError, index_jobs
 from analytics.query import views
 from analytics.query.answers import Answer, Complaint, Writer, ask, explained
 from analytics.query.limits import NO_LIMITS, Limits
@@ -20,10 +23,7 @@ from analytics.query.scratch import Scratch
 from analytics.query.views_read import views_read
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile, first_damaged
-from analytics.store.decisions import ANNOTATIONS
-from analytics.store.derived_tables import Shard
 from analytics.store.inventory import require_consistent
-from analytics.store.position_index import INDEXES, Index, NotIndexedError, index_jobs
 from analytics.store.records import StoredFile
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot

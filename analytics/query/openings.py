@@ -10,14 +10,14 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
+from analytics.derived_tables.derived_table import Shard
+from analytics.derived_tables.position_index import INDEXES, Index, count_positions
+from analytics.derived_tables.positions import turns_in
 from analytics.query.database import OpenArchive
 from analytics.query.turned_games import turned
 from analytics.query.views import RUN_OF_FILE, from_files
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive, readable
-from analytics.store.derived_tables import Shard
-from analytics.store.position_index import INDEXES, Index, count_positions
-from analytics.store.positions import turns_in
 from analytics.store.records import Commit, RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest

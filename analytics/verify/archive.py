@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.policies import policy_store
 from analytics.statistics.tally import tally_of
 from analytics.store import inventory, sprt_verdicts
 from analytics.store.archive import Archive, commit_files, commit_in, sweep_job
 from analytics.store.blocks import PlyColumns, read_table
-from analytics.store.decisions import ANNOTATIONS
 from analytics.store.ranges import Range
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids

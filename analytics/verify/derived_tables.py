@@ -16,13 +16,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.derived_tables.decisions import ANNOTATIONS, Annotation, AnnotationExtent, decisions_of, first_plies
+from analytics.derived_tables.derived_table import DerivedTable, Manifest, Shard, is_of
+from analytics.derived_tables.exact_values import ExactValues
+from analytics.derived_tables.position_index import INDEXES, Index, count_positions
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import read_table
-from analytics.store.decisions import ANNOTATIONS, Annotation, AnnotationExtent, decisions_of, first_plies
-from analytics.store.derived_tables import DerivedTable, Manifest, Shard, is_of
-from analytics.store.exact_values import ExactValues
-from analytics.store.position_index import INDEXES, Index, count_positions
 from analytics.store.records import RunRecord
 from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
 from analytics.store.shard_arrays import read_shard

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from analytics.derived_tables.decisions import ANNOTATIONS
+from analytics.derived_tables.position_index import INDEXES
 from analytics.policies import policy_store
 from analytics.store import locks, sprt_verdicts
 from analytics.store.archive import MARKER, Archive
 from analytics.store.atomic import TEMPORARY, explained, temporary_beside
-from analytics.store.decisions import ANNOTATIONS
-from analytics.store.position_index import INDEXES
 from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLICY_FILE
 from analytics.store.schema import TABLES
 from quarto.errors import RequestError

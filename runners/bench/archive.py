@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
+from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.selection import select
 from analytics.store.archive import MARKER, Archive
-from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
 from analytics import open_archive
+from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
@@ -23,7 +24,6 @@ from analytics.policies.derived.dataset import dataset_of
 from analytics.query.openings import EMPTY_BOARD, Filters, openings
 from analytics.query.selection import select
 from analytics.store.archive import Archive
-from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.verify.archive import verify
 from quarto.jit import load_all
 from runners.arena.agent_labels import load_agent

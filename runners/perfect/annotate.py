@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive
+from analytics.derived_tables.decisions import annotation_jobs
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.query.mistakes import DecisionSummary, HardPosition, among, decision_summaries, hardest_positions
 from analytics.report import style
@@ -14,7 +15,6 @@ from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.page import mistakes_page
 from analytics.store.archive import Archive, chosen_runs
-from analytics.store.decisions import annotation_jobs
 from quarto.errors import RequestError
 from runners.arena.machine import available_cores, check_tables
 from runners.perfect.solvers import VALUE_NAMES

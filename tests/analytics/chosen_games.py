@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
+from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent
 from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, AnnotationExtent
 from analytics.store.records import RunRecord
 from analytics.store.schema import DECISIONS
 from quarto.batch import Block

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.query.database import OpenArchive
 from analytics.query.views import VIEWS
@@ -16,7 +17,6 @@ from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
-from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError

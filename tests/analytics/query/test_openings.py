@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from analytics.query.openings import EMPTY_BOARD, Filters, explore, openings
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
-from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from quarto.canonical import canonical_position
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position

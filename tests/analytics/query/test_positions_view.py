@@ -4,10 +4,10 @@ import duckdb
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
+from analytics.derived_tables.positions import turns_in
 from analytics.query.views import VIEWS
 from analytics.store.archive import Archive
-from analytics.store.position_index import INDEXES, IndexJob, index_jobs, index_shards
-from analytics.store.positions import turns_in
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of

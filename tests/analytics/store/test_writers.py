@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.store import atomic
 from analytics.store.archive import Archive, _Ledger
-from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.pending import PendingFiles
-from analytics.store.position_index import INDEXES, index_jobs, index_shards
 from analytics.store.records import SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import UnreferencedFile, named_files, remove, seconds_of, unreferenced_files

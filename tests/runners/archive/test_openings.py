@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from analytics.derived_tables.position_index import INDEXES
 from analytics.store.archive import Archive
-from analytics.store.position_index import INDEXES
 from tests.analytics.folders import snapshot
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena

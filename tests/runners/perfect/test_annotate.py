@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies
+from analytics.derived_tables.exact_values import ExactValues
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.store.archive import Archive
-from analytics.store.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies
-from analytics.store.exact_values import ExactValues
 from analytics.store.shard_arrays import read_shard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files

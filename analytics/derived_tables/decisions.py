@@ -14,9 +14,9 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
+from analytics.derived_tables.derived_table import DerivedTable, Manifest, Shard
+from analytics.derived_tables.exact_values import ExactValues
 from analytics.store.archive import Archive, readable
-from analytics.store.derived_tables import DerivedTable, Manifest, Shard
-from analytics.store.exact_values import ExactValues
 from analytics.store.json_records import Count
 from analytics.store.records import StoredFile
 from analytics.store.schema import DECISIONS, GIFT, PLACEMENT

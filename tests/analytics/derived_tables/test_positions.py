@@ -5,8 +5,8 @@ import random
 import polars as pl
 import pytest
 
+from analytics.derived_tables.positions import positions_of
 from analytics.store.blocks import tables
-from analytics.store.positions import positions_of
 from analytics.store.schema import POSITIONS
 from quarto.rules import NONE, Rules
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, random_game

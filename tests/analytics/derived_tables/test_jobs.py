@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from analytics.store.jobs import run_jobs
+from analytics.derived_tables.jobs import run_jobs
 
 
 def test_every_result_is_handed_over_on_the_calling_thread() -> None:

@@ -1,6 +1,6 @@
 """The position index: the derived table ``positions``, which counts the turns of a shard's games by position.
 
-``analytics.store.positions`` makes the table of one shard. A deeper index takes the place of a shallower one.
+``analytics.derived_tables.positions`` makes the table of one shard. A deeper index takes the place of a shallower one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import polars as pl
 
+from analytics.derived_tables.derived_table import DerivedTable, Manifest, Shard
+from analytics.derived_tables.jobs import run_jobs
+from analytics.derived_tables.positions import positions_of
 from analytics.store.archive import Archive
-from analytics.store.derived_tables import DerivedTable, Manifest, Shard
-from analytics.store.jobs import run_jobs
-from analytics.store.positions import positions_of
 from analytics.store.records import StoredFile
 from analytics.store.schema import POSITIONS
 from analytics.store.shard_arrays import damaged, read_shard_table

@@ -6,11 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.store import derived_tables
-from analytics.store.archive import Archive
-from analytics.store.blocks import table_content
-from analytics.store.derived_tables import Shard
-from analytics.store.position_index import (
+from analytics.derived_tables import derived_table
+from analytics.derived_tables.derived_table import Shard
+from analytics.derived_tables.position_index import (
     END_PLY,
     INDEXES,
     Index,
@@ -20,6 +18,8 @@ from analytics.store.position_index import (
     index_jobs,
     index_shards,
 )
+from analytics.store.archive import Archive
+from analytics.store.blocks import table_content
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.Monkey
     def refuse(*_: object) -> bool:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(derived_tables, "create", refuse)
+    monkeypatch.setattr(derived_table, "create", refuse)
     with pytest.raises(FailureError, match="the disk is full"):
         index(archive)
     assert not list(archive.root.glob("positions/*/*"))

@@ -1,0 +1,1 @@
+"""Tables derived from the shards of an archive: exact values of decisions, positions up to symmetry."""
