@@ -85,8 +85,15 @@ def _find(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
     tail = name.rpartition(".")[2]
     folders = [Path(place or ".") / tail for place in (sys.path if places is None else places)]
     package = ModuleSpec(name, None, is_package=True)
-    package.submodule_search_locations = [str(folder) for folder in folders if folder.is_dir()]
+    package.submodule_search_locations = [str(folder) for folder in folders if _is_folder(folder)]
     return package if package.submodule_search_locations else found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except PermissionError:  # in a folder that this user may not look into
+        return False
 
 
 def _is_local(spec: ModuleSpec) -> bool:

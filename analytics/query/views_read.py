@@ -16,7 +16,7 @@ def views_read(connection: duckdb.DuckDBPyConnection, text: str, views: Iterable
 
     DuckDB's own parser tells. It serialises SELECT alone: of other statements, all views count whose names occur.
     """
-    known = set(views)
+    known, text = set(views), text.encode(errors="replace").decode()
     (serialised,) = connection.execute("SELECT json_serialize_sql($1)", [text]).fetchone() or ("",)
     parsed = json.loads(serialised)
     lowered = text.lower()

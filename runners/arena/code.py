@@ -19,7 +19,10 @@ from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
 DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
-PLAYING_MODULES = ("runners.contestants.lockstep", "runners.arena.engine", "agents.base", "agents.lift")
+PLAYING_MODULES = (
+    *("runners.arena.engine", "runners.contestants.lockstep", "runners.contestants.half"),
+    *("runners.contestants.contestant", "runners.contestants.crew", "agents.base", "agents.lift"),
+)
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,5 +62,6 @@ def where_typed() -> Iterator[None]:
 
     With ``hydra.job.chdir=true`` Hydra carries out a task in the task's output folder.
     """
-    with chdir(HydraConfig.get().runtime.cwd if HydraConfig.initialized() else "."):
+    typed = Path(HydraConfig.get().runtime.cwd) if HydraConfig.initialized() else Path.cwd()
+    with chdir(typed) if typed != Path.cwd() else nullcontext():
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import io
+import signal
 import sys
 import time
 import traceback
@@ -135,6 +136,8 @@ def main() -> None:
         crew = sys.modules.get("runners.contestants.crew")  # loaded by commands that play
         if crew is not None and crew.still_playing():
             leave(left.code if isinstance(left.code, int) else int(left.code is not None))
+        if left.code == INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not change the exit code of an end
         raise
 
 

@@ -224,6 +224,8 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
             if not sweep_folders.records():  # else jobs failed, and the report below names each of them
                 sweep_folders.withdraw()
                 raise
+        finally:
+            HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process
     return _report()
 
 

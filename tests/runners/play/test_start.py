@@ -254,6 +254,7 @@ def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
         raise OSError(28, os.strerror(28))
 
     lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
+    Archive.open(tmp_path / "data/archive", create=True)
     monkeypatch.setattr(os, "link", refuse)
     found = play(lines, "random")
     assert found.code == 1

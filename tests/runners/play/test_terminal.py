@@ -109,7 +109,7 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
 
     found = rows(tmp_path / "data/archive")
     assert list(found["plies"].select("piece", "cell").iter_rows()) == plies
-    assert found["games"].row(0, named=True)["agent_1"] == "human:ada"
+    assert found["games"].row(0, named=True)["agent_1"] == "human:ada(hint,undo)"
     assert verify(Archive.open(tmp_path / "data/archive")).problems == []
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
+from analytics.store.json_records import CHECKSUM, sealed
 from quarto.rules import CLASSIC
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -71,11 +72,17 @@ def card_path(root: Path, name: str) -> Path:
     return policy_store.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json"
 
 
+def write_record(path: Path, values: dict[str, Any]) -> None:
+    """Write a changed card or record with the checksum that fits."""
+    values.pop(CHECKSUM, None)
+    path.write_text(json.dumps(sealed(values)))
+
+
 def forge(root: Path, name: str, change: Forge) -> None:
     path = card_path(root, name)
     card = json.loads(path.read_text())
     change(card["learned"])
-    path.write_text(json.dumps(card))
+    write_record(path, card)
 
 
 def sums(content: bytes) -> dict[str, Any]:
@@ -226,7 +233,7 @@ def test_a_forged_table_of_games_is_refused_in_one_line(
         "bytes": content.stat().st_size,
         "sha256": policy_store._sha256(content.read_bytes()),
     }
-    path.write_text(json.dumps(card))
+    write_record(path, card)
     found = qarena("policy", "rebuild", "gift", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(rf"error: policy 'gift' .*{said}.*\n", found.err)
@@ -240,7 +247,7 @@ def test_a_spec_with_a_hostile_learner_is_a_damaged_record(
     path = root / "runs" / f"{card.learned['run_ids'][0]}.json"
     record = json.loads(path.read_text())
     record["spec"]["learner"] = learner
-    path.write_text(json.dumps(record))
+    write_record(path, record)
     found = qarena("policy", "rebuild", "online", "--archive", str(root))
     assert (found.code, found.out) == (1, "")
     assert re.fullmatch(r"error: .* is damaged \(.*learner.*\): restore it from a copy.*\n", found.err)
@@ -254,7 +261,7 @@ def test_a_genome_names_genes_and_nothing_else(root: Path, mark: Path, qarena: Q
         content = json.dumps(genes).encode()
         path.with_name("genome.json").write_bytes(content)
         card["files"]["genome.json"] |= sums(content)
-        path.write_text(json.dumps(card))
+        write_record(path, card)
         found = qarena("run", "agent@a=policy", "a.policy=bred", "agent@b=random", "games=2", f"archive.root={root}")
         assert (found.code, found.out) == (2, "")
         assert re.fullmatch(r"error: policy 'bred' is damaged: .*\n", found.err)

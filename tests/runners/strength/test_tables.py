@@ -89,14 +89,14 @@ def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> Non
 
 
 def test_seats_apart(qarena: Qarena) -> None:
-    found = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "a6522eb18d99")
+    found = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "8d1cb3670fa3")
     assert found.code == 0
     assert "Crosstable" not in found.out
     rows = lines_of(found.out)
     assert len(rows) == 12
     assert {row[1] for row in rows} == {"0", "1"}
     assert {row[3] for row in rows} == {"1,000"}
-    table = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "a6522eb18d99", "--format", "csv")
+    table = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "8d1cb3670fa3", "--format", "csv")
     parsed = list(csv.DictReader(io.StringIO(table.out)))
     assert [f"{100 * float(row['score']):.2f}" for row in parsed] == [row[4] for row in rows]
 
@@ -110,8 +110,8 @@ def test_seats_apart(qarena: Qarena) -> None:
         (("--where", "winner ="), "where='winner =' is not a condition on games"),
         (("--where", "agent_0 = 'nobody'"), "has no game with where="),
         (("--where", "DELETE FROM games"), "is not a condition on games"),
-        (("--run", "a6522eb18d9"), "did you mean 'a6522eb18d99'"),
-        (("--run", "a6522eb18d99", "--where", "run_id <> 'a6522eb18d99'"), "no games of run a6522eb18d99"),
+        (("--run", "8d1cb3670fa"), "did you mean '8d1cb3670fa3'"),
+        (("--run", "8d1cb3670fa3", "--where", "run_id <> '8d1cb3670fa3'"), "no games of run 8d1cb3670fa3"),
         (("--archive", "nowhere"), "there is no archive at nowhere"),
     ],
 )

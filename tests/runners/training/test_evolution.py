@@ -29,6 +29,7 @@ from tests import naive
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, run_seed
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import ga5 as naive_ga5
+from tests.naive_players.study_a import FaithfulDumb
 from tests.paths import ROOT
 from tests.runners.experiments import play
 from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
@@ -50,8 +51,9 @@ def assert_same(found: Trained, expected: Trained) -> None:
 def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful: bool, tmp_path: Path) -> None:
     """Each game played by the twins of its players, each individual bred by the twin of its study."""
     plan = {"population": 3, "offspring": 2, "generations": 2, "tournament": 2, "games": 4, "faithful": faithful}
-    opponents: dict[str, naive.Player] = {"random": naive.Random(), "dumb": naive.Dumb()}
-    trained = trainer(name, opponents=list(opponents), **plan).train(context(tmp_path, seed=8))
+    dumb: tuple[str, naive.Player] = ("dumb(faithful=true)", FaithfulDumb()) if faithful else ("dumb", naive.Dumb())
+    opponents: dict[str, naive.Player] = dict([("random", naive.Random()), dumb])
+    trained = trainer(name, opponents=["random", "dumb"], **plan).train(context(tmp_path, seed=8))
 
     def reward(generation: int, pairing: int, player: naive.Player, opponent: naive.Player) -> float:
         rewards = []
@@ -88,7 +90,7 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
         assert rows["operator"].to_list() == [each.operator for each in everybody]
         assert rows["parents"].to_list() == [each.parents for each in everybody]
         assert [list(row) for row in rows[GENES[name]].rows()] == [each.genes for each in everybody]
-        assert rows["v random", "v dumb"].rows() == [each.fitness for each in everybody]
+        assert rows["v random", f"v {dumb[0]}"].rows() == [each.fitness for each in everybody]
     seeds = [record.spec["seed"] for record in map(Archive.open(tmp_path).run, trained.run_ids) if record]
     assert seeds == [run_seed(8, generation, 4) for generation in range(len(history))]
     answer = twin.best_on_average() if name == "ga2" else history[-1][0].genes
