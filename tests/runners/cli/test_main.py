@@ -103,8 +103,10 @@ def test_flags_are_separated_from_overrides(typed: str, flags: str) -> None:
         ("games=7 --cfg", "--cfg needs a value: --cfg VALUE"),
         (
             "a.fast=true",
-            "key 'a.fast' does not exist; did you mean 'a.faithful'? "
-            "valid: a.faithful, a.isolation, a.megabytes, a.name, a.turn_seconds, a.version",
+            (
+                "key 'a.fast' does not exist; did you mean 'a.faithful'? "
+                "valid: a.faithful, a.isolation, a.megabytes, a.name, a.turn_seconds, a.version"
+            ),
         ),
     ],
 )

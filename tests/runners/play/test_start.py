@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -309,7 +310,9 @@ def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_with_130(tmp_path: Path) -> None:
     with begin(tmp_path, "dumb") as process:
         read_to(process, b"place 0> ")
+        time.sleep(0.3)  # until it waits for the answer: Python may overlook a signal just before that
         process.send_signal(signal.SIGINT)
+        process.wait(timeout=DEADLINE)  # with its input open: an end of the input is something else
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert (out, err) == (b"\nThe game is not finished, so it is not logged.\n", b"")

@@ -66,7 +66,7 @@ def test_ratings_without_samples_have_no_intervals(qarena: Qarena) -> None:
     found = qarena("rate", *CLASSIC, "--samples", "0")
     assert (found.code, found.err) == (0, "")
     assert {row[3] for row in lines_of(found.out)} == {"not sampled"}
-    assert "(not sampled); of games between equals 0.76 % are drawn (not sampled)." in found.out
+    assert "(not sampled); of games between equals 0.67 % are drawn (not sampled)." in found.out
 
 
 def test_the_same_command_prints_the_same(qarena: Qarena) -> None:
