@@ -137,7 +137,8 @@ def main() -> None:
         if crew is not None and crew.still_playing():
             leave(left.code if isinstance(left.code, int) else int(left.code is not None))
         if left.code == INTERRUPTED:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not change the exit code of an end
+            # Another Ctrl-C must not change the exit code. Not SIG_IGN: processes started later would inherit it.
+            signal.signal(signal.SIGINT, lambda _signal, _frame: None)
         raise
 
 
