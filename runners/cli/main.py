@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.util
 import io
@@ -137,9 +138,19 @@ def main() -> None:
         if crew is not None and crew.still_playing():
             leave(left.code if isinstance(left.code, int) else int(left.code is not None))
         if left.code == INTERRUPTED:
-            # Another Ctrl-C must not change the exit code. Not SIG_IGN: processes started later would inherit it.
-            signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+            _ignore_interrupts()
         raise
+    except KeyboardInterrupt:  # a further one, while the first is answered
+        _ignore_interrupts()
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _ignore_interrupts() -> None:
+    """From here on another Ctrl-C does not change the exit code."""
+    # Not SIG_IGN at once: processes started later would inherit it. Not the function alone: Python restores the
+    # signal's default while it ends, and its last tenth of a second would then be killed.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def _main() -> None:

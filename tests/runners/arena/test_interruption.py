@@ -128,6 +128,18 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(
     check_rows(folder, expected)
 
 
+def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Path, qarena: Qarena) -> None:
+    with start(folder, pause=0.002) as process:
+        wait_for(process, lambda: commits(folder) >= 1)
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130, err
+    assert "Traceback" not in out + err
+    assert verify(Archive.open(folder / "games here")).problems == []
+
+
 def test_kill_at_any_moment_loses_at_most_what_was_not_committed(folder: Path, qarena: Qarena, expected: Rows) -> None:
     dice = random.Random(1)
     for moment in range(3):
