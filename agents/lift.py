@@ -191,7 +191,7 @@ class PythonPlayer:
 
 
 def answers(agent: BatchAgent | GameAgent, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-    """What an agent in Python answers to a batch: cells and gifts, as it gives them. Raises what it raises."""
+    """The answer of an agent in Python to a batch: cells and gifts, unchecked. Raises whatever the agent raises."""
     batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
     if isinstance(agent, BatchAgent):
         cells, gifts = agent.play(batch, rng)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def ignore() -> None:
-    """Do nothing: the callback where no application has set one."""
+    """Do nothing: a callback where nobody has set one."""
 
 
 before_compiling: Callable[[], None] = ignore  # called before numba compiles a function that the cache lacks

@@ -28,6 +28,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from quarto import hooks
+from quarto.caches import cache_root
 from quarto.sources import fingerprint_of, kernel_sources, outside_fingerprint
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,8 +51,7 @@ def cache_directory(outside: str = "") -> Path:
     stamp = hashlib.sha256(
         f"{fingerprint_of(kernel_sources())} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
     ).hexdigest()[:16]
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    chosen = Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena") / "kernels" / stamp
+    chosen = cache_root() / "kernels" / stamp
     try:
         chosen.mkdir(parents=True, exist_ok=True)
         writable = os.access(chosen, os.W_OK)

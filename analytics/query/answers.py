@@ -34,7 +34,7 @@ _NESTED = ("list", "array", "struct", "tuple", "map")
 
 
 class Complaint(NamedTuple):
-    """What DuckDB or Polars says about a question that it cannot answer."""
+    """The message of DuckDB or Polars about a question that it cannot answer."""
 
     text: str
     is_fatal: bool  # whether the connection answers nothing more
@@ -88,7 +88,7 @@ def ask(
     take: Callable[[Answer], _Taken],
     limits: AbstractContextManager[None],
 ) -> _Taken | Complaint:
-    """What ``take`` makes of the answer to a question, or the complaint about it. ``limits`` may interrupt it.
+    """The result of ``take`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
 
     Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
     """

@@ -7,16 +7,15 @@ which functions it calls, whether their names are quoted or not, and whether it 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import duckdb
 
 from analytics.query.database import OpenArchive
+from analytics.query.syntax_trees import Node, nodes
 from analytics.query.views import quoted
 from quarto.errors import RequestError
-
-Node = dict[str, Any]  # of DuckDB's syntax tree
 
 # What may follow the expression after WHERE in a SELECT.
 _OTHER_CLAUSES = ("modifiers", "group_expressions", "group_sets", "having", "qualify", "sample")
@@ -88,7 +87,7 @@ def _without_places(part: Any) -> Any:
 def _changing(opened: OpenArchive, expression: Node) -> str | None:
     """Why the answer of an expression may change from one moment to the next; None if it cannot."""
     called = set()
-    for node in _nodes(expression):
+    for node in nodes(expression):
         if node.get("sample"):
             return "takes a SAMPLE"
         if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() not in _PURE_TABLES:
@@ -99,14 +98,6 @@ def _changing(opened: OpenArchive, expression: Node) -> str | None:
             return f"calls {node['column_names'][-1].lower()}, which changes"
     changing = sorted(called & _SAMPLING) or _changing_functions(opened, called)
     return f"calls {changing[0]}(), which changes" if changing else None
-
-
-def _nodes(part: Any) -> Iterator[Node]:
-    """All nodes of a tree."""
-    if isinstance(part, dict):
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from _nodes(value)
 
 
 def _changing_functions(opened: OpenArchive, names: Iterable[str]) -> list[str]:

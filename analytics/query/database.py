@@ -21,13 +21,13 @@ from analytics.query.answers import Answer, Complaint, Writer, ask, explained
 from analytics.query.limits import NO_LIMITS, Limits
 from analytics.query.scratch import Scratch
 from analytics.query.views_read import views_read
-from analytics.store.archive import Archive
+from analytics.store.archive import Archive, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.inventory import require_consistent
 from analytics.store.records import StoredFile
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError
 
 _BUSY_SECONDS = 0.05
 _Taken = TypeVar("_Taken")
@@ -264,7 +264,7 @@ class OpenArchive:
             files = [file for file in files if file.run_id == run_id]
             if not files and self.archive.run(run_id) is None:
                 known = (file.run_id for file in self._files[table])
-                raise RequestError(f"run {run_id!r} is not in archive {self.archive.root}{nearest(run_id, known)}")
+                raise unknown_run(self.archive, run_id, known)
         damaged = first_damaged(self._root, files) if table in self._unchecked else None
         if damaged is not None:
             raise _damage(damaged)

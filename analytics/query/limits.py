@@ -1,4 +1,4 @@
-"""What a question may take: memory, space on the disk, time."""
+"""Limits of a question: memory, space on the disk, time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Limits:
-    """What a question may take. Raises ``RequestError`` for what is no amount of memory or time."""
+    """Limits of a question. Raises ``RequestError`` for a value that is no amount of memory or time."""
 
     memory: str = MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
     spill: str | None = None  # 10GiB; None: nine tenths of what is free

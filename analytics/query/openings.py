@@ -17,7 +17,7 @@ from analytics.query.database import OpenArchive
 from analytics.query.turned_games import turned
 from analytics.query.views import RUN_OF_FILE, from_files
 from analytics.statistics.intervals import wilson_bounds
-from analytics.store.archive import Archive, readable
+from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.records import Commit, RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest
@@ -131,7 +131,7 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     known = [record.run_id for record in records]
     for run_id in filters.runs:
         if run_id not in known:
-            raise RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
+            raise unknown_run(archive, run_id, known)
     wanted = [record for record in records if not filters.runs or record.run_id in filters.runs]
     earliest, latest = _moment(filters.since, time.min, "since"), _moment(filters.until, time.max, "until")
     created = {record.run_id: datetime.fromisoformat(record.created) for record in wanted}

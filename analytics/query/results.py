@@ -76,10 +76,9 @@ def results(archive: Archive, run_id: str) -> list[PairingResult]:
     record = archive.run(run_id)
     if record is None:
         raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
-    by_pairs = record.swapped and record.spec["opening_plies"] > 0
     labels = record.pairings
     return [
-        PairingResult(pairing, *labels[pairing], tally, by_pairs)
+        PairingResult(pairing, *labels[pairing], tally, record.by_pairs)
         for pairing, tally in archive.tallies(run_id).items()
         if pairing < len(labels)
     ]

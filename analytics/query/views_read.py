@@ -1,12 +1,13 @@
-"""Which views a question reads, so that files are checked for those only."""
+"""The views that a question reads: files are checked for those only."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import duckdb
+
+from analytics.query.syntax_trees import nodes
 
 _BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
 
@@ -23,16 +24,9 @@ def views_read(connection: duckdb.DuckDBPyConnection, text: str, views: Iterable
     if parsed["error"]:
         return known if _BY_TEXT[0] in lowered else {view for view in known if view in lowered}
     found = set()
-    for node in _nodes(parsed):
+    for node in nodes(parsed):
         if node.get("type") == "BASE_TABLE":
             found.add(node["table_name"].lower())
         elif node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() in _BY_TEXT:
             return known
     return known & found
-
-
-def _nodes(part: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(part, dict):
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from _nodes(value)

@@ -15,7 +15,7 @@ from analytics.query.results import PairingResult, results
 from analytics.query.selection import EVERYTHING, select
 from analytics.query.shared_openings import SharedOpenings, question, shared_openings, sharing
 from analytics.statistics.tally import Tally
-from analytics.store.archive import commit_files, readable
+from analytics.store.archive import commit_files, readable, unknown_run
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError, nearest
 
@@ -109,8 +109,7 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> Head
     """
     for run_id in choice.runs:
         if opened.archive.run(run_id) is None:
-            known = opened.archive.recorded()
-            raise RequestError(f"run {run_id!r} is not in archive {opened.archive.root}{nearest(run_id, known)}")
+            raise unknown_run(opened.archive, run_id, opened.archive.recorded())
     records = _all(opened) if choice.where is None else select(opened, choice.where).runs
     chosen = [readable(record) for record in records if not choice.runs or record.run_id in choice.runs]
     chosen = [record for record in chosen if _has_games(opened, record)]
@@ -160,7 +159,7 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
         row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
         cells[row][column] += pairs
     found: dict[tuple[str, int], PairingResult] = {}
-    by_pairs = {record.run_id: record.swapped and record.spec["opening_plies"] > 0 for record in records}
+    by_pairs = {record.run_id: record.by_pairs for record in records}
     for pairing in _ask(opened, query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]

@@ -34,7 +34,7 @@ SWAPPED = np.array(
 
 
 class Clusters(NamedTuple):
-    """How far independent clusters of games are from the mean of all games, as sums of squares over the clusters."""
+    """Deviations of independent clusters of games from the mean of all games, as sums of squares over the clusters."""
 
     number: int
     points: float  # of (points - games * mean score) squared; a win is a point, a draw half of one

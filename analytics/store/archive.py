@@ -18,7 +18,7 @@ from threading import Lock
 import polars as pl
 from msgspec import structs
 
-from analytics.statistics.tally import Tally, tally_of
+from analytics.statistics.tally import Tally, summed, tally_of
 from analytics.store import locks
 from analytics.store.atomic import TEMPORARY, create, explained, make_folder
 from analytics.store.blocks import in_order, table_content, tables
@@ -214,11 +214,8 @@ class Archive:
 
     def tallies(self, run_id: str) -> dict[int, Tally]:
         """The tallies of a run's games by pairing, from the commits alone."""
-        totals: dict[int, Tally] = {}
-        for commit in self.commits(run_id):
-            for part in commit.slices:
-                totals[part.pairing] = totals.get(part.pairing, Tally()) + part.tally
-        return {pairing: totals[pairing] for pairing in sorted(totals)}
+        parts = (part for commit in self.commits(run_id) for part in commit.slices)
+        return dict(sorted(summed((part.pairing, part.tally) for part in parts).items()))
 
     def committed_files(self, table: str) -> list[Path]:
         """All files of ``games`` or ``plies`` that commits name."""
@@ -269,12 +266,17 @@ class Archive:
         return sorted(path for path in self.root.glob("sweeps/*/*.json") if path.stem.isdecimal())
 
 
+def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> RequestError:
+    """The error for a run that is not in an archive; ``known`` are those that could be meant."""
+    return RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
+
+
 def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
     """The runs in ``wanted``, or all if it is empty. Raises ``RequestError`` for one that is not in the archive."""
     known = archive.run_ids()
     for run_id in wanted:
         if run_id not in known:
-            raise RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
+            raise unknown_run(archive, run_id, known)
     return list(dict.fromkeys(wanted)) or known
 
 

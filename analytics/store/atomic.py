@@ -11,6 +11,7 @@ from pathlib import Path
 
 from analytics.store import locks
 from quarto.errors import FailureError
+from quarto.hooks import ignore
 
 TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
 
@@ -100,11 +101,7 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _nothing() -> None:
-    pass
-
-
-def replace(path: Path, content: bytes, ready: Callable[[], None] = _nothing) -> None:
+def replace(path: Path, content: bytes, ready: Callable[[], None] = ignore) -> None:
     """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
 
     ``ready`` is called when only that step is left; what it raises prevents the step.
@@ -115,7 +112,7 @@ def replace(path: Path, content: bytes, ready: Callable[[], None] = _nothing) ->
     sync_folder(path.parent)
 
 
-def create(path: Path, content: bytes, ready: Callable[[], None] = _nothing) -> bool:
+def create(path: Path, content: bytes, ready: Callable[[], None] = ignore) -> bool:
     """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``.
 
     ``ready`` is called when only that step is left; what it raises prevents the step.

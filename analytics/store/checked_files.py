@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from analytics.store.atomic import aside
 from analytics.store.records import StoredFile
+from quarto.caches import cache_root
 
 FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
 
@@ -50,7 +51,7 @@ class CheckedFile(NamedTuple):
             return False
 
     def stamp(self) -> list[str | int]:
-        """What is remembered of a sound file. Raises ``OSError``."""
+        """The values that are remembered of a sound file: if one changes, it is read again. Raises ``OSError``."""
         status = self.path.stat()
         return [self.stored.sha256, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -82,9 +83,7 @@ def first_damaged(root: Path, files: Sequence[CheckedFile]) -> CheckedFile | Non
 
 def _memory_of(root: Path) -> Path:
     """The file that remembers the sound files of an archive: beside the compiled kernels."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folder = Path(os.environ.get("QARENA_CACHE") or user / "quarto-arena") / "checked"
-    return folder / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.json"
+    return cache_root() / "checked" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.json"
 
 
 def _remembered(memory: Path) -> dict[str, list[str | int]]:

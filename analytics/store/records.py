@@ -112,6 +112,11 @@ class RunRecord(StoredRecord, frozen=True):
         return bool(self.spec.get("seats", "swapped") == "swapped")
 
     @property
+    def by_pairs(self) -> bool:
+        """Whether pairs, not games, are independent: the two games of a pair begin with the same imposed plies."""
+        return self.swapped and bool(self.spec["opening_plies"] > 0)
+
+    @property
     def opening_seed(self) -> int | None:
         """The seed that the opening of a pair follows from, with the pair's number; None if it does not.
 

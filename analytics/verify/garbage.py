@@ -24,7 +24,6 @@ from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLI
 from analytics.store.schema import TABLES
 from quarto.errors import RequestError
 
-AGE = "1h"  # a younger file may belong to a writer on a machine whose locks are not seen here
 AGES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LOCKED_AT_ONCE = 100  # files: each takes a descriptor

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from agents.base import Agent
 from agents.lift import Player
 from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep
+from quarto.hooks import ignore
 from quarto.jit import uint64
 from quarto.rules import CELLS, Rules
 from runners.contestants.contestant import Contestant
-from runners.contestants.crew import Crew, ignore
+from runners.contestants.crew import Crew
 from runners.contestants.half import Half, Setting
 from runners.contestants.lockstep import GameNumbers, draw_openings, settle
 

@@ -108,7 +108,7 @@ def gc(
     age: Annotated[
         str,
         typer.Option(help="Only files that are at least so old: 30m, 1h, 2d. 0 only while no process writes."),
-    ] = "1h",
+    ] = "1h",  # a younger file may belong to a writer on a machine whose locks are not seen here
 ) -> None:
     """List files that no commit names, such as those of killed writers; with --remove delete them."""
     from analytics.store.archive import Archive

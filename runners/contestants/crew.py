@@ -18,10 +18,6 @@ IDLE_SECONDS = 0.5  # without a result, after which the caller hears that there 
 GRACE = 2.0  # seconds after which work in progress is cut short, once it is to stop
 
 
-def ignore() -> None:
-    """Do nothing."""
-
-
 def still_playing() -> bool:
     """Whether a thread that nobody waits for still runs: the process must then end without waiting for its threads."""
     return any(thread.daemon and thread.name.startswith(PLAYING) for thread in threading.enumerate())
