@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analytics.query.database import OpenArchive
+    from analytics.sql.database import OpenArchive
 
 __all__ = ["open_archive"]
 
@@ -26,7 +26,7 @@ def open_archive(
     ``path`` is not an archive, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
-    from analytics.query.database import OpenArchive
-    from analytics.query.limits import Limits
+    from analytics.sql.database import OpenArchive
+    from analytics.sql.limits import Limits
 
     return OpenArchive(Path(path), Limits(memory, spill, seconds), check)

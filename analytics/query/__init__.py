@@ -1,1 +1,1 @@
-"""Questions to the archive: DuckDB, views, conditions, chosen games as arrays, named queries, openings, mistakes."""
+"""Questions to the archive: chosen games as arrays, named queries, openings, mistakes."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import Estimate, quantile, wilson
 from quarto.canonical import canonical_position
 from quarto.notation import format_position

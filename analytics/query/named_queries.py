@@ -1,4 +1,4 @@
-"""Named questions: the SQL files of ``analytics/query/sql``, each with a header that describes the answer."""
+"""Named questions: the SQL files of ``analytics/query/named``, each with a header that describes the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quarto.errors import RequestError, nearest
 
 def names() -> list[str]:
     """The names of all questions, sorted."""
-    found = (entry.name for entry in (files("analytics.query") / "sql").iterdir())
+    found = (entry.name for entry in (files("analytics.query") / "named").iterdir())
     return sorted(name.removesuffix(".sql") for name in found if name.endswith(".sql"))
 
 
@@ -17,7 +17,7 @@ def query(name: str) -> str:
     """The SQL of a question. Raises ``RequestError`` for an unknown name."""
     if name not in names():
         raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
-    return (files("analytics.query") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+    return (files("analytics.query") / "named" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 CHOSEN = "true /* chosen */"  # the place for a condition in the SQL of questions that can be restricted to some games

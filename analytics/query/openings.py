@@ -13,9 +13,9 @@ import polars as pl
 from analytics.derived_tables.derived_table import Shard
 from analytics.derived_tables.position_index import INDEXES, Index, count_positions
 from analytics.derived_tables.positions import turns_in
-from analytics.query.database import OpenArchive
 from analytics.query.turned_games import turned
-from analytics.query.views import RUN_OF_FILE, from_files
+from analytics.sql.database import OpenArchive
+from analytics.sql.views import RUN_OF_FILE, from_files
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.records import Commit, RunRecord

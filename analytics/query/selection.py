@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.query.conditions import check
-from analytics.query.database import OpenArchive
+from analytics.sql.conditions import check
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
 from analytics.store.records import Commit, RunRecord
 from analytics.store.shard_arrays import ShardGames, read_shard

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import polars as pl
 
-from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
-from analytics.query.results import PairingResult, results
 from analytics.query.selection import EVERYTHING, select
-from analytics.query.shared_openings import SharedOpenings, question, shared_openings, sharing
+from analytics.results.pairings import PairingResult, results
+from analytics.results.shared_openings import SharedOpenings, question, shared_openings, sharing
+from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.archive import commit_files, readable, unknown_run
 from analytics.store.records import RunRecord

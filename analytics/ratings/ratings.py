@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.query.database import OpenArchive
-from analytics.query.shared_openings import SharedOpenings
 from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.results.shared_openings import SharedOpenings
+from analytics.sql.database import OpenArchive
 from analytics.statistics.clusters import SEAT_RESULTS, cells_of
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate

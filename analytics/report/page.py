@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
 from analytics.query.selection import EVERYTHING
 from analytics.report import style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
 from analytics.report.rendering import render
 from analytics.report.sections import SECTIONS, drawn
+from analytics.sql.database import OpenArchive
 
 
 def report(opened: OpenArchive, where: str | None = None, title: str | None = None) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 import typer
 
 from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
-from analytics.query.database import OpenArchive
-from analytics.query.limits import Limits
+from analytics.sql.database import OpenArchive
+from analytics.sql.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
 from runners.arena.machine import available_cores
 from runners.contestants.interruption import INTERRUPTED

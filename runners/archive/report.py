@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analytics import open_archive
-from analytics.query.conditions import both
 from analytics.query.mistakes import among
 from analytics.report import style
 from analytics.report.page import report
+from analytics.sql.conditions import both
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
 from runners.terminal.files import write_file

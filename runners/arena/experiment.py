@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from agents.base import Agent
-from analytics.query.results import PairingResult, results
+from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive, check_place, now, readable
 from analytics.store.records import RunRecord
 from analytics.store.run_numbers import next_number

@@ -14,10 +14,10 @@ from typing import Any
 
 from analytics import open_archive
 from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
-from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.selection import select
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import MARKER, Archive
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError

@@ -47,7 +47,7 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = True,
 ) -> None:
     """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
-    from analytics.query.limits import Limits
+    from analytics.sql.limits import Limits
     from runners.archive.index import answer
     from runners.terminal.tables import output_of
 

@@ -15,7 +15,7 @@ from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
 
-from analytics.query.results import PairingResult, results
+from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob

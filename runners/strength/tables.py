@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from analytics.query.results import PairingResult, crosstable
 from analytics.ratings.head_to_head import HeadToHead, by_seats
 from analytics.ratings.ratings import Rating, Ratings
+from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
 from quarto.errors import RequestError, nearest

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from analytics.query.results import Crosstable, PairingResult, Standing
+    from analytics.results.pairings import Crosstable, PairingResult, Standing
     from analytics.statistics.intervals import Estimate
     from runners.arena.experiment import Outcome
 
@@ -193,7 +193,7 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
         print_note(f"run {outcome.run_id} has no games yet")
         return
     if len(outcome.results) > 1:
-        from analytics.query.results import crosstable
+        from analytics.results.pairings import crosstable
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import polars as pl
 from rich.console import Console
 
-from analytics.query.times import checked_times, holds_times
+from analytics.sql.times import checked_times, holds_times
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import Table

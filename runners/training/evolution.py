@@ -21,7 +21,7 @@ from agents.genetic.breeders import Breeder
 from agents.genetic.evolution import Evolution, seed_of_games
 from agents.genetic.population import OPERATORS, Population
 from agents.learning.policy import GENOME, Policy
-from analytics.query.results import PairingResult
+from analytics.results.pairings import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
 from runners.arena.agent_labels import agent_of, load_agent

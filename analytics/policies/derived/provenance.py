@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import Dataset
-from analytics.query.database import OpenArchive
 from analytics.query.selection import EVERYTHING, Selection, holds_any, within
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
 from analytics.store.records import PolicyCard
 from analytics.store.schema import MAX_PAIRS

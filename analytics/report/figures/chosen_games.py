@@ -9,13 +9,13 @@ from functools import cached_property, reduce
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
 from analytics.query.named_queries import query_of
-from analytics.query.results import PairingResult
 from analytics.query.selection import Selection, select
-from analytics.query.shared_openings import SharedOpenings
 from analytics.ratings.head_to_head import Results, merged_results, of_commits, of_games, openings_shared
 from analytics.ratings.ratings import rate
+from analytics.results.pairings import PairingResult
+from analytics.results.shared_openings import SharedOpenings
+from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError

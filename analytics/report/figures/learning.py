@@ -7,10 +7,10 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.policies import policy_store
-from analytics.query.database import OpenArchive
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
+from analytics.sql.database import OpenArchive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
 from quarto.errors import RequestError
 from quarto.random_play import lengths as random_lengths

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece

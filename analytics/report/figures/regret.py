@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
 from analytics.query.mistakes import decision_summaries
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.figures.strength import colour_of
 from analytics.report.style import Panel, Picture
+from analytics.sql.database import OpenArchive
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from analytics.query.database import OpenArchive
-from analytics.query.results import Crosstable
-from analytics.query.results import crosstable as crosstable_of
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
+from analytics.results.pairings import Crosstable
+from analytics.results.pairings import crosstable as crosstable_of
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import Estimate, score
 from quarto.errors import RequestError
 

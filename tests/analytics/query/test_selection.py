@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.query.conditions import both
 from analytics.query.selection import select
 from analytics.ratings.head_to_head import head_to_head
+from analytics.sql.conditions import both
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.query.database import OpenArchive
 from analytics.ratings.head_to_head import GameFilter, HeadToHead, by_seats, head_to_head, of_commits, of_games
+from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.query.database import OpenArchive
 from analytics.ratings.ratings import rate
 from analytics.report import figures, sections, style
 from analytics.report.figures import learning, lengths, openings, regret, strength
 from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive

@@ -13,8 +13,8 @@ import pytest
 
 from analytics import open_archive
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
-from analytics.query.database import OpenArchive
 from analytics.query.openings import EMPTY_BOARD, openings
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.policies import policy_store
 from analytics.published import figures
-from analytics.query.results import results
+from analytics.results.pairings import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.agent_labels import agent_named

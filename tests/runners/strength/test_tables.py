@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.query.results import PairingResult
 from analytics.ratings.head_to_head import GameFilter, head_to_head
 from analytics.ratings.ratings import ratings
+from analytics.results.pairings import PairingResult
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive

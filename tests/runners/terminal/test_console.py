@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analytics.query.results import PairingResult, crosstable
+from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.experiment import Outcome
 from runners.terminal import console, tables

@@ -7,7 +7,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from analytics.query.database import OpenArchive
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 

@@ -8,7 +8,7 @@ from functools import reduce
 
 import polars as pl
 
-from analytics.query.shared_openings import SharedOpenings
+from analytics.results.shared_openings import SharedOpenings
 from analytics.statistics.clusters import Clusters
 from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import Row, Tally

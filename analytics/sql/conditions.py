@@ -12,9 +12,9 @@ from typing import Any
 
 import duckdb
 
-from analytics.query.database import OpenArchive
-from analytics.query.syntax_trees import Node, nodes
-from analytics.query.views import quoted
+from analytics.sql.database import OpenArchive
+from analytics.sql.syntax_trees import Node, nodes
+from analytics.sql.views import quoted
 from quarto.errors import RequestError
 
 # What may follow the expression after WHERE in a SELECT.

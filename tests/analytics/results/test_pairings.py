@@ -1,6 +1,6 @@
 import pytest
 
-from analytics.query.results import Crosstable, PairingResult, crosstable, results
+from analytics.results.pairings import Crosstable, PairingResult, crosstable, results
 from analytics.statistics.intervals import wilson, win_rate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive

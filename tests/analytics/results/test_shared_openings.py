@@ -15,11 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from analytics import open_archive
-from analytics.query.database import OpenArchive
-from analytics.query.results import crosstable
-from analytics.query.shared_openings import SharedOpenings, question
 from analytics.ratings.head_to_head import GameFilter, by_seats, head_to_head
 from analytics.ratings.ratings import Ratings, Tallies, rate
+from analytics.results.pairings import crosstable
+from analytics.results.shared_openings import SharedOpenings, question
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import quantile
 from analytics.statistics.tally import Tally, summed
 from analytics.store.archive import Archive

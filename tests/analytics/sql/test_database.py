@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 import analytics
-from analytics.query.database import OpenArchive
 from analytics.query.named_queries import names, query
-from analytics.query.results import results
+from analytics.results.pairings import results
+from analytics.sql.database import OpenArchive
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive

@@ -11,8 +11,8 @@ import pytest
 
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
-from analytics.query.database import OpenArchive
-from analytics.query.views import VIEWS
+from analytics.sql.database import OpenArchive
+from analytics.sql.views import VIEWS
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive

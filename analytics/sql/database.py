@@ -16,11 +16,11 @@ import polars as pl
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.derived_table import Shard
 from analytics.derived_tables.position_index import INDEXES, Index, NotIndexedError, index_jobs
-from analytics.query import views
-from analytics.query.answers import Answer, Complaint, Writer, ask, explained
-from analytics.query.limits import NO_LIMITS, Limits
-from analytics.query.scratch import Scratch
-from analytics.query.views_read import views_read
+from analytics.sql import views
+from analytics.sql.answers import Answer, Complaint, Writer, ask, explained
+from analytics.sql.limits import NO_LIMITS, Limits
+from analytics.sql.scratch import Scratch
+from analytics.sql.views_read import views_read
 from analytics.store.archive import Archive, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.inventory import require_consistent

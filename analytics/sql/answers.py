@@ -15,9 +15,9 @@ import polars as pl
 from duckdb.sqltypes import DuckDBPyType
 from polars.datatypes import DataTypeClass
 
-from analytics.query.arrow_stream import Stream
-from analytics.query.times import checked_times
-from analytics.query.views import VIEWS
+from analytics.sql.arrow_stream import Stream
+from analytics.sql.times import checked_times
+from analytics.sql.views import VIEWS
 from quarto.errors import RequestError, nearest
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)

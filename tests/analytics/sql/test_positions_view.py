@@ -6,7 +6,7 @@ import pytest
 from analytics import open_archive
 from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from analytics.derived_tables.positions import turns_in
-from analytics.query.views import VIEWS
+from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position

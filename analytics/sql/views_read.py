@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import duckdb
 
-from analytics.query.syntax_trees import nodes
+from analytics.sql.syntax_trees import nodes
 
 _BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
 

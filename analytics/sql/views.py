@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from analytics.query.results import PairingResult, results
+from analytics.results.pairings import PairingResult, results
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord, SweepJob
@@ -45,7 +45,7 @@ def _columns_of_views() -> dict[str, dict[str, str]]:
     for table, schema in TABLES.items():
         widened = {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
         columns[table] = {"run_id": "VARCHAR"} | widened
-    text = (files("analytics.query") / "views.csv").read_text(encoding="utf-8")
+    text = (files("analytics.sql") / "views.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         columns.setdefault(row["view"], {})[row["column"]] = row["type"]
     return columns

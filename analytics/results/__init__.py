@@ -1,0 +1,1 @@
+"""The results of the pairings of a run, from its tallies."""

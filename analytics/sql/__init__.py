@@ -1,0 +1,1 @@
+"""SQL over an archive: DuckDB, the views, conditions, limits."""
