@@ -49,4 +49,5 @@ def of_extra(extra: str, needed_by: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{needed_by} needs {error.name}: pip install 'quarto-arena[{extra}]'") from error
+        library = str(error.name).partition(".")[0]
+        raise MissingExtraError(f"{needed_by} needs {library}: pip install 'quarto-arena[{extra}]'") from error

@@ -9,8 +9,10 @@ an action is legal: the empty cells if there is a piece in hand, else the pieces
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from quarto.batch import Batch
@@ -47,15 +49,20 @@ def mask(bits: int) -> NDArray[np.int8]:
     return BITS[[bits & 255, bits >> 8]].reshape(ACTIONS)
 
 
-@kernel()
-def _encode(batch: Batch, observations: NDArray[np.uint64], masks: NDArray[np.uint64]) -> None:
-    for i in range(batch.lanes.shape[0]):
-        lanes, occupied, hand = batch.lanes[i], int64(batch.occupied[i]), int64(batch.hand[i])
+# Fields of a batch; they may lie apart in memory, as those of records do.
+LANES, CELL_BITS, SMALL = (types.Array(each, 1, "A") for each in (types.uint64, types.uint16, types.int8))
+ROWS = types.uint64[:, ::1]
+
+
+@kernel(types.void(LANES, CELL_BITS, CELL_BITS, SMALL, ROWS, ROWS))
+def _encode(lanes: Any, occupied: Any, available: Any, hand: Any, observations: Any, masks: Any) -> None:
+    for i in range(lanes.shape[0]):
+        cells, piece = int64(occupied[i]), int64(hand[i])
         for cell in range(CELLS):
-            here = (occupied >> cell) & 1
-            observations[i, cell] = FEATURE_WORDS[piece_at(lanes, cell) * here + PIECES * (1 - here)]
-        observations[i, HAND] = FEATURE_WORDS[hand if hand >= 0 else PIECES]
-        legal = int64(batch.available[i]) if hand < 0 else ~occupied & ALL_CELLS
+            here = (cells >> cell) & 1
+            observations[i, cell] = FEATURE_WORDS[piece_at(lanes[i], cell) * here + PIECES * (1 - here)]
+        observations[i, HAND] = FEATURE_WORDS[piece if piece >= 0 else PIECES]
+        legal = int64(available[i]) if piece < 0 else ~cells & ALL_CELLS
         masks[i, 0] = BIT_WORDS[legal & 255]
         masks[i, 1] = BIT_WORDS[legal >> 8]
 
@@ -64,5 +71,5 @@ def encoded(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Observations [B, 17, 8] int8 and action masks [B, 16] int8 of a batch of positions."""
     size = len(batch.lanes)
     observations, masks = np.empty((size, PLACES), np.uint64), np.empty((size, 2), np.uint64)
-    _encode(batch, observations, masks)
+    _encode(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
     return observations.view(np.int8).reshape(size, *SHAPE), masks.view(np.int8)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
-from agents.base import ERROR, LATE
+from agents.base import ERROR, LATE, RULES_TYPE
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games, Turns
 from quarto.bits import popcount
 from quarto.jit import inlined, int64, kernel, uint64
@@ -60,7 +62,8 @@ def positions_of(envs: Envs) -> Batch:
 
 def games_of(envs: Envs) -> Games:
     """Games that are over."""
-    return Games(envs["pieces"].T, envs["cells"].T, envs["plies"], envs["winner"], envs["ending"])
+    pieces, cells = (np.ascontiguousarray(envs[name].T) for name in ("pieces", "cells"))
+    return Games(pieces, cells, envs["plies"], envs["winner"], envs["ending"])
 
 
 class Asked(NamedTuple):
@@ -75,6 +78,10 @@ class Asked(NamedTuple):
     def empty(size: int) -> Asked:
         """Room for ``size`` positions."""
         return Asked(Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8))
+
+
+ENVS_TYPE = types.Array(numba.from_dtype(ENV), 1, "C")
+ASKED_TYPE, TURNS_TYPE = numba.typeof(Asked.empty(1)), numba.typeof(Turns.empty(1))
 
 
 @inlined
@@ -138,7 +145,7 @@ def _decide(env: Any, action: int, rules: Any) -> bool:
     return mover_chooses and not env.over
 
 
-@kernel()
+@kernel(types.int64(ENVS_TYPE, ASKED_TYPE, types.int64[::1], types.int64, RULES_TYPE))
 def decide_all(envs: Envs, asked: Asked, actions: Any, fixed_seat: int, rules: Any) -> int:
     """Take the decision of each learner, or begin a new game where one was over.
 
@@ -185,7 +192,7 @@ def _answer(env: Any, cell: int, gift: int, rules: Any) -> None:
         _choose(env, gift)
 
 
-@kernel()
+@kernel(types.void(ENVS_TYPE, types.uint32[::1], TURNS_TYPE, RULES_TYPE))
 def answer_all(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
     """Play the opponent's ``turns`` [A] in the games of ``slots`` [A]."""
     for j in range(slots.shape[0]):
