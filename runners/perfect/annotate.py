@@ -51,16 +51,13 @@ def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
 
 def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
     """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
-    charts = [path for path in (html, svg) if path]
-    if charts:
-        style.altair()  # fails before anything is read
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
         totals, by_ply = (decision_summaries(archive, among(runs), by_ply=each) for each in (False, True))
         if not totals:
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
         hard = hardest_positions(archive, runs, positions) if positions else []
-        if charts:
+        if html or svg:
             _write(chosen_games(archive, among(runs)), html, svg)
     console.show([console.tabulated(_columns(totals, by_ply=False), "Regret in half-points a decision")])
     console.show([console.tabulated(_columns(by_ply, by_ply=True), "By ply")])
