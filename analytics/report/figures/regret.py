@@ -28,7 +28,7 @@ def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
     up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``
     (Float64, 95 %). No rows where nothing was judged.
     """
-    summaries = decision_summaries(chosen.opened, chosen.condition, by_ply)
+    summaries = decision_summaries(chosen.opened, chosen.condition, by_ply, chosen.names)
     rows = [
         (each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders)
         for each in summaries
