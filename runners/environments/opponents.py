@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def opponent_of(
     """
     if not isinstance(opponent, str):
         return Contestant(opponent, type(opponent).__name__, rules)
-    with user_config_dir(None if config_dir is None else Path(config_dir)):
+    with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
         spec = agent_named(opponent, Path(archive))
         return Contestant(spec.build(), spec.label, rules)
 
