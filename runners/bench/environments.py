@@ -6,7 +6,6 @@ turns in each round, and the best round counts.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -56,7 +55,6 @@ def _speed(take: Steps, seconds: float) -> float:
 
 def _of_pettingzoo() -> dict[str, Steps]:
     with of_extra("rl", "the measurement of environments"):
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
         from pettingzoo.classic.connect_four.connect_four import env as connect_four
 
         from quarto.env import env

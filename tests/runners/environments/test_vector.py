@@ -64,7 +64,7 @@ def chosen(masks: Any, chance: np.random.Generator, illegal: float = 0.0) -> Any
         {"opponent": Greedy()},  # in Python
         {"opponent": SamePly(), "seat": 0},  # in Python, answers to batches
     ],
-    ids=str,
+    ids=lambda options: ",".join(str(value) if isinstance(value, str | int) else "own" for value in options.values()),
 )
 def test_each_game_is_that_of_the_single_environment(options: dict[str, Any]) -> None:
     many, alone = made(**options), [single(**options) for _ in range(GAMES)]
