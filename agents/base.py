@@ -21,7 +21,7 @@ An object with ``lifted(rules, label) -> Player`` (see ``agents.lift``) stands f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -30,7 +30,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.batch import Batch
+from quarto.batch import Batch, Turns
 from quarto.bits import array_pointer
 from quarto.jit import inlined, int64, kernel
 from quarto.position import POSITION_TYPE, Position
@@ -72,6 +72,16 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 
 class LateError(Exception):
     """A player's turn took longer than it may."""
+
+
+class SomeFailedError(Exception):
+    """Turns were not taken in some games of a batch; in the others they were, and the player has gone on."""
+
+    def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
+        """``failures``: what was raised by index in the batch, a ``LateError`` for a turn that took too long."""
+        super().__init__(f"{len(failures)} of {len(turns.cells)} turns")
+        self.turns = turns
+        self.failures = failures
 
 
 TurnKernel = Callable[[Position, int, Any, Any], int]

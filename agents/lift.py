@@ -84,7 +84,7 @@ class Player(Protocol):
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
-        Raises what the agent raises, and ``LateError``.
+        Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
         """
         ...
 

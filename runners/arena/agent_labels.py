@@ -76,7 +76,8 @@ def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _described(key, value, root) for key, value in params.items()}
     limits = limits_of(f"agent '{name}'", settings)
-    return with_policy(AgentSpec(label, target, described, limits=limits), own, root)
+    spec = AgentSpec(label, target, described, limits=limits, has_process=own.get("has_process") is True)
+    return with_policy(spec, own, root)
 
 
 def agent_settings(name: str) -> dict[str, Any]:

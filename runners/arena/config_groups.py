@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 # Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", *LIMITS)
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "has_process", *LIMITS)
 
 
 def names(group: str) -> list[str]:
