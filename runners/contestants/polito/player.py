@@ -183,7 +183,6 @@ class PolitoPlayer:
     alone = False
 
     def __init__(self, reserve: Reserve) -> None:
-        self.unusual: dict[int, tuple[int, int]] = {}
         self._reserve = reserve
         self._process: PolitoProcess | None = None
         # As many games at once as the engine has memory for, one if the player goes from game to game.
