@@ -81,6 +81,10 @@ class Player(Protocol):
         """Begin games in these slots, which lie 1 or 2 apart."""
         ...
 
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
+        ...
+
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
@@ -137,6 +141,15 @@ class KernelPlayer:
         self.own["memories_address"] = (first - slots.start * stride) % (1 << 64)
         self.own["memories_stride"] = stride
 
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in ``slots`` [B], some of those that were started: what they remember is forgotten."""
+        if self.game_words:
+            self._memories[self._rows(slots)] = 0
+
+    def _rows(self, slots: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The rows of the memories of games."""
+        return (slots.astype(np.int64) - self._slots.start) // self._slots.step
+
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
@@ -150,7 +163,7 @@ class KernelPlayer:
         if self.game_words == 0:
             decide_all(self.turn, self.own, self.rules.tables, state)
             return state.turns
-        rows = (slots.astype(np.int64) - self._slots.start) // self._slots.step
+        rows = self._rows(slots)
         before = self._memories[rows]
         try:
             decide_all(self.turn, self.own, self.rules.tables, state)
@@ -179,6 +192,9 @@ class PythonPlayer:
         return self
 
     def start(self, slots: range) -> None:
+        """Begin games; an agent in Python is not notified."""
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
         """Begin games; an agent in Python is not notified."""
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
@@ -250,6 +266,11 @@ class StagedPlayer:
         """Begin games in these slots, for both."""
         self._early.start(slots)
         self._late.start(slots)
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in some of the slots, for both."""
+        self._early.restart(slots)
+        self._late.restart(slots)
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces

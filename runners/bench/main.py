@@ -20,6 +20,7 @@ import polars as pl
 
 from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
 from quarto.batch import Block
+from quarto.errors import MissingExtraError
 from runners.arena.agent_labels import load_agent
 from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
@@ -29,6 +30,7 @@ from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
+from runners.bench.environments import environment_figures
 from runners.bench.processes import process
 from runners.bench.rounds import scaling
 from runners.bench.searches import searches
@@ -45,6 +47,17 @@ ROUNDS = 3
 # Games a second against random, on two threads.
 TARGETS = {"rule_based": 500_000, "ga2": 500_000, "ga_minimax": 50_000, "best_mixed": 20_000}
 TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies' schedules
+
+
+def measured(part: str, quick: bool = False) -> Figures:
+    """The figures of ``solver``, ``archive`` or ``environments``, or of ``all``.
+
+    Raises ``MissingExtraError`` for environments without the libraries that they are for.
+    """
+    if part == "environments":
+        return environment_figures(1 if quick else ROUNDS, quick)
+    measures = {"solver": bench_solver, "archive": bench_archive, "all": bench}
+    return measures[part](quick)
 
 
 def bench(quick: bool = False) -> Figures:
@@ -67,6 +80,10 @@ def bench(quick: bool = False) -> Figures:
         figures["startup"] = startup(Path(folder), rounds)
     figures["archive"] = bench_archive(quick)
     figures["solver"] = bench_solver(quick)
+    try:
+        figures["environments"] = environment_figures(rounds, quick)
+    except MissingExtraError as error:
+        figures["environments"] = {"not_measured": str(error)}
     return figures
 
 

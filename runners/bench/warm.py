@@ -67,7 +67,7 @@ def warm() -> Iterator[tuple[str, float]]:
             pending = [other_process.submit(timed, *step) for step in exact_steps]
             yield from (timed(*step) for step in steps if step[0] != "oracle")
             yield from (each.result() for each in pending)
-        yield timed("training", load_trainings)
+        yield timed("others", load_others)
 
 
 def timed(name: str, step: Callable[[], object]) -> tuple[str, float]:
@@ -83,9 +83,10 @@ def play_itself(name: str, seed: int, root: Path) -> None:
     play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), seed, 2), root)
 
 
-def load_trainings() -> None:
-    """Load the kernels of trainings, and all others of the modules that are imported by now."""
-    importlib.import_module("runners.training.online")
+def load_others() -> None:
+    """Load the kernels of trainings and environments, and all others of the modules that are imported by now."""
+    for module in ("runners.training.online", "runners.environments.stepping"):
+        importlib.import_module(module)
     load_all()
 
 
