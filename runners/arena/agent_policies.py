@@ -195,7 +195,7 @@ def _maker(agent: AgentSpec) -> str:
 def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     """Everything on a policy's card, as names and texts."""
     learned = card.learned
-    source = "parameter" if card.is_derived else "trainer"
+    source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
     files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in stored]
@@ -206,7 +206,7 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
-        (how, f"{maker}, {learned['games']:,} games"),
+        (how, maker if card.is_imported else f"{maker}, {learned['games']:,} games"),
         *([("where", str(learned["where"]))] if "where" in learned else []),
         *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
         *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
@@ -221,8 +221,13 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
 
 
 def made_by(card: PolicyCard) -> tuple[str, str]:
-    """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it."""
+    """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it.
+
+    For one that was learned elsewhere 'imported from', and the file.
+    """
     learned = card.learned
+    if card.is_imported:
+        return "imported from", f"{learned['imported']['file']}, SHA-256 {learned['imported']['sha256']}"
     kind = learned["derivation"]["kind"] if card.is_derived else None
     if kind == learned["trainer"]:
         return "derived by", kind

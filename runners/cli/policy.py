@@ -70,6 +70,28 @@ def build(
     raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *context.args, *own]))
 
 
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file: position (or plies), cell, gift, value.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE…", help="kind and name; rules, scale and conflicts.")
+    ] = None,
+    archive: ArchiveOption = ARCHIVE,
+) -> None:
+    """Make a policy of a table that was learned elsewhere: a value for each turn, -1 lost to 1 won.
+
+    kind is mc_afterstate, fitted_q or q_table; name is the policy's (the file's); rules those of the positions
+    (classic); scale multiplies the values (1); conflicts says what is done if one turn has different values, up to
+    symmetry: refuse, mean or first (refuse).
+    """
+    import shlex
+    import sys
+
+    from runners.policies.importing import import_policy, settings_of
+
+    import_policy(archive, file, settings_of(settings or []), f"qarena {shlex.join(sys.argv[1:])}")
+
+
 @app.command("rebuild")
 def rebuild(
     policy: Annotated[str, typer.Argument(help="Its name or id.")],

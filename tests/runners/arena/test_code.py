@@ -31,9 +31,7 @@ class Player:
         self.data_files = data_files
 
     def choose(self, position, rng):
-        cells = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        pieces = [piece for piece in range(16) if position.available >> piece & 1]
-        return code_helper_of_mine.first(cells or [-1]), (pieces or [-1])[0]
+        return code_helper_of_mine.first(position.free), (*position.available, -1)[0]
 """
 HELPER = """
 def first(cells):
