@@ -18,7 +18,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import as_written, flat, names, parameters_of
+from runners.arena.config_groups import as_written, declared_files, flat, names, parameters_of
 from runners.arena.spec import AgentSpec
 
 ANY = "any"  # the kind in ``reads`` that stands for all others
@@ -135,7 +135,8 @@ def default_player(policy: Policy, name: str) -> AgentSpec:
 def _playing(reader: Reader, policy: Policy) -> AgentSpec:
     """A reader with a policy and otherwise as its yaml says."""
     params = parameters_of(reader.settings)
-    spec = AgentSpec(reader.name, str(reader.settings.get("_target_")), params, policy=policy)
+    target, files = str(reader.settings.get("_target_")), declared_files(reader.name, reader.settings)
+    spec = AgentSpec(reader.name, target, params, policy=policy, files=files)
     if spec.takes_policy():
         return spec
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)

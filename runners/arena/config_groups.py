@@ -19,13 +19,13 @@ from quarto.errors import RequestError, nearest
 from runners.contestants.limits import LIMITS
 
 if TYPE_CHECKING:
-    from hydra.plugins.config_source import ConfigResult
+    from hydra.plugins.config_source import ConfigResult, ConfigSource
 
     from quarto.rules import Rules
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 # Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", *LIMITS)
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", *LIMITS)
 
 
 def names(group: str) -> list[str]:
@@ -46,6 +46,12 @@ def settings_of(group: str, name: str) -> dict[str, Any]:
         return plain(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
 
 
+def folder_of(group: str, name: str) -> Path:
+    """The folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
+    with _hydra():
+        return Path(_source(f"{group}/{name}").path)
+
+
 def as_written(group: str) -> dict[str, dict[str, Any]]:
     """Every option of a configuration group as its yaml has it, not composed."""
     with _hydra():
@@ -54,8 +60,14 @@ def as_written(group: str) -> dict[str, dict[str, Any]]:
 
 def _yaml(group: str, name: str) -> ConfigResult:
     """The yaml of an option, with its header: the first in the folders that Hydra searches."""
-    path, sources = f"{group}/{name}", GlobalHydra.instance().config_loader().get_sources()
-    return next(source for source in sources if source.is_config(path)).load_config(path)
+    path = f"{group}/{name}"
+    return _source(path).load_config(path)
+
+
+def _source(path: str) -> ConfigSource:
+    """The first of the folders that Hydra searches that has this yaml."""
+    sources = GlobalHydra.instance().config_loader().get_sources()
+    return next(source for source in sources if source.is_config(path))
 
 
 def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
@@ -66,6 +78,26 @@ def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
 def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of an agent's yaml that its constructor takes."""
     return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
+
+
+def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
+    """The files and folders under ``files`` in an agent's yaml, by their names: paths from the folder with ``agent/``.
+
+    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere.
+    """
+    files = settings.get("files")
+    if files is None:
+        return {}
+    if not isinstance(files, list) or not all(isinstance(file, str) and file for file in files):
+        raise RequestError(f"agent '{name}': files={files!r} is not a list of paths, [weights.npz, …]")
+    folder = folder_of("agent", name)
+    found = {file: folder / file for file in files}
+    for file, path in found.items():
+        if not path.exists():
+            raise RequestError(
+                f"agent '{name}': its yaml names {file!r} under files, and there is no such file or folder in {folder}"
+            )
+    return found
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

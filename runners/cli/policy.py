@@ -21,6 +21,10 @@ app = typer.Typer(
     help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None
 )
 
+OwnOption = Annotated[
+    Path | None, typer.Option("--config-dir", help="A folder with agents, kinds or trainers of your own.")
+]
+
 
 @app.command("ls")
 def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
@@ -33,17 +37,23 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
 
 
 @app.command("show")
-def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
+def show(
+    policy: Annotated[str, typer.Argument(help="Its name or id.")],
+    archive: ArchiveOption = ARCHIVE,
+    config_dir: OwnOption = None,
+) -> None:
     """Show a policy: its kind, how it was learned, from which games."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
+    from runners.hydra_app.config_dir import user_config_dir
     from runners.terminal import console
     from runners.terminal.tables import properties_table
 
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
-    properties = description(card, policy_store.folder_of(opened, card.policy_id))
+    with user_config_dir(config_dir):
+        properties = description(card, policy_store.folder_of(opened, card.policy_id))
     console.show([properties_table(properties, f"policy {card.name}")])
 
 
@@ -97,9 +107,7 @@ def rebuild(
     policy: Annotated[str, typer.Argument(help="Its name or id.")],
     archive: ArchiveOption = ARCHIVE,
     threads: ThreadsOption = None,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with kinds or trainers of your own.")
-    ] = None,
+    config_dir: OwnOption = None,
 ) -> None:
     """Derive a policy again from the games on its card and compare: identical (exit 0) or different (exit 1)."""
     from runners.hydra_app.config_dir import user_config_dir
@@ -130,8 +138,11 @@ def compare(
     one: Annotated[str, typer.Argument(help="A policy's name or id.")],
     other: Annotated[str, typer.Argument(help="The name or id of another one.")],
     archive: ArchiveOption = ARCHIVE,
+    config_dir: OwnOption = None,
 ) -> None:
     """Compare two policies: the rows that both have, the differences, how often they choose the same turn."""
+    from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.compare import compare as carry_out
 
-    carry_out(archive, one, other)
+    with user_config_dir(config_dir):
+        carry_out(archive, one, other)

@@ -34,8 +34,9 @@ from runners.arena.storage import where_typed
 from runners.contestants.interruption import INTERRUPTED
 from runners.contestants.limits import LIMITS
 from runners.hydra_app import sweep_folders
+from runners.hydra_app.config_dir import find_own_modules, own_modules
 from runners.hydra_app.error_messages import explained, own_settings
-from runners.hydra_app.flags import flags_first, in_full
+from runners.hydra_app.flags import config_dirs, flags_first, in_full
 from runners.terminal import console
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
@@ -124,6 +125,7 @@ class Application(ABC, Generic[Prepared]):
 
     def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
         """``prepare``, with paths as they were meant."""
+        find_own_modules()  # this may be a process that a launcher started
         with where_typed():
             return self.prepare(with_fixed_paths(cfg, hydra_cfg), hydra_cfg)
 
@@ -208,7 +210,8 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         known = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
         arguments = ["--multirun", *arguments, *([] if known else own)]
-    with _argv([f"qarena {command}", *arguments]), explained(command, arguments, application.keys):
+    shown = explained(command, arguments, application.keys)
+    with own_modules(config_dirs(arguments)), _argv([f"qarena {command}", *arguments]), shown:
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=application.config)(task)()

@@ -1,8 +1,14 @@
-"""The option --config-dir for commands that are not Hydra applications: a user's own folder of agents and rules."""
+"""The option --config-dir: a user's own folder of agents, kinds and rules, and of the modules that their yamls name.
+
+Hydra applications read its yamls themselves; ``user_config_dir`` is for the other commands. The modules in the folder
+can be imported after all others, so that none of them hides one of Python or of the project.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +19,8 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
+
+OWN_FOLDERS = "QARENA_OWN_FOLDERS"  # an environment variable: launchers start processes
 
 
 class UserConfigDir(SearchPathPlugin):
@@ -33,7 +41,32 @@ def user_config_dir(folder: Path | None) -> Iterator[None]:
     Plugins.instance().register(UserConfigDir)
     UserConfigDir.folder = folder
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        with own_modules([] if folder is None else [folder]), initialize_config_dir(str(CONF), version_base="1.3"):
             yield
     finally:
         UserConfigDir.folder = None
+
+
+@contextmanager
+def own_modules(folders: Iterable[Path]) -> Iterator[None]:
+    """Import modules from these folders too, inside the context, also in processes that a launcher starts."""
+    before = os.environ.get(OWN_FOLDERS)
+    os.environ[OWN_FOLDERS] = os.pathsep.join(str(folder.absolute()) for folder in folders)
+    added = find_own_modules()
+    try:
+        yield
+    finally:
+        for folder in added:
+            sys.path.remove(folder)
+        if before is None:
+            del os.environ[OWN_FOLDERS]
+        else:
+            os.environ[OWN_FOLDERS] = before
+
+
+def find_own_modules() -> list[str]:
+    """Let this process import from the folders of ``own_modules``; returns those that are new on its import path."""
+    folders = os.environ.get(OWN_FOLDERS, "").split(os.pathsep)
+    added = [folder for folder in dict.fromkeys(folders) if folder and folder not in sys.path]
+    sys.path.extend(added)
+    return added
