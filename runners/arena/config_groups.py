@@ -52,6 +52,14 @@ def folder_of(group: str, name: str) -> Path:
         return Path(_source(f"{group}/{name}").path)
 
 
+def text_of(group: str, name: str) -> str:
+    """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
+    valid = names(group)
+    if name not in valid:
+        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8")
+
+
 def as_written(group: str) -> dict[str, dict[str, Any]]:
     """Every option of a configuration group as its yaml has it, not composed."""
     with _hydra():
