@@ -17,7 +17,7 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.jit import int64, kernel, uint64
 from quarto.notation import PIECE_DIGITS, format_position, parse_position
-from quarto.position import ALL_CELLS, Position, board
+from quarto.position import ALL_CELLS, Position
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
@@ -57,7 +57,11 @@ class PositionView:
     @cached_property
     def board(self) -> tuple[int, ...]:
         """The piece on each of the 16 cells, NONE where it is empty."""
-        return tuple(board(self.packed))
+        pieces = [NONE] * CELLS
+        for cell in members(self.packed.occupied):
+            column = self.packed.lanes >> cell  # bit 16 a: attribute a of the piece
+            pieces[cell] = column & 1 | column >> 15 & 2 | column >> 30 & 4 | column >> 45 & 8
+        return tuple(pieces)
 
     @property
     def free(self) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +17,7 @@ from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import BatchView, PositionView
 from tests import naive
 from tests.naive import PRESETS
+from tests.paths import ROOT
 from tests.positions import asked, view_of
 
 GAMES = 4
@@ -97,6 +100,22 @@ def test_the_text_of_a_position_is_a_drawing() -> None:
     assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more positions"])
     assert str(BatchView(Batch.of([view.packed]))) == DRAWN
     assert (str(BatchView(Batch.empty(0))), repr(batch)) == ("no positions", "<5 positions, rules classic>")
+
+
+def test_the_example_of_the_page_on_agents_is_true() -> None:
+    page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
+    (parsed,) = re.findall(r'PositionView\.parse\("(.*)"\)', page)
+    position = PositionView.parse(parsed)
+    assert f"```\n{position}\n```" in page
+    told = re.findall(r"^position\.(\w+)\((\d*)\) +# (\(.*?\)):", page, re.MULTILINE)
+    assert len(told) == 4
+    for method, argument, answer in told:
+        assert getattr(position, method)(*map(int, filter(None, [argument]))) == ast.literal_eval(answer)
+    for view, heading in ((PositionView, "### Positions"), (BatchView, "### Batches")):
+        section = page.partition(heading)[2].partition("\n#")[0]
+        named = set(re.findall(r"`(\w+)", "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))))
+        public = {name for name in {*dir(view), "hand", "last_cell", "rules", "packed"} if name[0] != "_"}
+        assert public - named <= {"parse", "rules", "packed"}
 
 
 @pytest.mark.parametrize(
