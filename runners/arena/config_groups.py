@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ def settings_of(group: str, name: str) -> dict[str, Any]:
 def folder_of(group: str, name: str) -> Path:
     """The folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
     with _hydra():
-        return Path(_source(f"{group}/{name}").path)
+        source = _source(f"{group}/{name}")
+    return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
 
 
 def text_of(group: str, name: str) -> str:
@@ -93,13 +95,13 @@ def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
 
     Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere.
     """
-    files = settings.get("files")
-    if files is None:
+    declared = settings.get("files")
+    if declared is None:
         return {}
-    if not isinstance(files, list) or not all(isinstance(file, str) and file for file in files):
-        raise RequestError(f"agent '{name}': files={files!r} is not a list of paths, [weights.npz, …]")
+    if not isinstance(declared, list) or not all(isinstance(file, str) and file for file in declared):
+        raise RequestError(f"agent '{name}': files={declared!r} is not a list of paths, [weights.npz, …]")
     folder = folder_of("agent", name)
-    found = {file: folder / file for file in files}
+    found = {file: folder / file for file in declared}
     for file, path in found.items():
         if not path.exists():
             raise RequestError(

@@ -34,7 +34,7 @@ from runners.arena.storage import where_typed
 from runners.contestants.interruption import INTERRUPTED
 from runners.contestants.limits import LIMITS
 from runners.hydra_app import sweep_folders
-from runners.hydra_app.config_dir import find_own_modules, own_modules
+from runners.hydra_app.config_dir import find_own_modules, folders_of, own_modules, places_in, searched
 from runners.hydra_app.error_messages import explained, own_settings
 from runners.hydra_app.flags import config_dirs, flags_first, in_full
 from runners.terminal import console
@@ -210,8 +210,13 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         known = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
         arguments = ["--multirun", *arguments, *([] if known else own)]
-    shown = explained(command, arguments, application.keys)
-    with own_modules(config_dirs(arguments)), _argv([f"qarena {command}", *arguments]), shown:
+    places = places_in(arguments)
+    with (
+        own_modules([*config_dirs(arguments), *folders_of(places)]),
+        _argv([f"qarena {command}", *arguments]),
+        explained(command, arguments, application.keys),
+        searched(places),
+    ):
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=application.config)(task)()

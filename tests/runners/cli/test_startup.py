@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.paths import ROOT
 from tests.runners.experiments import command, environment_with
 
@@ -47,6 +49,7 @@ WRONG = (
     *("run archive.root=.", "train trainer.games=-1", "sprt elo0=50", "policy build kind=gift archive.root=."),
     *("policy ls", "policy show nothing", "policy rebuild nothing", "policy lineage nothing", "policy compare a b"),
     *("sql nothing", "openings nowhere", "rate", "crosstable", "report", "annotate", "mistakes", "solve nowhere"),
+    *("policy import nothing.csv kind=q_table", "agents show nothing", "agents new Nothing"),
     *("play nobody", "perft 1 --rules nothing", "perft -- -1", "reproduce --study Z", "bench --turn nobody"),
     *("archive ls", "archive verify", "archive gc", "archive index", "archive import nothing"),
     *("archive export --format nothing --output -", "archive export --format csv --output -"),
@@ -101,6 +104,7 @@ def test_wrong_requests_compile_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
+@pytest.mark.slow
 def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp_path: Path) -> None:
     found = [command(tmp_path, "perft", "1", QARENA_CACHE=str(tmp_path / "cache")) for _ in range(2)]
     assert [done.returncode for done in found] == [0, 0]
