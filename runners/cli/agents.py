@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, WideOption, agent_options, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -25,7 +25,11 @@ def seams(incomplete: str) -> list[str]:
 
 
 @app.callback()
-def agents(context: typer.Context, wide: WideOption = False, config_dir: OwnOption = None) -> None:
+def agents(
+    context: typer.Context,
+    wide: Annotated[bool, typer.Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
+    config_dir: OwnOption = None,
+) -> None:
     """List the agents; show, check or begin one."""
     if context.invoked_subcommand is None:
         from runners.hydra_app.agents_table import agents_table
