@@ -16,7 +16,7 @@ import numpy as np
 
 from agents.base import BatchAgent, KernelAgent
 from agents.learning.policy import Policy
-from agents.lift import answers, choosers_of, ready
+from agents.lift import PythonAgent, choosers_of, ready
 from quarto.errors import ArenaError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
@@ -40,7 +40,7 @@ def main(questions: int, replies: int, lifeline: int) -> None:
     setup = msgspec.json.decode(first, type=Setup)
     columns = [np.frombuffer(read_message(questions)[1], column.dtype) for column in setup.columns]
     try:
-        agent = _made(setup, columns)
+        agent, player = _made(setup, columns)
     except BaseException as error:  # noqa: BLE001  (the run tells of it)
         write_message(replies, FAILED, msgspec.json.encode(_failure(error)))
         return
@@ -58,24 +58,30 @@ def main(questions: int, replies: int, lifeline: int) -> None:
             return
         batch, rng = batch_of(question)
         try:
-            cells, gifts = answers(agent, batch, rng)
-            numbers = [_integers(each, len(rng.seeds)) for each in (cells, gifts)]
+            numbers = [_integers(each, len(rng.seeds)) for each in _asked(player).answers(batch, rng)]
         except BaseException as error:  # noqa: BLE001  (an agent may raise anything; the run tells of it)
             write_message(replies, FAILED, msgspec.json.encode(_failure(error)))
         else:
             write_message(replies, ANSWERED, b"".join(each.tobytes() for each in numbers))
 
 
-def _made(setup: Setup, columns: list[Any]) -> Any:
-    """The agent, ready to play by the rules."""
+def _made(setup: Setup, columns: list[Any]) -> tuple[Any, PythonAgent | None]:
+    """The agent, and itself ready to play by the rules, if it is to play and is in Python."""
     if setup.megabytes is not None:
         limit_memory(setup.megabytes)
     table = {column.name: values for column, values in zip(setup.columns, columns, strict=True)}
     policy = Policy(setup.policy_kind, setup.policy_parameters, table) if setup.policy_kind is not None else None
     agent = AgentSpec(setup.label, setup.target, setup.params, policy=policy).build()
     if setup.rules is None or isinstance(agent, KernelAgent):
-        return agent
-    return ready(agent, Rules(**setup.rules), setup.label)
+        return agent, None
+    return agent, ready(agent, Rules(**setup.rules), setup.label)
+
+
+def _asked(player: PythonAgent | None) -> PythonAgent:
+    """``player``. Raises ``TypeError`` if there is none: the agent was made to be asked about, not to play."""
+    if player is None:
+        raise TypeError("this process was not told the rules to play by")
+    return player
 
 
 def _integers(values: Any, size: int) -> Any:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
@@ -37,6 +38,7 @@ class AgentSpec:
     player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
     limits: Limits = field(default_factory=Limits)
     has_process: bool = field(default=False, compare=False, repr=False)  # it is given the limits
+    files: Mapping[str, Path] = field(default_factory=dict, compare=False)  # that it reads, as its yaml names them
 
     def build(self) -> Agent:
         """The agent itself, or one with limits in its stead.
@@ -181,7 +183,7 @@ def _class(what: str, target: str) -> type[Any]:
             raise
         raise RequestError(
             f"{what}: _target_ {target!r} cannot be imported ({error}); it names a class, 'package.module.Class', of a "
-            "module on PYTHONPATH"
+            "module in the folder of --config-dir or on PYTHONPATH"
         ) from error
     if not isinstance(found, type):
         raise RequestError(f"{what}: _target_ {target!r} is not a class")

@@ -34,7 +34,7 @@ class IsolatedPlayer(PythonPlayer):
 
     def __init__(self, setup: Setup, columns: list[bytes], seconds: float | None, rules: Rules) -> None:
         """Raises ``RequestError`` for an agent that cannot be made, is jitted or does not play the rules."""
-        super().__init__(None)  # type: ignore[arg-type]  # the agent is elsewhere
+        super().__init__(None)
         self._setup, self._columns, self._seconds = setup, columns, seconds
         self._idle: list[_Process] = []  # the last one is asked next
         weakref.finalize(self, _end_all, self._idle)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import chain, pairwise
+from pathlib import Path
 
 from quarto.errors import RequestError
 
+CONFIG_DIR = ("--config-dir", "-cd")
 CFG = ("--cfg", "-c")
 CFG_TOPICS = ("job", "hydra", "all")
 FLAGS_WITH_VALUES = (
     *CFG,
-    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
+    *CONFIG_DIR,
+    *("--config-name", "-cn", "--config-path", "-cp"),
     *("--package", "-p", "--experimental-rerun"),
 )
 MULTIRUN = ("--multirun", "-m")
@@ -52,6 +56,13 @@ def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     flags += ["all"] if flags and flags[-1] in INFO else []
     alone = [flag for flag in flags if flag not in MULTIRUN]
     return alone != flags, alone, rest
+
+
+def config_dirs(arguments: Sequence[str]) -> Iterator[Path]:
+    """The folders that arguments name with ``--config-dir``."""
+    for flag, value in pairwise(chain(*(argument.split("=", 1) for argument in arguments))):
+        if flag in CONFIG_DIR:
+            yield Path(value)
 
 
 def _check(argument: str) -> None:

@@ -18,8 +18,8 @@ from analytics.store.archive import Archive
 from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from quarto.batch import Block
-from quarto.position import Position
 from quarto.rules import CLASSIC
+from quarto.views import PositionView
 from runners.arena import engine
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import execute
@@ -39,9 +39,7 @@ class Player:
                 time.sleep(0.01)
             except BaseException:
                 pass
-        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        unused = [piece for piece in range(16) if position.available >> piece & 1]
-        return (empty or [-1])[0], (unused or [-1])[0]
+        return position.free[0], (*position.available, -1)[0]
 """
 
 
@@ -62,7 +60,7 @@ class Waiting(OneByOne):
     turns = 0
     go_on = threading.Event()
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         Waiting.turns += 1
         if Waiting.turns == 40:
             assert self.go_on.wait(20)
