@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import polars as pl
@@ -85,10 +85,13 @@ class Answer:
 def ask(
     connection: duckdb.DuckDBPyConnection,
     text: str,
+    parameters: Any,
     take: Callable[[Answer], _Taken],
     limits: AbstractContextManager[None],
 ) -> _Taken | Complaint:
     """The result of ``take`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
+
+    ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
 
     Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
     """
@@ -98,7 +101,7 @@ def ask(
         answer = None
         try:
             with limits:
-                relation = connection.sql(text)
+                relation = connection.sql(text) if parameters is None else connection.sql(text, params=parameters)
                 _check_columns(relation.columns, relation.types)
                 answer = Answer(relation, connection.interrupt)
                 return take(answer)

@@ -36,6 +36,7 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
 def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
     """Show a policy: its kind, how it was learned, from which games."""
     from analytics.policies import policy_store
+    from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
     from runners.terminal import console
@@ -43,7 +44,7 @@ def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive
 
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
-    properties = description(card, policy_store.folder_of(opened, card.policy_id))
+    properties = description(card, policy_cards.folder_of(opened, card.policy_id))
     console.show([properties_table(properties, f"policy {card.name}")])
 
 
