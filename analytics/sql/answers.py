@@ -60,18 +60,19 @@ class Answer:
         """All rows."""
         return _with_whole_numbers(checked_times(pl.DataFrame(Stream(self._relation))))
 
-    def stream(self, write: Writer, folder: Path) -> None:
+    def stream(self, write: Writer, folder: Path | None) -> None:
         """Pass the rows to ``write``, which consumes them once, in parts; and what ends them early.
 
         Whether 128-bit numbers fit into 64 bits is known at the last row only: such rows go to ``folder`` first.
+        Without a folder they stay decimals.
         """
         self.is_open = True
         rows = pl.scan_arrow_c_stream(Stream(self._relation))
         self._write(rows, write, folder)
         self.is_open = False
 
-    def _write(self, rows: pl.LazyFrame, write: Writer, folder: Path) -> None:
-        if all(_whole(kind) == kind for kind in rows.collect_schema().values()):
+    def _write(self, rows: pl.LazyFrame, write: Writer, folder: Path | None) -> None:
+        if folder is None or all(_whole(kind) == kind for kind in rows.collect_schema().values()):
             write(rows, self._stop)
             return
         path = folder / f"{uuid.uuid4().hex}.parquet"

@@ -73,14 +73,15 @@ class OpenArchive(Frames):
         """
         return self._answer(text, lambda answer: answer.frame(), parameters, frames)
 
-    def stream(self, text: str, write: Writer) -> None:
+    def stream(self, text: str, write: Writer, exact: bool = True) -> None:
         """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
 
         ``write`` also gets a function that ends the rows early: it calls that and consumes what is left. The rows and
-        types are those of ``sql``; raises the same errors, and those of ``write``.
+        types are those of ``sql``, unless ``exact`` is false: then sums stay 128-bit decimals, and the first rows come
+        at once. Raises the same errors, and those of ``write``.
         """
         try:
-            self._answer(text, lambda answer: answer.stream(write, self._scratch_folder().folder))
+            self._answer(text, lambda answer: answer.stream(write, self._scratch_folder().folder if exact else None))
         except BaseException:
             self._abandon()
             raise
