@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from runners.cli.groups import Group
 from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
 
-app = typer.Typer(invoke_without_command=True, help="List the agents with their parameters, or check one.")
+app = typer.Typer(cls=Group, invoke_without_command=True, help="List the agents with their parameters, or check one.")
 
 
 @app.callback()
