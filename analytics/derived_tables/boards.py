@@ -116,8 +116,14 @@ def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArr
         for place in range(ATTRIBUTES):
             order[place], begins[place] = place, False
         begins[0] = begins[ATTRIBUTES] = True
+        groups = 1
         for ply in range(1, made[game]):
             piece, image, start = int64(pieces[game, ply]) ^ int64(pieces[game, 0]), int64(0), 0
+            if groups == ATTRIBUTES:  # all told apart, as they soon are
+                for place in range(ATTRIBUTES):
+                    image |= ((piece >> order[place]) & 1) << int64(place)
+                word |= image << int64(4 * (ORDERED_PLIES - 1 - ply))
+                continue
             while start < ATTRIBUTES:
                 end, low = start + 1, start
                 while not begins[end]:
@@ -128,8 +134,9 @@ def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArr
                             kept[low] = order[place]
                             image |= int64(wanted) << int64(low)
                             low += 1
-                    if wanted and low < end:
+                    if wanted and start < low < end:
                         begins[low] = True
+                        groups += 1
                 start = end
             for place in range(ATTRIBUTES):
                 order[place] = kept[place]

@@ -74,15 +74,14 @@ def _replayed(
 def _ahead(read: Callable[[Commit], pl.DataFrame], commits: Sequence[Commit]) -> Iterator[pl.DataFrame]:
     """The shards in order, as many read at once as there are cores. When nobody wants more, no more are read."""
     threads = os.cpu_count() or 1
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[pl.DataFrame]] = deque()
-        try:
-            for commit in commits:
-                waiting.append(pool.submit(read, commit))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    try:
+        for commit in commits:
+            waiting.append(pool.submit(read, commit))
+            if len(waiting) > threads:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an iterator that is given up may end in one of its threads
