@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -92,25 +92,31 @@ class Rules:
 
     @cached_property
     def tables(self) -> np.void:
-        """One ``RULE_TABLES`` record, read-only by convention; built once per variant in about ten milliseconds."""
-        tables = np.zeros(1, RULE_TABLES)
-        masks = np.arange(1 << CELLS, dtype=np.uint32)
-        completes = np.zeros(1 << CELLS, np.uint16)
-        through: list[list[int]] = [[] for _ in range(CELLS)]
-        for line in self.lines:
-            whole = sum(1 << cell for cell in line)
-            for cell in line:
-                rest = whole & ~(1 << cell)
-                completes[(masks & whole) == rest] |= np.uint16(1 << cell)
-                through[cell].append(whole * 0x0001_0001_0001_0001)
-        for cell, lines in enumerate(through):
-            # Padded to a fixed number: a loop whose length varied from cell to cell would be mispredicted.
-            tables["through"][0, cell] = (lines + [NO_LINE] * MAX_LINES_THROUGH_A_CELL)[:MAX_LINES_THROUGH_A_CELL]
-        tables["completes"][0] = completes
-        tables["lines_through"] = max(len(lines) for lines in through)
-        tables["mover_chooses"] = self.mover_chooses
-        record: np.void = tables[0]
-        return record
+        """One ``RULE_TABLES`` record, read-only by convention; built once per variant in a few milliseconds."""
+        return _tables(self.lines, self.mover_chooses)
+
+
+@cache  # rules are made again from each record of a run
+def _tables(lines: tuple[Line, ...], mover_chooses: bool) -> np.void:
+    tables = np.zeros(1, RULE_TABLES)
+    masks = np.arange(1 << CELLS, dtype=np.uint32)
+    completes = np.zeros(1 << CELLS, np.uint16)
+    through: list[list[int]] = [[] for _ in range(CELLS)]
+    for line in lines:
+        whole = sum(1 << cell for cell in line)
+        for cell in line:
+            rest = whole & ~(1 << cell)
+            completes[(masks & whole) == rest] |= np.uint16(1 << cell)
+            through[cell].append(whole * 0x0001_0001_0001_0001)
+    for cell, through_cell in enumerate(through):
+        # Padded to a fixed number: a loop whose length varied from cell to cell would be mispredicted.
+        padding = [NO_LINE] * MAX_LINES_THROUGH_A_CELL
+        tables["through"][0, cell] = (through_cell + padding)[:MAX_LINES_THROUGH_A_CELL]
+    tables["completes"][0] = completes
+    tables["lines_through"] = max(len(through_cell) for through_cell in through)
+    tables["mover_chooses"] = mover_chooses
+    record: np.void = tables[0]
+    return record
 
 
 CLASSIC = Rules()

@@ -1,7 +1,17 @@
-"""Settings of all tests: quiet, repeatable property tests."""
+"""Settings of all tests: quiet, repeatable property tests, and temporary files in memory."""
+
+import os
+import shutil
+from pathlib import Path
 
 from hypothesis import settings
 
 # The first example may compile a kernel, so no deadline; and what fails on one machine must fail on all, so no luck.
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("suite")
+
+# Every commit waits for the disk, and the tests commit ten thousand times: half of their time on a slow disk.
+MEMORY = Path("/dev/shm")  # noqa: S108  (pytest makes a folder in it that only this user can read)
+ENOUGH = 2 << 30  # bytes; all tests together leave about 200 MB if they fail
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

@@ -13,7 +13,7 @@ TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
 
 
 def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str:
-    """The page. ``made`` says by which command; ``plots``: a chart as SVG by the letter of its study, or none."""
+    """The page. ``made`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
     return render(
         "reproduction.html",
         title="Published figures and ours",

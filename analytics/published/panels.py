@@ -1,4 +1,4 @@
-"""A chart of each study: published win rates and ours, each with its interval. Needs the extra ``plots``."""
+"""A chart of each study: published win rates and ours, each with its interval."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import Estimate, quantile, wilson
 from quarto.canonical import canonical_position
@@ -45,7 +46,7 @@ class HardPosition(NamedTuple):
         return format_position(self.position, self.rules.name)
 
 
-def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool) -> list[DecisionSummary]:
+def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> list[DecisionSummary]:
     """Summaries by agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
 
     Intervals are 95 % ones: normal for the mean regret, Wilson's for the share of blunders. They treat decisions as
@@ -53,11 +54,21 @@ def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool) -> li
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     frame = archive.sql(
-        f"SELECT agent, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost, "  # noqa: S608  (a condition by design)
+        f"SELECT run_id, agent, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost, "  # noqa: S608  (a condition by design)
         f"sum(regret * regret)::BIGINT AS squares, count(*) FILTER (regret > 0) AS blunders "
-        f"FROM decisions WHERE (\n{condition}\n) GROUP BY ALL ORDER BY agent, kind, of_ply"
+        f"FROM decisions WHERE (\n{condition}\n) GROUP BY ALL"
     )
-    return [_summary(*row) for row in frame.iter_rows()]
+    shown = [names.name(run_id, agent) for run_id, agent in frame.select("run_id", "agent").iter_rows()]
+    of_agents = frame.drop("run_id").with_columns(agent=pl.Series(shown, dtype=pl.String()))
+    counts = of_agents.group_by("agent", "kind", "of_ply").sum().sort("agent", "kind", "of_ply")
+    return [_summary(*row) for row in counts.iter_rows()]
+
+
+def judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
+    """The names of the agents with decisions that meet a condition in SQL."""
+    records = {record.run_id: record for record in archive.archive.runs()}
+    pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
+    return agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
 
 
 def _summary(agent: str, kind: str, ply: int | None, n: int, lost: int, squares: int, blunders: int) -> DecisionSummary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -11,6 +11,7 @@ import polars as pl
 
 from analytics.query.named_queries import query
 from analytics.query.selection import EVERYTHING, select
+from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.results.pairings import PairingResult, results
 from analytics.results.shared_openings import SharedOpenings, question, shared_openings, sharing
 from analytics.sql.database import OpenArchive
@@ -18,8 +19,6 @@ from analytics.statistics.tally import Tally
 from analytics.store.archive import commit_files, readable, unknown_run
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError, nearest
-
-CODE_DIGITS = 6  # of a fingerprint, behind a label that several codes played under
 
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
 
@@ -119,10 +118,10 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> Head
     left_out = len(chosen) - len(kept)
     chosen = _of_one_rules(kept, choice, opened)
     found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
-    named, apart = _told_apart(found, chosen)
+    named, names = renamed(found, chosen)
     shared = openings_shared(opened, choice.where, chosen, named)
     merged = merged_results(named.values(), shared)
-    return HeadToHead(chosen[0].rules.name, merged, (*apart, *_notes(chosen, merged, left_out)), shared)
+    return HeadToHead(chosen[0].rules.name, merged, (*names.notes, *_notes(chosen, merged, left_out)), shared)
 
 
 def openings_shared(
@@ -213,38 +212,17 @@ def _of_one_rules(records: Sequence[RunRecord], choice: GameFilter, opened: Open
     return kept
 
 
-def _told_apart(found: Results, records: Sequence[RunRecord]) -> tuple[Results, list[str]]:
-    """The results with each label that several codes played under as one for each, ``label@code``; notes on these."""
-    codes = {record.run_id: _codes_of(record) for record in records}
-    played: dict[str, set[str]] = {}
-    for (run_id, _), result in found.items():
-        for label in (result.first, result.second):
-            if label in codes[run_id]:
-                played.setdefault(label, set()).add(codes[run_id][label])
-    several = {label: sorted(known) for label, known in sorted(played.items()) if len(known) > 1}
-
-    def name(label: str, run_id: str) -> str:
-        code = codes[run_id].get(label)
-        return f"{label}@{code[:CODE_DIGITS]}" if label in several and code else label
-
-    named = {
-        key: replace(result, first=name(result.first, key[0]), second=name(result.second, key[0]))
+def renamed(found: Results, records: Sequence[RunRecord]) -> tuple[Results, AgentNames]:
+    """The results with the names of ``agent_names`` in the place of labels, and these names."""
+    of_runs = {record.run_id: record for record in records}
+    names = agent_names(
+        (of_runs[run_id], label) for (run_id, _), result in found.items() for label in (result.first, result.second)
+    )
+    shown = {
+        key: replace(result, first=names.name(key[0], result.first), second=names.name(key[0], result.second))
         for key, result in found.items()
     }
-    notes = [
-        f"{label!r} was played by {len(known)} codes, shown as "
-        f"{' and '.join(f'{label}@{code[:CODE_DIGITS]}' for code in known)}: --run chooses runs of one"
-        for label, known in several.items()
-    ]
-    extended = [record.run_id for record in records if record.code.get("extended_by")]
-    more = f"{', '.join(extended)} has games of several codes under one label: other code extended it"
-    return named, [*notes, *([f"run {more}"] if extended else [])]
-
-
-def _codes_of(record: RunRecord) -> dict[str, str]:
-    """The fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
-    codes = record.code.get("agents")
-    return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}
+    return shown, names
 
 
 def merged_results(found: Iterable[PairingResult], shared: SharedOpenings | None) -> tuple[PairingResult, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.query.selection import EVERYTHING
-from analytics.report import style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
 from analytics.report.rendering import render
@@ -21,10 +20,8 @@ from analytics.sql.database import OpenArchive
 def report(opened: OpenArchive, where: str | None = None, title: str | None = None) -> str:
     """The page about the games that ``where`` chooses, a condition in SQL on the view ``games``; None: all games.
 
-    Raises ``RequestError`` for an invalid condition, when no game meets it, and without the extra ``plots``;
-    ``FailureError`` for damaged files.
+    Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
-    style.altair()
     chosen = chosen_games(opened, where)
     sections = [section(chosen) for section in SECTIONS]
     rules = _rules(chosen)

@@ -285,7 +285,8 @@ def runs_section(chosen: ChosenGames) -> Section:
         for record, count in list(zip(records, chosen.selection.counts, strict=True))[:MOST_RUNS]
     ]
     headings = ["run", "begun", "rules", "games", "seed", "imposed plies", "seats", "code", "agents"]
-    note = f"The oldest {MOST_RUNS} of {len(records)} runs." if len(records) > MOST_RUNS else ""
+    oldest = [f"The oldest {MOST_RUNS} of {len(records)} runs."] if len(records) > MOST_RUNS else []
+    note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in chosen.names.notes)])
     return Section("Runs", note, Table("Runs of the chosen games", headings, rows, (1, 2, 6, 8)))
 
 

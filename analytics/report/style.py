@@ -1,9 +1,7 @@
-"""The style of all pictures, and SVG made by Altair, an extra that is imported when a picture is needed."""
+"""The style of all pictures, and SVG made by Altair, which is imported when a picture is needed."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 import textwrap
 from collections.abc import Sequence
@@ -12,10 +10,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from analytics.statistics.intervals import wilson_bounds
-from quarto.errors import RequestError
-
-EXTRA = "pip install 'quarto-arena[plots]'"
-MODULES = ("altair", "vl_convert")  # what the extra brings
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
 LINE = 42  # letters of a line above such a picture
@@ -48,7 +42,7 @@ AGENTS = (
 # Results of an agent on light and on dark paper: blue, orange and grey, which all readers can distinguish.
 RESULTS = {"won": ("#0072b2", "#4aa8e0"), "lost": ("#d55e00", "#f08030"), "drawn": ("#949494", "#949494")}
 
-Picture = Any  # one of Altair's charts, whose classes do not exist without the extra
+Picture = Any  # one of Altair's charts: their classes take half a second to import
 
 _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
@@ -67,25 +61,10 @@ def signed(value: float, digits: int) -> str:
     return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
 
 
-def can_draw() -> bool:
-    """Whether the extra is installed."""
-    return all(importlib.util.find_spec(module) is not None for module in MODULES)
-
-
-def altair() -> Any:
-    """The module ``altair``. Raises ``RequestError`` where the extra ``plots`` is not installed."""
-    try:
-        modules = [importlib.import_module(module) for module in MODULES]
-    except ImportError as error:
-        raise RequestError(
-            f"pictures need the extra plots ({error.name} is missing): {EXTRA}, in a clone -e '.[plots]'"
-        ) from error
-    return modules[0]
-
-
 def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
     """All panels of a figure as one picture, each under its title. ``how`` says how to read them."""
-    alt = altair()
+    import altair as alt
+
     titled = [panel.picture.properties(title=alt.TitleParams(panel.title, fontSize=12, offset=8)) for panel in panels]
     columns = 1 if len(panels) <= FEW_PANELS else COLUMNS
     return styled(alt.concat(*titled, columns=columns, spacing=28), title, wrap(how, LINE * columns))
@@ -93,7 +72,9 @@ def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
 
 def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:
     """A picture that stands alone, in the common style."""
-    heading = altair().TitleParams(
+    import altair as alt
+
+    heading = alt.TitleParams(
         title,
         subtitle=list(subtitle),
         anchor="start",
@@ -184,8 +165,9 @@ _NEEDLESS = re.compile(r' (xmlns(:\w+)?|version|class|role|aria-[a-z]+)="[^"]*"'
 
 
 def _drawn(spec: dict[str, Any]) -> str:
-    renderer = importlib.import_module(MODULES[1])
-    text: str = renderer.vegalite_to_svg(spec, allowed_base_urls=[])
+    from vl_convert import vegalite_to_svg
+
+    text: str = vegalite_to_svg(spec, allowed_base_urls=[])
     return text
 
 
@@ -205,8 +187,7 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
 
     ``curve`` is what ``analytics.policies.learning_curve.learning_curve`` makes, or has a column ``generation`` and,
     of type Float64, one for each line to draw; where it has a column ``strength`` too, lines are the columns
-    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Raises ``RequestError`` without the
-    extra ``plots``.
+    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added.
     """
     lines = [line for text in subtitle for line in wrap(text, LINE)]
     return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, lines)).encode()
@@ -214,7 +195,8 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
 
 def curve_chart(curve: pl.DataFrame) -> Picture:
     """The chart of ``curve_svg`` before it gets a size, a title and a style."""
-    alt = altair()
+    import altair as alt
+
     if "strength" in curve.columns:
         return _by_strength(alt, curve)
     return _by_games(alt, curve) if "win_rate" in curve.columns else _by_generations(alt, curve)

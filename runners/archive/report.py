@@ -7,7 +7,6 @@ from pathlib import Path
 
 from analytics import open_archive
 from analytics.query.mistakes import among
-from analytics.report import style
 from analytics.report.page import report
 from analytics.sql.conditions import both
 from analytics.store.archive import Archive, chosen_runs
@@ -18,11 +17,10 @@ from runners.terminal.files import write_file
 def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
     """Write the page about the games of these runs (none: all runs) that meet a condition.
 
-    Raises ``RequestError`` for an unknown run, for an invalid condition or one that no game meets, and without the
-    extra ``plots``; ``FailureError`` when the file cannot be written.
+    Raises ``RequestError`` for an unknown run and for an invalid condition or one that no game meets,
+    ``FailureError`` when the file cannot be written.
     """
-    archive = Archive.open(root)  # this and the next line fail early, before any game is read
-    style.altair()
+    archive = Archive.open(root)
     runs = among(chosen_runs(archive, run_ids)) if run_ids else None
     with open_archive(root) as opened:
         condition = both(opened, runs, where) if runs and where is not None else runs or where

@@ -72,12 +72,8 @@ def mistakes(
     runs: RunIds = None,
     archive: ArchiveOption = ARCHIVE,
     positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Also write charts to this HTML page (extra plots).")
-    ] = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", help="Also write a chart to this SVG file (extra plots).")
-    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write charts to this HTML page.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also write a chart to this SVG file.")] = None,
     force: ForceOption = False,
 ) -> None:
     """Show the regret of each agent by ply, and the hardest positions (after `qarena annotate`)."""

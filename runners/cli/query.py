@@ -100,7 +100,7 @@ def report(
     force: ForceOption = False,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
 ) -> None:
-    """Write an HTML page about the games: results, ratings, openings, lengths, learning, mistakes (extra plots)."""
+    """Write an HTML page about the games: results, ratings, openings, lengths, learning, mistakes."""
     from runners.archive.report import write_report
     from runners.terminal.files import check_output
 

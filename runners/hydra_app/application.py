@@ -34,6 +34,7 @@ from runners.arena.storage import where_typed
 from runners.contestants.interruption import INTERRUPTED
 from runners.contestants.limits import LIMITS
 from runners.hydra_app import sweep_folders
+from runners.hydra_app.config_dir import places_in, searched
 from runners.hydra_app.error_messages import explained, own_settings
 from runners.hydra_app.flags import flags_first, in_full
 from runners.terminal import console
@@ -208,7 +209,11 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         known = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
         arguments = ["--multirun", *arguments, *([] if known else own)]
-    with _argv([f"qarena {command}", *arguments]), explained(command, arguments, application.keys):
+    with (
+        _argv([f"qarena {command}", *arguments]),
+        explained(command, arguments, application.keys),
+        searched(places_in(arguments)),
+    ):
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=application.config)(task)()

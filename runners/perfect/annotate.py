@@ -9,7 +9,14 @@ from pathlib import Path
 from analytics import open_archive
 from analytics.derived_tables.decisions import annotation_jobs
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
-from analytics.query.mistakes import DecisionSummary, HardPosition, among, decision_summaries, hardest_positions
+from analytics.query.mistakes import (
+    DecisionSummary,
+    HardPosition,
+    among,
+    decision_summaries,
+    hardest_positions,
+    judged_agents,
+)
 from analytics.report import style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
@@ -51,17 +58,17 @@ def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
 
 def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
     """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
-    charts = [path for path in (html, svg) if path]
-    if charts:
-        style.altair()  # fails before anything is read
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
-        totals, by_ply = (decision_summaries(archive, among(runs), by_ply=each) for each in (False, True))
+        names = judged_agents(archive, among(runs))
+        totals, by_ply = (decision_summaries(archive, among(runs), each, names) for each in (False, True))
         if not totals:
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
         hard = hardest_positions(archive, runs, positions) if positions else []
-        if charts:
+        if html or svg:
             _write(chosen_games(archive, among(runs)), html, svg)
+    for note in names.notes:
+        console.print_note(note)
     console.show([console.tabulated(_columns(totals, by_ply=False), "Regret in half-points a decision")])
     console.show([console.tabulated(_columns(by_ply, by_ply=True), "By ply")])
     if hard:

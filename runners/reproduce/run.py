@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analytics.published import PublishedFigure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
-from analytics.report import style
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
@@ -137,16 +136,8 @@ def _write(request: ReproduceRequest, reproduction: Reproduction) -> None:
     if request.markdown:
         contents[request.markdown] = markdown(reproduction, made)
     if request.html:
-        contents[request.html] = page(reproduction, made, charts(reproduction))
+        from analytics.published.panels import panels
+
+        contents[request.html] = page(reproduction, made, panels(reproduction))
     for path, content in contents.items():
         write_file(path, content.encode())
-
-
-def charts(reproduction: Reproduction) -> Mapping[str, str]:
-    """A chart of each study as SVG; without the extra ``plots`` none, and a message that says so."""
-    if not style.can_draw():
-        console.print_note(f"the page has no charts: they need {style.EXTRA}, in a clone -e '.[plots]'")
-        return {}
-    from analytics.published.panels import panels
-
-    return panels(reproduction)

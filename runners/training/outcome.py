@@ -22,7 +22,7 @@ from runners.training.trainer import Trained
 
 
 def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCard:
-    """Store the policy with its learning curve, and a picture of the curve if the extra for plots is installed."""
+    """Store the policy with its learning curve, and a picture of the curve."""
     context = request.context
     learned = {
         "training": request.training,
@@ -42,14 +42,9 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
 
 
 def _pictures(request: TrainingRequest, curve: pl.DataFrame) -> dict[str, bytes]:
-    """The learning curve as a picture; none, and a remark for the user, without the extra for plots."""
+    """The learning curve as a picture."""
     from analytics.report import style
 
-    if not style.can_draw():
-        console.print_note(
-            f"the learning curve is kept as data; for a picture of it: {style.EXTRA}, in a clone -e '.[plots]'"
-        )
-        return {}
     return {"curve": style.curve_svg(curve, f"How {request.context.name} learned", _subtitle(request))}
 
 

@@ -34,7 +34,7 @@ def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules
         assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
 
 
-@pytest.mark.parametrize("turns", [500, pytest.param(4000, marks=pytest.mark.slow)])  # the twin takes its time
+@pytest.mark.parametrize("turns", [150, pytest.param(4000, marks=pytest.mark.slow)])  # the twin takes its time
 @BOTH
 def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: int) -> None:
     policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)
@@ -46,10 +46,11 @@ def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: i
         assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
 
 
+@pytest.mark.parametrize("games", [250, pytest.param(700, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seats", ["1", "both"])
 @BOTH
-def test_it_learns_what_the_slow_twin_learns(faithful: bool, seats: str) -> None:
-    assert_learns_the_same(700, CLASSIC, seats, faithful)
+def test_it_learns_what_the_slow_twin_learns(faithful: bool, seats: str, games: int) -> None:
+    assert_learns_the_same(games, CLASSIC, seats, faithful)
 
 
 @BOTH

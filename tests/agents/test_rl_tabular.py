@@ -31,13 +31,14 @@ def test_untrained_and_by_the_code_it_plays_at_random(rules: Rules) -> None:
         assert_same_turns(agent, naive.Random(), rules, met(played, 200))
 
 
+@pytest.mark.parametrize("turns", [300, pytest.param(1500, marks=pytest.mark.slow)])  # the twin takes its time
 @pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
-def test_turns_with_a_policy_are_those_of_the_slow_twin(rules: Rules) -> None:
+def test_turns_with_a_policy_are_those_of_the_slow_twin(rules: Rules, turns: int) -> None:
     policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 300)
     agent, twin = RlTabular(policy), naive_rl_tabular.RlTabular(counters_of(policy))
-    assert_same_turns(agent, twin, rules, met(played, 1500))
-    assert_same_turns(agent, twin, rules, asked(rules, games=20))
-    assert_same_games(agent, twin, rules, pairs=10)
+    assert_same_turns(agent, twin, rules, met(played, turns))
+    assert_same_turns(agent, twin, rules, asked(rules, games=turns // 75))
+    assert_same_games(agent, twin, rules, pairs=turns // 150)
     with pytest.raises(AssertionError):
         assert_same_turns(agent, naive.Random(), rules, met(played, 1000))
 
@@ -58,7 +59,7 @@ def test_it_learns_what_the_slow_twin_learns() -> None:
     assert same_bytes(learned, nothing_more)
 
 
-@pytest.mark.parametrize("name", ["classic", "square"])
+@pytest.mark.parametrize("name", ["classic", pytest.param("square", marks=pytest.mark.slow)])
 def test_it_learns_from_many_games_what_the_slow_twin_learns(name: str) -> None:
     learned = assert_learns_the_same(500, PRESETS[name], exploration=0.8, exploration_step=0.0005)
     assert len(learned.table["count"]) > 1000

@@ -157,7 +157,7 @@ def test_the_least_image_of_a_mask_and_who_attains_it(rules: Rules, mask: int) -
 # Canonical forms
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(positions(16), preset_rules)
 def test_the_canonical_form_is_the_least_of_all_images(position: Position, rules: Rules) -> None:
     form = canonical_position(position, rules)

@@ -11,8 +11,9 @@ import polars as pl
 
 from analytics.query.named_queries import query_of
 from analytics.query.selection import Selection, select
-from analytics.ratings.head_to_head import Results, merged_results, of_commits, of_games, openings_shared
+from analytics.ratings.head_to_head import Results, merged_results, of_commits, of_games, openings_shared, renamed
 from analytics.ratings.ratings import rate
+from analytics.results.agent_codes import AgentNames
 from analytics.results.pairings import PairingResult
 from analytics.results.shared_openings import SharedOpenings
 from analytics.sql.database import OpenArchive
@@ -55,13 +56,22 @@ class ChosenGames:
             return f"run_id IN ({', '.join(repr(run_id) for run_id in self.records)})"
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.selection.where}\n))"  # noqa: S608  (a condition by design)
 
-    @cached_property
+    @property
     def of_pairings(self) -> Results:
         """The results by run and number of the pairing; from the commits where whole runs are chosen, else counted."""
+        return self._renamed[0]
+
+    @property
+    def names(self) -> AgentNames:
+        """The names of the agents, which tell several codes under one label apart."""
+        return self._renamed[1]
+
+    @cached_property
+    def _renamed(self) -> tuple[Results, AgentNames]:
         records = self.selection.runs
-        if self.takes_whole_runs:
-            return of_commits(self.opened, records)
-        return of_games(self.opened, self.selection.where, records)
+        whole = self.takes_whole_runs
+        found = of_commits(self.opened, records) if whole else of_games(self.opened, self.selection.where, records)
+        return renamed(found, records)
 
     @cached_property
     def shared(self) -> SharedOpenings | None:
@@ -132,7 +142,8 @@ class ChosenGames:
         """
         rows = [
             (
-                *(run_id, pairing, game, agents[game], agents[1 - game]),
+                *(run_id, pairing, game),
+                *(self.names.name(run_id, agents[seat]) for seat in (game, 1 - game)),
                 *(record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]),
             )
             for run_id, record in self.records.items()

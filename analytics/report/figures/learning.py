@@ -81,8 +81,7 @@ def learning_panels(found: list[Curve]) -> list[Panel]:
 def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
     """The learning curves of the policies that learned in runs with chosen games.
 
-    Raises ``RequestError`` for an invalid condition or one that no game meets, when no policy learned there, and
-    without the extra ``plots``.
+    Raises ``RequestError`` for an invalid condition or one that no game meets, and when no policy learned there.
     """
     found = curves(chosen_games(opened, where))
     if not found:

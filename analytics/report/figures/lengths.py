@@ -80,7 +80,8 @@ def _random(chosen: ChosenGames, full: pl.DataFrame) -> list[float | None]:
 
 def lengths_panels(frame: pl.DataFrame, legend: bool = False) -> list[Panel]:
     """A panel for each rules and agent, all on the same scale; with a legend of the colours if asked for."""
-    alt = style.altair()
+    import altair as alt
+
     shares = [share for name in ("high", "random") for share in frame[name].drop_nulls()]
     height = alt.Scale(domain=[0, max(shares)], nice=False)
     several = frame["rules"].n_unique() > 1
@@ -126,8 +127,7 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
 def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
     """The lengths of the games that ``where`` chooses, a panel for each agent, beside exact random play.
 
-    Raises ``RequestError`` for an invalid condition or one that no game meets, when all games were forfeited, and
-    without the extra ``plots``.
+    Raises ``RequestError`` for an invalid condition or one that no game meets, and when all games were forfeited.
     """
     chosen = chosen_games(opened, where)
     frame = lengths_frame(chosen)

@@ -90,7 +90,8 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
 
 def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
     """The first plies of all agents together, then the first ply of each agent; per panel two 4 x 4 boards."""
-    alt = style.altair()
+    import altair as alt
+
     frequent = frame.filter(pl.col("games") >= ENOUGH)["mean_outcome"].abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
@@ -184,8 +185,7 @@ def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> P
 def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
     """The cells of the first placements, with the mean outcome for the mover, in the games that ``where`` chooses.
 
-    Raises ``RequestError`` for an invalid condition or one that no game meets, when all first plies were imposed, and
-    without the extra ``plots``.
+    Raises ``RequestError`` for an invalid condition or one that no game meets, and when all first plies were imposed.
     """
     return _figure(opened, where, PLACEMENTS, "Where the first pieces go")
 

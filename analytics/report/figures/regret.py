@@ -28,7 +28,7 @@ def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
     up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``
     (Float64, 95 %). No rows where nothing was judged.
     """
-    summaries = decision_summaries(chosen.opened, chosen.condition, by_ply)
+    summaries = decision_summaries(chosen.opened, chosen.condition, by_ply, chosen.names)
     rows = [
         (each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders)
         for each in summaries
@@ -46,7 +46,8 @@ MISTAKES = {
 
 def mistakes_panels(frame: pl.DataFrame, chosen: ChosenGames) -> list[Panel]:
     """A panel an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
-    alt = style.altair()
+    import altair as alt
+
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
@@ -80,8 +81,8 @@ def mistakes_picture(frame: pl.DataFrame, chosen: ChosenGames) -> Picture:
 def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
     """The share of blunders by agent and ply in the games that ``where`` chooses.
 
-    Raises ``RequestError`` for an invalid condition or one that no game meets, when none of their decisions is judged,
-    and without the extra ``plots``.
+    Raises ``RequestError`` for an invalid condition or one that no game meets, and when none of their decisions is
+    judged.
     """
     chosen = chosen_games(opened, where)
     frame = mistakes_frame(chosen, by_ply=True)

@@ -62,10 +62,12 @@ SCORES = {
 def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     """The crosstable of the games that ``where`` chooses: rows against columns, best first.
 
-    Raises ``RequestError`` for an invalid condition or one that no game meets, when no two different agents
-    played each other, and without the extra ``plots``.
+    Raises ``RequestError`` for an invalid condition or one that no game meets, and when no two different agents
+    played each other.
     """
-    alt, chosen = style.altair(), chosen_games(opened, where)
+    import altair as alt
+
+    chosen = chosen_games(opened, where)
     frame = crosstable_frame(chosen)
     order = frame["agent"].unique(maintain_order=True).to_list()
     if not order:
@@ -80,7 +82,7 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     band, names = alt.Scale(paddingInner=0.05), [str(place) for place in range(1, len(order) + 1)]
     plain = alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)
     agents = alt.Axis(labelLimit=0, minExtent=extent, domain=False, ticks=False)
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("opponent:N", sort=names, title=None, scale=band, axis=plain),
         y=alt.Y("agent:N", sort=labels, title=None, scale=band, axis=agents),
     )
@@ -148,7 +150,8 @@ RATINGS = {
 
 def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
-    alt = style.altair()
+    import altair as alt
+
     labels = [style.wrap(agent, LABEL) for agent in frame["agent"]]
     step = ROW + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
@@ -156,7 +159,7 @@ def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
         for place, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
     ]
     down = alt.Scale(domain=[step * len(rows), 0], nice=False)
-    base = alt.Chart(alt.Data(values=rows))
+    base = alt.Chart(alt.InlineData(values=rows))
     below, above = (alt.Y(f"{name}:Q", axis=None, scale=down) for name in ("dot", "top"))
     text = base.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK).encode(y=above)
     names = text.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK, align="left")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -263,12 +262,6 @@ def sample_texts() -> str:
 def test_a_wrong_condition_is_a_wrong_request(root: Path, where: str, complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
         made(root, where)
-
-
-def test_without_the_extra_it_is_a_wrong_request(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(RequestError, match=r"need the extra plots \(vl_convert is missing\): pip install"):
-        made(root)
 
 
 def test_damage_is_a_failure(tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
+import altair as alt
 import polars as pl
 import pytest
 
-from analytics.report.style import FEW, MOST, altair, can_draw, curve_svg, inline, signed, svg
-from quarto.errors import RequestError
+from analytics.report.style import FEW, MOST, curve_svg, inline, signed, svg
 
 
 def by_games(rows: int, block: int = 100) -> pl.DataFrame:
@@ -74,8 +73,7 @@ def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
 
 
 def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
-    alt = altair()
-    clipped = alt.Chart(alt.Data(values=[{"x": 1}])).mark_rect(clip=True).encode(x="x:O")
+    clipped = alt.Chart(alt.InlineData(values=[{"x": 1}])).mark_rect(clip=True).encode(x="x:O")
     drawings = [inline(clipped, "a-"), inline(clipped, "a-"), inline(clipped, "b-")]
     assert drawings[0] == drawings[1] != drawings[2]
     assert svg(clipped) == svg(clipped)
@@ -106,13 +104,3 @@ def test_a_sign_is_shown_unless_the_number_rounds_to_nothing() -> None:
     minus = "\N{MINUS SIGN}"
     shown = ["+1.25", f"{minus}1.25", "0.00", "0.00", "0.00", "0.00", f"{minus}0.01", "+10.00"]
     assert [signed(value, 2) for value in values] == shown
-
-
-def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(
-        RequestError, match=r"need the extra plots \(altair is missing\): pip install 'quarto-arena"
-    ) as no:
-        curve_svg(by_games(5), "a", ["b"])
-    assert no.value.exit_code == 2
-    assert not can_draw()

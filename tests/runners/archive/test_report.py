@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -69,22 +68,6 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(
     assert found.err.startswith("error: ")
     assert found.err.count("\n") == 1
     assert complaint in found.err
-    assert snapshot(tmp_path) == before
-
-
-@pytest.mark.parametrize("command", [("report",), ("mistakes", "--html", "m.html"), ("mistakes", "--svg", "m.svg")])
-@pytest.mark.parametrize("module", ["altair", "vl_convert"])
-def test_without_the_extra_its_name_is_said(
-    qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], module: str
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    before = snapshot(tmp_path)
-    found = qarena(*command, "--archive", str(root))
-    assert (found.code, found.out) == (2, "")
-    assert found.err == (
-        f"error: pictures need the extra plots ({module} is missing): pip install 'quarto-arena[plots]', in a clone -e "
-        "'.[plots]'\n"
-    )
     assert snapshot(tmp_path) == before
 
 

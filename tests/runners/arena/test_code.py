@@ -15,6 +15,9 @@ import pytest
 
 from analytics import open_archive
 from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.report.figures.chosen_games import chosen_games
+from analytics.report.figures.lengths import lengths_frame
+from analytics.report.sections import runs_section
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
@@ -221,8 +224,13 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
             (note,) = met.notes
             assert note == f"'mine' was played by 2 codes, shown as {' and '.join(shown)}: --run chooses runs of one"
         (alone,) = head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
+        chosen = chosen_games(opened)
+        assert set(chosen.agents) == {*shown, "random"}
+        assert set(lengths_frame(chosen)["agent"]) == {*shown, "random"}
+        assert "'mine' was played by 2 codes" in runs_section(chosen).note.replace("&#39;", "'")
     assert alone.first == "mine"
-    for command in ("rate", "crosstable"):
+    assert qarena("annotate", "--from-pieces", "13", "--megabytes", "1").code == 0
+    for command in ("rate", "crosstable", "mistakes"):
         found = qarena(command)
         assert found.code == 0
         assert all(label in found.out for label in (*shown, "random"))

@@ -332,6 +332,21 @@ def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
     assert_same_rows(found, {"games": renamed.with_columns(ids), "plies": twins["plies"].with_columns(ids)})
 
 
+def test_a_folder_on_hydras_search_path_is_searched_for_all_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qarena: Qarena
+) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/mine.yaml").write_text("_target_: agents.random.Random\n")
+    monkeypatch.chdir(tmp_path)
+    place = "hydra.searchpath=[file://own]"
+    done = qarena("run", place, "agents=[mine,dumb]", "games=2")
+    assert done.code == 0, done.err
+    assert "mine" in done.out
+    assert "valid: " in (unknown := qarena("run", place, "agent@a=mne", "games=2").err)
+    assert "'mine'?" in unknown
+    assert "mine" not in qarena("run", "agent@a=nobody", "games=2").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -62,7 +62,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
     "how",
     [
         ("threads=2",),
-        ("threads=5", "archive.shard_games=2"),
+        ("threads=5", "archive.shard_games=8"),
         ("threads=1", "archive.shard_games=50"),
         ("threads=2", "archive.shard_games=333"),
         ("threads=2", "archive.shard_seconds=0"),

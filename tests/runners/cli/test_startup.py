@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.paths import ROOT
 from tests.runners.experiments import command, environment_with
 
@@ -101,6 +103,7 @@ def test_wrong_requests_compile_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
+@pytest.mark.slow
 def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp_path: Path) -> None:
     found = [command(tmp_path, "perft", "1", QARENA_CACHE=str(tmp_path / "cache")) for _ in range(2)]
     assert [done.returncode for done in found] == [0, 0]

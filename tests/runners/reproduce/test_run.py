@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -63,25 +61,6 @@ def test_more_games_extend_what_there_is(qarena: Qarena) -> None:
     found = qarena("reproduce", "--study", "D", "--games", "3")
     assert found.err == "--games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
     assert "Nothing to play" in found.out
-
-
-def test_without_the_extra_the_page_has_all_but_the_charts(
-    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = importlib.util.find_spec
-
-    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "altair" else real(name, package)
-
-    monkeypatch.setattr("importlib.util.find_spec", find_spec)
-    found = qarena("reproduce", "--study", "D", "--games", "2", "--html", "d.html")
-    assert found.code == 0
-    assert (
-        found.err == "the page has no charts: they need pip install 'quarto-arena[plots]', in a clone -e '.[plots]'\n"
-    )
-    html = (tmp_path / "d.html").read_text()
-    assert "<svg" not in html
-    assert "own_piece_alpha_beta" in html
 
 
 def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ def test_two_at_once_learn_the_same_and_no_game_is_kept_twice(whole: Path, expec
 
     def train(shard_games: int) -> Policy:
         start.wait()
-        return learned(online(games=GAMES), root, shard_games=shard_games, shard_seconds=0.0)
+        return learned(online(games=GAMES), root, shard_games=shard_games)
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(train, (30, 70)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -246,31 +245,6 @@ def test_odd_games_are_said_to_be_rounded_up(qarena: Qarena) -> None:
     found = qarena("train", "trainer=rl_tabular", "trainer.games=3")
     expected = "trainer.games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
     assert (found.code, found.err) == (0, expected)
-
-
-def test_without_the_extra_the_curve_is_kept_as_data(
-    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "altair", None)
-    found = qarena(*SMALL)
-    assert found.code == 0
-    assert found.err == (
-        "the learning curve is kept as data; for a picture of it: pip install 'quarto-arena[plots]', in a clone -e "
-        "'.[plots]'\n"
-    )
-    assert set(policy_store.find(Archive.open(root), "q_placement").files) == {"table.parquet", "curve.parquet"}
-
-
-def test_a_bug_of_the_picture_is_not_taken_for_a_missing_extra(
-    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> bytes:
-        raise ModuleNotFoundError("No module named 'else'", name="else")
-
-    monkeypatch.setattr("analytics.report.style.curve_svg", broken)
-    found = qarena(*SMALL)
-    assert found.code == 1
-    assert "No module named 'else'" in found.err
 
 
 @pytest.mark.parametrize(
