@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from runners.cli.groups import Group
 from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
 
 app = typer.Typer(
+    cls=Group,
     invoke_without_command=True,
     help="List the agents; show, check or begin one.",
     rich_markup_mode=None,

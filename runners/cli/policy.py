@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
     HYDRA_ARGUMENTS,
@@ -18,7 +19,10 @@ from runners.cli.options import (
 )
 
 app = typer.Typer(
-    help="Derive policies from logged games; list, show and compare them.", no_args_is_help=True, rich_markup_mode=None
+    cls=Group,
+    help="Derive policies from logged games; list, show and compare them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 OwnOption = Annotated[
@@ -44,6 +48,7 @@ def show(
 ) -> None:
     """Show a policy: its kind, how it was learned, from which games."""
     from analytics.policies import policy_store
+    from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
     from runners.hydra_app.config_dir import user_config_dir
@@ -53,7 +58,7 @@ def show(
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
     with user_config_dir(config_dir):
-        properties = description(card, policy_store.folder_of(opened, card.policy_id))
+        properties = description(card, policy_cards.folder_of(opened, card.policy_id))
     console.show([properties_table(properties, f"policy {card.name}")])
 
 
@@ -68,15 +73,13 @@ def build(
     where: Annotated[
         str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
-    archive: Annotated[Path | None, typer.Option("--archive", help="The same as archive.root=DIR.")] = None,
 ) -> None:
     """Derive a policy from logged games: those that a condition in SQL on the view games chooses."""
     from runners.hydra_app.application import launch
     from runners.hydra_app.flags import quoted
     from runners.policies.build import BUILD
 
-    options = {"where": where, "archive.root": archive}
-    own = [f"{key}={quoted(str(value))}" for key, value in options.items() if value is not None]
+    own = [] if where is None else [f"where={quoted(where)}"]
     raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *context.args, *own]))
 
 

@@ -92,7 +92,7 @@ def _rows(card: PolicyCard) -> int:
 
 def _show(card: PolicyCard, root: Path, seconds: float) -> None:
     """Print the size and the source of the policy, and a command that plays by it."""
-    from analytics.policies import policy_store
+    from analytics.store import policy_cards
     from analytics.store.archive import Archive
 
     learned = card.learned
@@ -101,7 +101,7 @@ def _show(card: PolicyCard, root: Path, seconds: float) -> None:
     own = "".join(f" --config-dir {shlex.quote(str(folder))}" for folder in config_dirs(shlex.split(typed_command())))
     what = f"{_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
-        f"{learned['trainer']}: {what}; the policy is in {policy_store.folder_of(Archive(root), card.policy_id)}.",
+        f"{learned['trainer']}: {what}; the policy is in {policy_cards.folder_of(Archive(root), card.policy_id)}.",
         *_how_to_play(card, f"{where}{own}"),
     ):
         console.print_line(line)

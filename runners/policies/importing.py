@@ -13,6 +13,7 @@ from agents.parameters import checked_number
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
 from analytics.policies.policy_store import Origin
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import RequestError, nearest
@@ -126,7 +127,7 @@ def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: Path)
             f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
         )
     where = "" if root == console.DEFAULT_ROOT else f" archive.root={root}"
-    folder = policy_store.folder_of(Archive(root), card.policy_id)
+    folder = policy_cards.folder_of(Archive(root), card.policy_id)
     for line in (
         f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
         "Play by it:",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
@@ -64,9 +65,9 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown
     for policy_id, label in _policies_of(record):
         yield f"{indent}{INDENT}{label} played by"
         try:
-            card = policy_store.read_card(archive, policy_id)
+            card = policy_cards.read_card(archive, policy_id)
         except FailureError as error:
-            missing = policy_id not in policy_store.policy_ids(archive)
+            missing = policy_id not in policy_cards.policy_ids(archive)
             yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
         else:
             yield from _of_policy(archive, card, indent + 2 * INDENT, shown)

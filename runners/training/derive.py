@@ -23,7 +23,7 @@ from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
 from runners.arena.machine import MEBIBYTE, available_megabytes
 from runners.arena.spec import made_of
-from runners.contestants.contestant import place_of
+from runners.contestants.places import place_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived

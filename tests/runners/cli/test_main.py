@@ -97,7 +97,8 @@ def test_flags_are_separated_from_overrides(typed: str, flags: str) -> None:
     [
         ("--multi", "--multi is not an option of this command: did you mean --multirun?"),
         ("--agent=random", "--agent is not an option of this command: write agent@a=random, without dashes"),
-        ("--archive games", "--archive is not an option of this command: write archive.root=DIR, without dashes"),
+        ("--archive", "--archive needs a value: --archive DIR"),
+        ("--archive=", "--archive needs a value: --archive DIR"),
         ("--games=7", "--games is not an option of this command: settings have no dashes, games=7"),
         ("-x", "-x is not an option of this command: settings have no dashes, x=VALUE"),
         ("--cfg games=7", "--cfg games=7 shows nothing: choose job, hydra, all"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from quarto.notation import format_position
 from quarto.position import EMPTY
@@ -32,7 +32,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
     assert made.out.startswith("q_table: 3 turns up to symmetry from 3 rows; the policy is in data/archive/policies/")
     assert made.out.endswith("  qarena run agent@a=policy a.policy=learned rules=classic\n")
     archive = Archive.open(Path("data/archive"))
-    (card,) = policy_store.cards(archive)
+    (card,) = policy_cards.cards(archive)
     assert card.learned["imported"] == {
         "file": "theirs.csv",
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
@@ -58,7 +58,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
     assert (again.code, again.out) == (2, "")
     assert "was imported from theirs.csv (SHA-256 " in again.err
     assert qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned").code == 0
-    assert [each.policy_id for each in policy_store.cards(archive)] == [card.policy_id]
+    assert [each.policy_id for each in policy_cards.cards(archive)] == [card.policy_id]
 
 
 def test_what_was_left_out_or_differs_is_told(file: Path, qarena: Qarena) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from analytics.verify.archive import verify
@@ -149,7 +150,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
         more = ["trainer.games=80" if "games" in word else word for word in overrides]
         assert qarena("train", *more, "policy.name=mine").code == 0
     before = snapshot(root)
-    for policy_id in policy_store.policy_ids(Archive.open(root)):
+    for policy_id in policy_cards.policy_ids(Archive.open(root)):
         found = qarena("policy", "rebuild", policy_id)
         assert (found.code, found.err) == (0, "")
         assert found.out.startswith("identical: policy mine ")
@@ -158,7 +159,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
 
 def forge(root: Path, **learned: Any) -> None:
     """Change what a card says of how its policy was learned."""
-    path = policy_store.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
+    path = policy_cards.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
     forge_record(path, lambda card: card["learned"].update(learned))
 
 
@@ -184,7 +185,7 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
         derivation=how | {"parameters": how["parameters"] | {"least": 1}},
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
-    path = policy_store.folder_of(Archive.open(root), card.policy_id) / "card.json"
+    path = policy_cards.folder_of(Archive.open(root), card.policy_id) / "card.json"
     forge_record(path, lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert found.code == 1
@@ -410,7 +411,7 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert built.out.endswith(f"run agent@a=policy a.policy=counted archive.root={root} --config-dir own\n")
     assert sys.path == before
     told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
-    (card,) = (each for each in policy_store.cards(Archive.open(root)) if each.name == "counted")
+    (card,) = (each for each in policy_cards.cards(Archive.open(root)) if each.name == "counted")
     assert [key for key in card.learned if f"`{key}`" not in told] == []
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), *mine)
     assert again.out.startswith("identical: policy counted ")
