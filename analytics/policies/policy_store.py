@@ -24,7 +24,6 @@ from msgspec import structs
 from agents.learning.policy import GENOME, Policy
 from analytics.store import atomic, locks
 from analytics.store.archive import Archive
-from analytics.store.blocks import COMPRESSION_LEVEL
 from analytics.store.json_records import dump, load, parse
 from analytics.store.pending import PendingFiles
 from analytics.store.records import POLICY_ID, POLICY_NAME, STORED_POLICY_FILE, PolicyCard, PolicyFile
@@ -308,7 +307,7 @@ def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, byt
 
 def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", compression_level=COMPRESSION_LEVEL)
+    frame.write_parquet(buffer, compression="zstd", compression_level=1)
     return len(frame), buffer.getvalue()
 
 
