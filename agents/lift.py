@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numba
@@ -30,6 +31,7 @@ from quarto.jit import inlined, int64, kernel, load, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
+from quarto.views import BatchView, PositionView
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
@@ -88,7 +90,7 @@ class Player(Protocol):
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
-        Raises what the agent raises, and ``LateError``.
+        Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
         """
         ...
 
@@ -173,6 +175,29 @@ class KernelPlayer:
         return state.turns
 
 
+@dataclass(frozen=True)
+class PythonAgent:
+    """An agent in Python after its set-up, with the rules that it plays."""
+
+    agent: BatchAgent | GameAgent
+    rules: Rules
+
+    @property
+    def batches(self) -> bool:
+        """Whether it takes whole batches."""
+        return isinstance(self.agent, BatchAgent)
+
+    def answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+        """Its answer to a batch: cells and gifts, unchecked. Raises whatever the agent raises."""
+        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
+        if isinstance(self.agent, BatchAgent):
+            cells, gifts = self.agent.play(BatchView(batch, self.rules), rng)
+            return cells, gifts
+        choose, rules = self.agent.choose, self.rules
+        turns = [choose(PositionView(batch.position(i), rules), rng.generator(i)) for i in range(len(batch.lanes))]
+        return np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
+
+
 class PythonPlayer:
     """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
 
@@ -183,7 +208,8 @@ class PythonPlayer:
     game_words = 0  # an agent in Python keeps its own memory
     alone = False
 
-    def __init__(self, agent: BatchAgent | GameAgent) -> None:
+    def __init__(self, agent: PythonAgent | None) -> None:
+        """``agent`` is None in a subclass that answers by other means."""
         self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
         self._agent = agent
         self._lock = threading.Lock()
@@ -202,18 +228,10 @@ class PythonPlayer:
 
     def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
         """Cells and gifts as the agent gives them. Raises what it raises, and ``LateError``."""
+        if self._agent is None:
+            raise TypeError(f"{type(self).__name__} has no agent in this process")
         with self._lock:
-            return answers(self._agent, batch, rng)
-
-
-def answers(agent: BatchAgent | GameAgent, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-    """The answer of an agent in Python to a batch: cells and gifts, unchecked. Raises whatever the agent raises."""
-    batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
-    if isinstance(agent, BatchAgent):
-        cells, gifts = agent.play(batch, rng)
-        return cells, gifts
-    turns = [agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
-    return np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
+            return self._agent.answers(batch, rng)
 
 
 MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
@@ -313,7 +331,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
         )
 
 
-def ready(agent: Any, rules: Rules, label: str) -> BatchAgent | GameAgent:
+def ready(agent: Any, rules: Rules, label: str) -> PythonAgent:
     """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without a seam."""
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
@@ -323,4 +341,4 @@ def ready(agent: Any, rules: Rules, label: str) -> BatchAgent | GameAgent:
     prepare = getattr(agent, "prepare", None)
     if prepare is not None:
         prepare(rules)
-    return agent
+    return PythonAgent(agent, rules)

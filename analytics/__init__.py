@@ -12,21 +12,21 @@ __all__ = ["open_archive"]
 
 
 def open_archive(
-    path: str | Path = "data/archive",
+    archive: str | Path = "data/archive",
     memory: str = "70%",
     spill: str | None = None,
     seconds: float | None = None,
     check: bool = True,
 ) -> OpenArchive:
-    """The archive in folder ``path`` as it is now, for SQL and data frames; see ``OpenArchive``.
+    """The archive in folder ``archive`` as it is now, for SQL and data frames; see ``OpenArchive``.
 
     A question that needs more than ``memory`` (``1GiB``, or a share of the machine's) spills to the disk, at most
     ``spill`` (``10GiB``; None: nine tenths of what is free). It is interrupted after ``seconds`` (None: never), which a
     server should set. Without ``check``, files are not compared with their checksums. Raises ``RequestError`` when
-    ``path`` is not an archive, and for wrong limits.
+    ``archive`` is not one, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
     from analytics.sql.database import OpenArchive
     from analytics.sql.limits import Limits
 
-    return OpenArchive(Path(path), Limits(memory, spill, seconds), check)
+    return OpenArchive(Path(archive), Limits(memory, spill, seconds), check)

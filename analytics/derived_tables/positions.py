@@ -204,8 +204,8 @@ def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: rang
     games in order.
     """
     tables = symmetries(rules)
-    starts = np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8)).tolist()
-    every = _plies(plies, starts[of_plies.stop + 1])
+    starts = starts_of(plies).tolist()
+    every = plies_of(plies, starts[of_plies.stop + 1])
     boards = BoardColumns(np.zeros(starts[1], np.uint64), np.zeros(starts[1], np.uint16))
     keys, spare = Keys.empty(starts[1]), Keys.empty(starts[1])
     counts, ends = Counts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
@@ -220,7 +220,12 @@ def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: rang
     return _frame(counts, of_plies, np.diff(ends), opening)
 
 
-def _plies(frame: pl.DataFrame, rows: int) -> Plies:
+def starts_of(plies: pl.DataFrame) -> NDArray[np.int64]:
+    """[18] the row where each ply begins in the table of a shard; for plies 16 and 17 the number of rows."""
+    return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
+
+
+def plies_of(frame: pl.DataFrame, rows: int) -> Plies:
     """Copies of the first rows of a stored table. Raises ``ValueError`` for a piece or cell that is not 0 to 15."""
     game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):

@@ -24,15 +24,22 @@ from msgspec import structs
 from agents.learning.policy import GENOME, Policy
 from analytics.store import atomic, locks
 from analytics.store.archive import Archive
-from analytics.store.blocks import COMPRESSION_LEVEL
-from analytics.store.json_records import dump, load, parse
+from analytics.store.json_records import dump, parse
 from analytics.store.pending import PendingFiles
+from analytics.store.policy_cards import (
+    CARD,
+    FOLDER,
+    cards,
+    folder_of,
+    policy_id_of,
+    policy_ids,
+    read_card,
+    readable_cards,
+)
 from analytics.store.records import POLICY_ID, POLICY_NAME, STORED_POLICY_FILE, PolicyCard, PolicyFile
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.rules import Rules
 
-FOLDER = "policies"
-CARD = "card.json"
 TABLE = "table.parquet"
 GENOME_FILE = "genome.json"
 
@@ -91,14 +98,6 @@ def knowledge_of(policy: Policy) -> str:
     return digest.hexdigest()
 
 
-def policy_id_of(name: str, knowledge: str) -> str:
-    """A policy's id, 12 hex digits: the same knowledge under the same name has the same one on every machine.
-
-    The name is part of it because two trainings may find the same genome, and each needs a card of its own.
-    """
-    return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
-
-
 def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
     """Store a policy, or update the card of one that is stored already.
 
@@ -141,48 +140,9 @@ def _store(pending: PendingFiles, folder: Path, name: str, rows: int | None, con
     return file
 
 
-def cards(archive: Archive) -> list[PolicyCard]:
-    """All cards, oldest first. Raises ``FailureError`` for a damaged one."""
-    sound, damaged = _all_cards(archive)
-    if damaged:
-        raise damaged[0]
-    return sound
-
-
-def _all_cards(archive: Archive) -> tuple[list[PolicyCard], list[FailureError]]:
-    """The cards that can be read, oldest first, and the errors of those that cannot."""
-    sound, damaged = [], []
-    for policy_id in policy_ids(archive):
-        try:
-            sound.append(read_card(archive, policy_id))
-        except FailureError as error:
-            damaged.append(error)
-    return sorted(sound, key=lambda card: (datetime.fromisoformat(card.created), card.policy_id)), damaged
-
-
-def policy_ids(archive: Archive) -> list[str]:
-    """The policies that have a card, damaged or not, sorted."""
-    names = (path.parent.name for path in archive.root.glob(f"{FOLDER}/*/{CARD}"))
-    return sorted(filter(POLICY_ID.fullmatch, names))
-
-
-def folder_of(archive: Archive, policy_id: str) -> Path:
-    """The folder of a policy."""
-    return archive.root / FOLDER / policy_id
-
-
-def read_card(archive: Archive, policy_id: str) -> PolicyCard:
-    """The card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
-    path = folder_of(archive, policy_id) / CARD
-    card = load(path, PolicyCard)
-    if card.policy_id != policy_id or policy_id != policy_id_of(card.name, card.knowledge):
-        raise FailureError(f"{path} is damaged (it is not the card of policy {policy_id}): restore it from a copy")
-    return card
-
-
 def named(archive: Archive, name: str) -> PolicyCard | None:
     """The newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
-    sound, damaged = _all_cards(archive)
+    sound, damaged = readable_cards(archive)
     found = next((card for card in reversed(sound) if card.name == name), None)
     if found is None and damaged:
         raise damaged[0]
@@ -308,7 +268,7 @@ def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, byt
 
 def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", compression_level=COMPRESSION_LEVEL)
+    frame.write_parquet(buffer, compression="zstd", compression_level=1)
     return len(frame), buffer.getvalue()
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import polars as pl
@@ -60,18 +60,19 @@ class Answer:
         """All rows."""
         return _with_whole_numbers(checked_times(pl.DataFrame(Stream(self._relation))))
 
-    def stream(self, write: Writer, folder: Path) -> None:
+    def stream(self, write: Writer, folder: Path | None) -> None:
         """Pass the rows to ``write``, which consumes them once, in parts; and what ends them early.
 
         Whether 128-bit numbers fit into 64 bits is known at the last row only: such rows go to ``folder`` first.
+        Without a folder they stay decimals.
         """
         self.is_open = True
         rows = pl.scan_arrow_c_stream(Stream(self._relation))
         self._write(rows, write, folder)
         self.is_open = False
 
-    def _write(self, rows: pl.LazyFrame, write: Writer, folder: Path) -> None:
-        if all(_whole(kind) == kind for kind in rows.collect_schema().values()):
+    def _write(self, rows: pl.LazyFrame, write: Writer, folder: Path | None) -> None:
+        if folder is None or all(_whole(kind) == kind for kind in rows.collect_schema().values()):
             write(rows, self._stop)
             return
         path = folder / f"{uuid.uuid4().hex}.parquet"
@@ -85,10 +86,13 @@ class Answer:
 def ask(
     connection: duckdb.DuckDBPyConnection,
     text: str,
+    parameters: Any,
     take: Callable[[Answer], _Taken],
     limits: AbstractContextManager[None],
 ) -> _Taken | Complaint:
     """The result of ``take`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
+
+    ``parameters`` are the values of its placeholders, in order or by name; None: it has none.
 
     Raises ``RequestError`` unless ``text`` is one question whose answer a frame can hold.
     """
@@ -98,7 +102,7 @@ def ask(
         answer = None
         try:
             with limits:
-                relation = connection.sql(text)
+                relation = connection.sql(text) if parameters is None else connection.sql(text, params=parameters)
                 _check_columns(relation.columns, relation.types)
                 answer = Answer(relation, connection.interrupt)
                 return take(answer)

@@ -1,4 +1,4 @@
-"""Passes results from DuckDB to Polars.
+"""Passes results from DuckDB to Polars, and frames of Polars to DuckDB.
 
 This module must not import DuckDB. Polars keeps the type of its argument, and with it everything that the type's module
 refers to, until the interpreter has ended; DuckDB then reports leaks on the standard error.
@@ -6,7 +6,10 @@ refers to, until the interpreter has ended; DuckDB then reports leaks on the sta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+import polars as pl
 
 
 class Streamable(Protocol):
@@ -23,3 +26,15 @@ class Stream:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._source.__arrow_c_stream__(requested_schema)
+
+
+class LazyRows:
+    """Rows that are made anew, and in parts, each time that DuckDB reads them: a relation to register."""
+
+    def __init__(self, scan: Callable[[], pl.LazyFrame]) -> None:
+        self._scan = scan
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        # Lazy: DuckDB also opens a stream to learn the columns, and then nothing may be computed.
+        batches: Streamable = self._scan().collect_batches(lazy=True)
+        return batches.__arrow_c_stream__(requested_schema)

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import polars as pl
 
-from analytics.results.pairings import PairingResult, results
-from analytics.statistics.sprt import strength
+from analytics.derived_tables.boards import ORDERS
 from analytics.store.archive import Archive
-from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import GIFT, NOT_COUNTED, TABLES
-from analytics.store.snapshot import Snapshot
-from analytics.store.sprt_verdicts import Verdict
 from quarto.batch import GAME_BITS
-from quarto.notation import CLASSIC_NAME, PIECE_DIGITS
-from quarto.rules import ATTRIBUTES, CELLS, SIDE, Rules
+from quarto.notation import CLASSIC_NAME
+from quarto.rules import Rules
 
 _TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEGER", pl.Int8: "INTEGER"}  # else VARCHAR
 
@@ -52,7 +46,13 @@ def _columns_of_views() -> dict[str, dict[str, str]]:
 
 
 VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
-FILLED = ("runs", "sweeps", "verdicts")  # views that are tables in memory; the others read files
+FILLED = ("runs", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
+MADE = {"seats": "games", "pairs": "games", "boards": "plies"}  # views that are made from another one
+ORDERED = "_orders"  # behind the table macro ordered_openings
+HIDDEN = {ORDERED: {"run_id": "VARCHAR"} | {name: _TYPES[type(kind)] for name, kind in ORDERS.items()}}
+REPLAYED = {"boards": "plies", ORDERED: "plies"}  # views without rows until a question reads them
+MADE_HERE = [view for view in (*VIEWS, *HIDDEN) if view in REPLAYED or view not in MADE]  # the others: made_views.sql
+STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 
 # The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
 # evaluates it once a file, and does not open files that a condition on run_id excludes.
@@ -81,7 +81,7 @@ def over_files(view: str, paths: Sequence[Path], known: Iterable[Pairing] = ()) 
     """
     columns = VIEWS[view]
     if not paths:
-        return _view(view, {name: f"NULL::{kind}" for name, kind in columns.items()}, "WHERE false")
+        return empty(view)
     source = from_files(paths)
     values, number = _DERIVED.get(view, ({"run_id": RUN_OF_FILE}, ""))
     if number:
@@ -101,27 +101,12 @@ _OF_DECISIONS = {
 }
 
 
-def _piece_text(cell: int) -> str:
-    """The piece on a cell of ``positions`` as a hex digit, a dot if there is none: four lanes, each of ``ply`` bits."""
-    place = f"bit_count(occupied::INTEGER & {(1 << cell) - 1})"
-    bits = " + ".join(
-        f"(((board >> (4 + {attribute} * ply + {place})) & 1) << {attribute})" for attribute in range(ATTRIBUTES)
-    )
-    return f"CASE WHEN occupied & {1 << cell} = 0 THEN '.' ELSE substr('{PIECE_DIGITS}', ({bits})::INTEGER + 1, 1) END"
-
-
-_NEXT_ROW = " || '/' || "
-
-
-def _position_text() -> str:
-    rows = (" || ".join(map(_piece_text, range(first, first + SIDE))) for first in range(0, CELLS, SIDE))
-    hand = f"CASE WHEN mover_chooses THEN '-' ELSE substr('{PIECE_DIGITS}', (board & 15)::INTEGER + 1, 1) END"
-    return f"({_NEXT_ROW.join(rows)} || ' ' || {hand} || rules)"
-
-
 _OF_POSITIONS = {
     "run_id": "run",
-    "position": _position_text(),
+    "position": (
+        "(board_text(occupied, board) || ' ' || CASE WHEN mover_chooses THEN '-' "
+        "ELSE piece_name(board & 15) END || rules)"
+    ),
     "agent": "CASE WHEN second = 0 THEN first_agent ELSE second_agent END",
     "opponent": "CASE WHEN second = 0 THEN second_agent ELSE first_agent END",
     "piece": "nullif(piece, -1)",
@@ -137,33 +122,65 @@ _DERIVED: dict[str, tuple[Mapping[str, str], str]] = {
 }
 
 
+def empty(view: str) -> str:
+    """The statement that creates a view without rows."""
+    return _view(view, {name: f"NULL::{kind}" for name, kind in _columns(view).items()}, "WHERE false")
+
+
+def over_runs(view: str, relations: Mapping[str, str]) -> str:
+    """The statement that fills one of ``REPLAYED`` with the rows of a relation for each run."""
+    values = {name: f"{name}::{kind}" for name, kind in _columns(view).items()}
+    parts = (f"SELECT {_listed(values | {'run_id': quoted(run)})} FROM {each}" for run, each in relations.items())  # noqa: S608  (names of our own)
+    return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}"
+
+
+def policy_macro(questions: Mapping[str, str]) -> str:
+    """The statement that makes ``policy(name)`` the answer to a question for each name."""
+    known = ", ".join(f"{quoted(name)}: {quoted(question)}" for name, question in questions.items())
+    return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{known}}}[name])"
+
+
+def policy_question(path: Path, schema: Mapping[str, pl.DataType]) -> str:
+    """The question whose answer is the table of a policy: small integers are widened, as in the views."""
+    values = {name: f"{name}::INTEGER" if kind in (pl.Int8, pl.Int16) else name for name, kind in schema.items()}
+    return f"SELECT {_listed(values)} {from_files([path])}"
+
+
+def genome_question(genes: Mapping[str, float]) -> str:
+    """The question whose answer is a row for each gene."""
+    rows = ", ".join(f"({quoted(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
+    return f"SELECT gene, value FROM (VALUES {rows}) AS genes (gene, value)"  # noqa: S608  (quoted)
+
+
+def _columns(view: str) -> Mapping[str, str]:
+    return VIEWS.get(view) or HIDDEN[view]
+
+
+def filled(view: str, source: str, schema: Mapping[str, pl.DataType]) -> str:
+    """The statement that creates one of ``FILLED`` as a table from a registered frame of this schema.
+
+    A column of settings without any field is JSON, of which every field is NULL.
+    """
+    without = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
+    kinds = VIEWS[view] | dict.fromkeys(without, "JSON")
+    values = {name: name if kind == STRUCT else f"{name}::{kind}" for name, kind in kinds.items()}
+    return f"CREATE TABLE {view} AS SELECT {_listed(values)} FROM {source}"  # noqa: S608  (names of our own)
+
+
 def broken(view: str, reason: str) -> str:
     """The statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
     error = f"error({quoted(reason)})"
+    kinds = {name: "JSON" if kind == STRUCT else kind for name, kind in _columns(view).items()}
     # The error is in every column too: DuckDB decides a condition on a column that is always NULL without any row.
-    return _view(view, {name: f"{error}::{kind}" for name, kind in VIEWS[view].items()}, f"WHERE {error} IS NULL")
+    return _view(view, {name: f"{error}::{kind}" for name, kind in kinds.items()}, f"WHERE {error} IS NULL")
 
 
 def _view(view: str, values: Mapping[str, str], rest: str) -> str:
-    columns = ", ".join(f"{value} AS {name}" for name, value in values.items())
-    return f"CREATE VIEW {view} AS SELECT {columns} {rest}"
+    return f"CREATE VIEW {view} AS SELECT {_listed(values)} {rest}"
 
 
-def table(view: str) -> str:
-    """The statement that creates one of ``FILLED`` as an empty table."""
-    return f"CREATE TABLE {view} ({', '.join(f'{name} {kind}' for name, kind in VIEWS[view].items())})"
-
-
-def insert(view: str) -> str:
-    """The statement that adds a row to such a table; its parameters are named like the columns.
-
-    A map is passed as a list of entries: DuckDB reads a dictionary as a struct or a map, depending on its keys.
-    """
-    values = (_MAP.format(name) if kind.startswith("MAP") else f"${name}" for name, kind in VIEWS[view].items())
-    return f"INSERT INTO {view} VALUES ({', '.join(values)})"  # noqa: S608  (names of our own)
-
-
-_MAP = "map_from_entries(${}::STRUCT(name VARCHAR, setting VARCHAR)[])"
+def _listed(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{value} AS {name}" for name, value in values.items())
 
 
 def pairings(archive: Archive) -> list[Pairing]:
@@ -177,72 +194,3 @@ def pairings(archive: Archive) -> list[Pairing]:
 
 def _suffix(rules: Rules) -> str:
     return "" if rules.name == CLASSIC_NAME else f" {rules.name}"
-
-
-def rows(view: str, archive: Snapshot) -> list[dict[str, Any]]:
-    """The rows of one of ``FILLED``, by column. Raises ``FailureError`` for a damaged record, commit or verdict."""
-    if view == "runs":
-        return [_run_row(archive, record) for record in archive.runs()]
-    if view == "sweeps":
-        return [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)]
-    return [_verdict_row(verdict) for verdict in archive.verdicts()]
-
-
-def _run_row(archive: Archive, record: RunRecord) -> dict[str, Any]:
-    commits = archive.commits(record.run_id)
-    return {
-        "run_id": record.run_id,
-        "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
-        "status": record.status,
-        "rules": record.rules.name,
-        "agents": list(record.labels),
-        "pairings": len(record.pairings),
-        "seed": record.spec["seed"],
-        "opening_plies": record.spec["opening_plies"],
-        "games_asked": record.games * len(record.pairings),
-        "games": sum(commit.games.rows for commit in commits),
-        "shards": len(commits),
-        "code_version": record.code.get("version"),
-        "fingerprint": record.code.get("fingerprint"),
-        "command": record.command,
-        "seconds": record.seconds,
-    }
-
-
-def _job_rows(archive: Archive, job: SweepJob) -> list[dict[str, Any]]:
-    """A row for each pairing that was played; one row without agents and counts if the job played none."""
-    known = job.run_id is not None and archive.run(job.run_id) is not None
-    of_pairings = [_pairing_columns(result) for result in (results(archive, str(job.run_id)) if known else [])]
-    of_job = {
-        "sweep_id": job.sweep_id,
-        "job": job.job,
-        "overrides": [{"name": name, "setting": setting} for name, setting in job.overrides.items()],
-        "run_id": job.run_id,
-        "status": job.status,
-        "error": job.error,
-    }
-    empty = dict.fromkeys(VIEWS["sweeps"])
-    return [empty | of_job | columns for columns in of_pairings or [{}]]
-
-
-def _pairing_columns(result: PairingResult) -> dict[str, Any]:
-    return {
-        "agent_a": result.first,
-        "agent_b": result.second,
-        "games": result.games,
-        "wins": result.wins,
-        "draws": result.draws,
-        "losses": result.losses,
-        **dict(zip(("win_rate", "win_low", "win_high"), result.win_rate, strict=True)),
-    }
-
-
-def _verdict_row(verdict: Verdict) -> dict[str, Any]:
-    estimate = strength(verdict.counts).normalised_elo
-    stored = msgspec.structs.asdict(verdict) | msgspec.structs.asdict(verdict.hypotheses)
-    return {
-        **{name: value for name, value in stored.items() if name in VIEWS["verdicts"]},
-        "created": datetime.fromisoformat(verdict.created).replace(tzinfo=None),
-        **dict(zip(("ll", "ld", "dd", "wd", "ww"), verdict.counts, strict=True)),
-        **dict(zip(("normalised_elo", "normalised_elo_low", "normalised_elo_high"), estimate, strict=True)),
-    }

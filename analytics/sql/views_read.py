@@ -1,32 +1,55 @@
-"""The views that a question reads: files are checked for those only."""
+"""The views and policies that a question reads: only for those are files checked and rows prepared."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
+from typing import NamedTuple
 
 import duckdb
 
-from analytics.sql.syntax_trees import nodes
+from analytics.sql.syntax_trees import Node, nodes
 
 _BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
+POLICY = "policy"  # the macro that is the table of a policy
 
 
-def views_read(connection: duckdb.DuckDBPyConnection, text: str, views: Iterable[str]) -> set[str]:
-    """Those of ``views`` that a question may read, and perhaps more: all if a name may be composed in the question.
+class Read(NamedTuple):
+    """What a question may read, and perhaps more."""
+
+    views: set[str]  # views and table macros
+    policies: set[str] | None  # names in policy('NAME'); None: any
+
+
+def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Read:
+    """Those of ``known``, views and table macros, and the policies that a question reads: all if a name is composed.
 
     DuckDB's own parser tells. It serialises SELECT alone: of other statements, all views count whose names occur.
     """
-    known, text = set(views), text.encode(errors="replace").decode()
-    (serialised,) = connection.execute("SELECT json_serialize_sql($1)", [text]).fetchone() or ("",)
+    text = text.encode(errors="replace").decode()
+    # All rows are fetched: an unfinished result would be in the way of what is prepared next.
+    ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
     parsed = json.loads(serialised)
     lowered = text.lower()
     if parsed["error"]:
-        return known if _BY_TEXT[0] in lowered else {view for view in known if view in lowered}
-    found = set()
+        composed = _BY_TEXT[0] in lowered
+        views = {view for view in known if composed or view in lowered}
+        return Read(views, None if POLICY in lowered or composed else set())
+    views, policies = set(), set()
     for node in nodes(parsed):
         if node.get("type") == "BASE_TABLE":
-            found.add(node["table_name"].lower())
-        elif node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() in _BY_TEXT:
-            return known
-    return known & found
+            views.add(node["table_name"].lower())
+        elif node.get("type") == "TABLE_FUNCTION":
+            name = node["function"]["function_name"].lower()
+            if name in _BY_TEXT:
+                return Read(set(known), None)
+            views.add(name)
+            if name == POLICY:
+                policies |= set(map(_text, node["function"]["arguments"]))
+    return Read(views & set(known), None if None in policies else {name for name in policies if name is not None})
+
+
+def _text(argument: Node) -> str | None:
+    """The text of an argument; None if it is none, but computed."""
+    literal = argument["expression"].get("literal", {})
+    return literal["text"] if literal.get("kind") == "STRING" else None

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analytics.store.atomic import aside
-from analytics.store.records import StoredFile
+from analytics.store.records import PolicyFile, StoredFile
 from quarto.caches import cache_root
 
 FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
 
 
 class CheckedFile(NamedTuple):
-    """A table file that a commit or manifest names."""
+    """A table file that a commit, a manifest or a card names."""
 
     run_id: str
     path: Path  # absolute
-    stored: StoredFile
+    stored: StoredFile | PolicyFile
 
     @property
     def name(self) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from analytics.store import sprt_verdicts
+from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.records import Commit, RunRecord, SweepJob
+from analytics.store.records import Commit, PolicyCard, RunRecord, SweepJob
 from analytics.store.sprt_verdicts import Verdict
 from quarto.errors import FailureError
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Snapshot(Archive):
-    """An archive whose runs, commits, jobs and verdicts are those that were there when it was made.
+    """An archive whose runs, commits, jobs, verdicts and policies are those that were there when it was made.
 
     Raises ``FailureError`` for a damaged commit. Other damaged records are raised by the method that reads them.
     """
@@ -26,6 +26,7 @@ class Snapshot(Archive):
         # What is written last is read first, so that all that it speaks of is there. A run's record is written before
         # its first commit and after its last one, so a record that is new since is read after the commits.
         self._jobs = _kept(super().sweep_jobs)
+        self._cards = _kept(lambda: policy_cards.cards(self))
         self._verdicts = _kept(lambda: [sprt_verdicts.read(path) for path in sprt_verdicts.files(self)])
         self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
         self._commits = {run_id: super(Snapshot, self).commits(run_id) for run_id in super().run_ids()}
@@ -54,6 +55,10 @@ class Snapshot(Archive):
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
         return _value(self._jobs)
+
+    def cards(self) -> list[PolicyCard]:
+        """The cards of all policies, oldest first. Raises ``FailureError`` for a damaged one."""
+        return _value(self._cards)
 
     def verdicts(self) -> list[Verdict]:
         """All verdicts, by run and id. Raises ``FailureError`` for a damaged one."""

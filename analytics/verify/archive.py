@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.policies import policy_store
 from analytics.statistics.tally import tally_of
-from analytics.store import inventory, sprt_verdicts
+from analytics.store import inventory, policy_cards, sprt_verdicts
 from analytics.store.archive import Archive, commit_files, commit_in, sweep_job
 from analytics.store.blocks import PlyColumns, read_table
 from analytics.store.ranges import Range
@@ -106,7 +106,7 @@ def verify(archive: Archive) -> Verification:
         if path.parent.name.removeprefix("run=") not in archive.recorded():
             found.problems.append(Problem(path, "its run has no record"))
     found.problems += [Problem(path, what) for path, what in policy_store.without_card(archive)]
-    for policy_id in policy_store.policy_ids(archive):
+    for policy_id in policy_cards.policy_ids(archive):
         found.policies += 1
         found.problems += [Problem(path, what) for path, what in policy_store.problems(archive, policy_id)]
     return found

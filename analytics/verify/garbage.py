@@ -16,8 +16,7 @@ from pathlib import Path
 
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.position_index import INDEXES
-from analytics.policies import policy_store
-from analytics.store import locks, sprt_verdicts
+from analytics.store import locks, policy_cards, sprt_verdicts
 from analytics.store.archive import MARKER, Archive
 from analytics.store.atomic import TEMPORARY, explained, temporary_beside
 from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLICY_FILE
@@ -31,7 +30,7 @@ LOCKED_AT_ONCE = 100  # files: each takes a descriptor
 DERIVED = (ANNOTATIONS, INDEXES)
 PART_FOLDERS = (*TABLES, *(table.name for table in DERIVED))  # of runs, table files
 RECORD_FOLDERS = ("commits", *(table.manifests for table in DERIVED))  # of runs, a JSON file a shard
-FOLDERS = (*PART_FOLDERS, *RECORD_FOLDERS, "runs", "sweeps", policy_store.FOLDER, sprt_verdicts.FOLDER)
+FOLDERS = (*PART_FOLDERS, *RECORD_FOLDERS, "runs", "sweeps", policy_cards.FOLDER, sprt_verdicts.FOLDER)
 
 # Paths inside an archive, of the records of runs, shards, tests and sweeps: they name files and are named by none.
 RUN = rf"run={RUN_ID.pattern}"
@@ -45,7 +44,7 @@ RECORDS = re.compile(
 OURS = re.compile(
     rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}"
     rf"|({'|'.join(PART_FOLDERS)})/{RUN}/{PART.pattern}"
-    rf"|{policy_store.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
+    rf"|{policy_cards.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
 )
 
 
@@ -115,10 +114,10 @@ def _moment(root: Path) -> float:
 
 def _of_policies(archive: Archive) -> Iterator[Path]:
     """The cards of policies and the files that they name."""
-    for policy_id in policy_store.policy_ids(archive):
-        folder = policy_store.folder_of(archive, policy_id)
-        yield folder / policy_store.CARD
-        card = policy_store.read_card(archive, policy_id)
+    for policy_id in policy_cards.policy_ids(archive):
+        folder = policy_cards.folder_of(archive, policy_id)
+        yield folder / policy_cards.CARD
+        card = policy_cards.read_card(archive, policy_id)
         for name in card.files:
             yield folder / card.stored_name(name)
 

@@ -18,7 +18,7 @@ from runners.arena.machine import available_cores
 from runners.contestants.interruption import INTERRUPTED
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
-from runners.terminal.tables import STREAMED, TableOutput, write, write_parts
+from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
 
 def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
@@ -66,7 +66,8 @@ def bring_all_up_to_date(root: Path) -> None:
 def answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool = True) -> None:
     """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
 
-    What is written in parts needs no more memory than ``limits`` allow, however many rows it has.
+    Only the first rows are printed. What is written in parts needs no more memory than ``limits`` allow, however
+    many rows it has.
     """
     try:
         _answer(root, text, limits, output, check)
@@ -79,7 +80,9 @@ def answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bo
 
 def _answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool) -> None:
     with OpenArchive(root, limits, check) as opened:
-        if output.form in STREAMED:
+        if output.is_printed:
+            opened.stream(text, partial(show_first, wide=output.wide), exact=False)
+        elif output.form in STREAMED:
             opened.stream(text, partial(write_parts, output=output))
         else:
             write(opened.sql(text), output)

@@ -58,6 +58,7 @@ def warm() -> Iterator[tuple[str, float]]:
         ]
         steps: list[Step] = [
             *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
+            ("python", lambda: play_in_python(root)),
             ("verify", lambda: verify(Archive.open(root))),
             ("exchange", lambda: exchange_once(root)),
             ("openings", lambda: look_at_openings(root)),
@@ -81,6 +82,12 @@ def play_itself(name: str, seed: int, root: Path) -> None:
     """Play an agent against itself, with two imposed plies."""
     agent = load_agent(name)
     play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), seed, 2), root)
+
+
+def play_in_python(root: Path) -> None:
+    """Play agents in Python, so that what positions tell them is compiled."""
+    agents = tuple(AgentSpec(seam, f"runners.checking.templates.{seam}.Template", {}) for seam in ("choose", "play"))
+    play(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
 
 
 def load_others() -> None:

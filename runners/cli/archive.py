@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from runners.cli.groups import Group
 from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, WideOption, rules_options
 
 RUNS = """
@@ -20,6 +21,7 @@ FROM runs ORDER BY created
 """
 
 app = typer.Typer(
+    cls=Group,
     help="List, index, check and clean an archive; export and import games.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from quarto import hooks
 from quarto.errors import ArenaError, RequestError
@@ -32,6 +31,7 @@ from runners.cli import (
     strength,
     tablebase,
 )
+from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
 from runners.contestants.interruption import INTERRUPTED, leave
 
@@ -40,7 +40,7 @@ from runners.contestants.interruption import INTERRUPTED, leave
 GARBAGE_THRESHOLD = 100_000
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """All commands. At Ctrl-C, Typer alone would end without a word."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]

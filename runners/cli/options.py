@@ -36,7 +36,9 @@ WideOption = Annotated[
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-ArchiveOption = Annotated[Path, typer.Option("--archive", help="The archive's folder.", show_default=True)]
+ArchiveOption = Annotated[
+    Path, typer.Option("--archive", help="The archive's folder, also archive=DIR.", show_default=True)
+]
 WhereOption = Annotated[
     str | None,
     typer.Option("--where", metavar="CONDITION", help="Only games that meet this condition in SQL on the view games."),
@@ -82,21 +84,21 @@ RUN_ARGUMENTS = hydra_arguments(
     ("agent", "rules", "experiment"),
     (
         *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents"),
-        *("schedule", "archive.root"),
+        *("schedule", "archive"),
     ),
 )
 TRAIN_ARGUMENTS = hydra_arguments(
     ("trainer", "rules"),
-    ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive.root"),
+    ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive"),
 )
 SPRT_ARGUMENTS = hydra_arguments(
     ("agent", "rules"),
     (
         *("agent@a", "agent@b", "rules", "elo0", "elo1", "alpha", "beta", "games", "seed", "opening_plies", "threads"),
-        "archive.root",
+        "archive",
     ),
 )
-POLICY_BUILD_ARGUMENTS = hydra_arguments(("kind",), ("kind", "name", "where", "threads", "archive.root"))
+POLICY_BUILD_ARGUMENTS = hydra_arguments(("kind",), ("kind", "name", "where", "threads", "archive"))
 
 Overrides = Annotated[list[str] | None, RUN_ARGUMENTS]
 TrainingOverrides = Annotated[list[str] | None, TRAIN_ARGUMENTS]

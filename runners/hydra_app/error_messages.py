@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, pairwise
-from pathlib import Path
 from typing import cast
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -15,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from quarto.errors import FailureError, RequestError, nearest
 from runners.arena.config_groups import flat, plain
+from runners.hydra_app.flags import config_dirs
 
 EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # our extra that installs an option of Hydra's groups
 
@@ -105,8 +104,8 @@ def _raised_in_reading(error: BaseException) -> bool:
 
 def own_settings(group: str, option: str, arguments: Sequence[str]) -> list[str]:
     """The keys of an option in the user's ``--config-dir``, read as a file: Hydra no longer searches there."""
-    for flag, value in pairwise([*chain(*(argument.split("=", 1) for argument in arguments))]):
-        path = Path(value) / f"{group}/{option}.yaml"
-        if flag in ("--config-dir", "-cd") and path.is_file():
+    for folder in config_dirs(arguments):
+        path = folder / f"{group}/{option}.yaml"
+        if path.is_file():
             return [key for key, _ in flat(plain(cast("DictConfig", OmegaConf.load(path))))]
     return []

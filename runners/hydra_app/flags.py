@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import chain, pairwise
+from pathlib import Path
 
 from quarto.errors import RequestError
+from runners.arena.config_groups import CONF
 
+CONFIG_DIR = ("--config-dir", "-cd")
 CFG = ("--cfg", "-c")
 CFG_TOPICS = ("job", "hydra", "all")
 FLAGS_WITH_VALUES = (
     *CFG,
-    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
+    *CONFIG_DIR,
+    *("--config-name", "-cn", "--config-path", "-cp"),
     *("--package", "-p", "--experimental-rerun"),
 )
 MULTIRUN = ("--multirun", "-m")
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
 OTHER_FLAGS = ("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--shell-completion", "-sc")
-FLAGS = (*FLAGS_WITH_VALUES, *MULTIRUN, *INFO, *OTHER_FLAGS)
-SETTINGS = {"--archive": "archive.root=DIR", "--agent": "agent@a=NAME", "--where": "where=CONDITION"}  # not flags
+ARCHIVE = "--archive"  # not Hydra's: archive=DIR as the other commands take it
+FLAGS = (*FLAGS_WITH_VALUES, ARCHIVE, *MULTIRUN, *INFO, *OTHER_FLAGS)
+SETTINGS = {"--agent": "agent@a=NAME", "--where": "where=CONDITION"}  # not flags
 
 TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
@@ -31,8 +37,10 @@ _SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2}
 def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     """Split a command line: whether it asks for a multirun, the other flags with their values, and all else.
 
-    Hydra does not accept flags after overrides. Raises ``RequestError`` for an unknown flag and one without its value.
+    Hydra does not accept flags after overrides. The archive may be named as ``archive=DIR``, ``archive.root=DIR`` or
+    ``--archive DIR``. Raises ``RequestError`` for an unknown flag and one without its value.
     """
+    arguments = _with_root(arguments)
     flags: list[str] = []
     rest: list[str] = []
     waiting = False
@@ -52,6 +60,40 @@ def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     flags += ["all"] if flags and flags[-1] in INFO else []
     alone = [flag for flag in flags if flag not in MULTIRUN]
     return alone != flags, alone, rest
+
+
+def config_dirs(arguments: Sequence[str]) -> Iterator[Path]:
+    """The folders that arguments name with ``--config-dir``."""
+    for flag, value in pairwise(chain(*(argument.split("=", 1) for argument in arguments))):
+        if flag in CONFIG_DIR:
+            yield Path(value)
+
+
+def _with_root(arguments: Sequence[str]) -> list[str]:
+    """Arguments with the folder of the archive as ``archive.root``, as Hydra knows it.
+
+    ``archive=NAME`` still chooses an option of the group ``archive``, if there is one of that name.
+    """
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key == ARCHIVE:
+            folder = value if equals else next(words, None)
+            if not folder:
+                raise RequestError(f"{ARCHIVE} needs a value: {ARCHIVE} DIR")
+            found.append(f"archive.root={quoted(folder)}")
+        elif key == "archive" and equals and not _is_option(value, arguments):
+            found.append(f"archive.root={value}")
+        else:
+            found.append(word)
+    return found
+
+
+def _is_option(name: str, arguments: Sequence[str]) -> bool:
+    """Whether it is an option of the group ``archive``, of the project or of the user's ``--config-dir``."""
+    places = (CONF, *config_dirs(arguments))
+    return "/" not in name and any((folder / "archive" / f"{name}.yaml").is_file() for folder in places)
 
 
 def _check(argument: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, RunRecord
 from quarto.errors import FailureError
@@ -33,14 +34,15 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, shown: set[str])
     shown.add(card.policy_id)
     how, maker = made_by(card)
     how = "trained by" if how == "trainer" else how
-    yield f"{indent}{INDENT}{how} {maker}, from {learned['games']:,} games; {_code(card.code)}"
+    games = "" if card.is_imported else f", from {learned['games']:,} games"
+    yield f"{indent}{INDENT}{how} {maker}{games}; {_code(card.code)}"
     if card.is_derived:
         yield f"{indent}{INDENT}where {learned['where']}"
     yield f"{indent}{INDENT}{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
-    games = _games(archive, card) if card.is_derived else {}
+    chosen = _games(archive, card) if card.is_derived else {}
     run_ids = learned["run_ids"]
     for run_id in run_ids[:MOST_RUNS]:
-        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, shown)
+        yield from _of_run(archive, run_id, chosen.get(run_id), indent + INDENT, shown)
     if len(run_ids) > MOST_RUNS:
         yield f"{indent}{INDENT}and {len(run_ids) - MOST_RUNS} more runs: 'qarena policy show {card.policy_id}'"
 
@@ -63,9 +65,9 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown
     for policy_id, label in _policies_of(record):
         yield f"{indent}{INDENT}{label} played by"
         try:
-            card = policy_store.read_card(archive, policy_id)
+            card = policy_cards.read_card(archive, policy_id)
         except FailureError as error:
-            missing = policy_id not in policy_store.policy_ids(archive)
+            missing = policy_id not in policy_cards.policy_ids(archive)
             yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
         else:
             yield from _of_policy(archive, card, indent + 2 * INDENT, shown)

@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -125,6 +125,33 @@ class Table:
         for row in zip(*(column.values for column in self.columns), strict=True):
             table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
         return table
+
+
+def drawn(table: Table) -> Iterator[str]:
+    """The lines of a table without a title at full width, as Rich draws it; Rich takes a millisecond a row."""
+    columns = table.columns
+    texts = [(each.heading, *each.values) for each in columns]
+    widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
+
+    def ruled(left: str, rule: str, between: str, right: str) -> str:
+        return left + between.join(rule * (width + 2) for width in widths) + right
+
+    def lines(row: Sequence[str], edge: str) -> Iterator[str]:
+        cells = [text.split("\n") for text in row]
+        for line in range(max(map(len, cells), default=0)):
+            parts = [each[line] if line < len(each) else "" for each in cells]
+            padded = (
+                " " * (width - cell_len(part)) + part if each.right else part + " " * (width - cell_len(part))
+                for part, width, each in zip(parts, widths, columns, strict=True)
+            )
+            yield f"{edge} {f' {edge} '.join(padded)} {edge}"
+
+    yield ruled("┏", "━", "┳", "┓")
+    yield from lines([each.heading for each in columns], "┃")
+    yield ruled("┡", "━", "╇", "┩")
+    for row in zip(*(each.values for each in columns), strict=True):
+        yield from lines(row, "│")
+    yield ruled("└", "─", "┴", "┘")
 
 
 def tabulated(columns: Sequence[Column], title: str | None = None) -> Table:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
-from rich.console import Console
 
 from analytics.sql.times import checked_times, holds_times
 from quarto.errors import RequestError, nearest
@@ -38,6 +37,7 @@ class TableOutput(NamedTuple):
 
 PRINTED = TableOutput()
 PART_ROWS = 1 << 16
+SHOWN = 50  # rows of an answer that is printed as a table
 STREAMED = ("csv", "json", "parquet")  # forms that can be written in parts; a table needs the widths of all rows
 
 
@@ -97,9 +97,36 @@ def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutpu
         write_rows(rows, stop, file)
 
 
+def show_first(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
+    """Print a table of the first ``SHOWN`` rows as soon as they are there; if there are more, then how many there are.
+
+    ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have.
+    """
+    waiting: list[pl.DataFrame] = []
+    count = 0
+
+    def take(part: pl.DataFrame) -> None:
+        nonlocal count
+        before, count = count, count + part.height
+        if before <= SHOWN:
+            waiting.append(part.head(SHOWN - before))
+        if before <= SHOWN < count:
+            show_waiting()
+
+    def show_waiting() -> None:
+        console.show([table_of(checked_times(pl.concat(waiting)))], wide=wide)
+
+    waiting.append(rows.collect_schema().to_frame())
+    _for_parts(rows, stop, take)
+    if count <= SHOWN:
+        show_waiting()
+    else:
+        console.print_note(f"{count:,} rows; --output FILE for all")
+
+
 def _csv_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
     out.write(as_csv(rows.collect_schema().to_frame()))
-    _for_parts(rows, stop, lambda part: out.write(as_csv(part, header=False)))
+    _for_parts(rows, stop, lambda part: out.write(as_csv(checked_times(part), header=False)), PART_ROWS)
 
 
 def _json_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
@@ -107,11 +134,11 @@ def _json_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> 
 
     def write_part(part: pl.DataFrame) -> None:
         nonlocal before
-        for row in part.iter_rows(named=True):
+        for row in checked_times(part).iter_rows(named=True):
             out.write(before + _json_row(row))
             before = b",\n"
 
-    _for_parts(rows, stop, write_part)
+    _for_parts(rows, stop, write_part, PART_ROWS)
     out.write(b"\n]\n" if before == b",\n" else b"[]\n")
 
 
@@ -127,21 +154,26 @@ def _parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> No
         raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
-def _for_parts(rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object]) -> None:
-    """Pass the rows to ``take`` in parts. Raises its first error, when nothing else reads the rows any more."""
+def _for_parts(
+    rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
+) -> None:
+    """Pass the rows to ``take`` in parts of ``size`` rows; None: as they come.
+
+    Raises its first error, when nothing else reads the rows any more.
+    """
     errors: list[BaseException] = []
 
     def taken(part: pl.DataFrame) -> None:
         try:
             if not errors:
-                take(checked_times(part))
+                take(part)
         except BaseException as error:  # noqa: BLE001  (raised below: Polars would wrap it)
             errors.append(error)
         if errors:
             stop()
 
     try:
-        rows.sink_batches(taken, chunk_size=PART_ROWS, maintain_order=True)
+        rows.sink_batches(taken, chunk_size=size, maintain_order=True)
     except pl.exceptions.PolarsError:
         if not errors:
             raise
@@ -151,9 +183,7 @@ def _for_parts(rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.
 
 def as_text(frame: pl.DataFrame) -> bytes:
     """The printed table, at full width."""
-    text = io.StringIO()
-    Console(file=text, width=1 << 16).print(table_of(frame), crop=False, soft_wrap=True)
-    return text.getvalue().encode()
+    return "".join(f"{line}\n" for line in console.drawn(table_of(frame))).encode()
 
 
 def as_csv(frame: pl.DataFrame, header: bool = True) -> bytes:

@@ -10,6 +10,7 @@ import polars as pl
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners.arena.agent_policies import readers_of
@@ -95,7 +96,7 @@ def show_interrupted(request: TrainingRequest, trained: Trained) -> None:
 
 def show(request: TrainingRequest, trained: Trained, card: PolicyCard) -> None:
     """Print what was learned, from which games, where the policy is and how to play by it."""
-    folder = policy_store.folder_of(Archive(request.context.storage.root), card.policy_id)
+    folder = policy_cards.folder_of(Archive(request.context.storage.root), card.policy_id)
     genes = (f"{gene} {value:g}" for gene, value in card.parameters.items())
     for line in (
         _what_was_learned(request, trained),

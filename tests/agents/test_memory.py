@@ -18,6 +18,7 @@ from quarto.jit import int64, uint64
 from quarto.position import ALL_CELLS, EMPTY, Position
 from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
+from quarto.views import BatchView
 from runners.arena import engine
 from runners.arena.engine import Engine, Order
 from tests import naive
@@ -78,8 +79,8 @@ class InPython:
     def __init__(self, agent: Agent) -> None:
         self.player = lift(agent, CLASSIC, "inner")
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-        turns = self.player.play(batch, rng)
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        turns = self.player.play(batch.packed, rng)
         return turns.cells, turns.gifts
 
 

@@ -11,6 +11,7 @@ from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
+from analytics.store import policy_cards
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 
@@ -31,7 +32,7 @@ def cards_of(chosen: ChosenGames) -> list[PolicyCard]:
     """
     return [
         card
-        for card in policy_store.cards(chosen.opened.archive)
+        for card in policy_cards.cards(chosen.opened.archive)
         if set(card.learned["run_ids"]) & chosen.records.keys() and "curve.parquet" in card.files
     ]
 

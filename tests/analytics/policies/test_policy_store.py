@@ -18,6 +18,7 @@ from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.json_records import load
 from analytics.store.pending import PendingFiles
@@ -79,11 +80,11 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
 def test_the_same_knowledge_under_the_same_name_has_the_same_id(archive: Archive, tmp_path: Path) -> None:
     one = policy_store.save(archive, COUNTS, origin())
     elsewhere = policy_store.save(Archive.open(tmp_path / "other", create=True), COUNTS, origin())
-    assert one.policy_id == elsewhere.policy_id == policy_store.policy_id_of("mine", one.knowledge)
+    assert one.policy_id == elsewhere.policy_id == policy_cards.policy_id_of("mine", one.knowledge)
     other = policy_store.save(archive, COUNTS, origin("yours"))
     assert other.policy_id != one.policy_id
     assert other.knowledge == one.knowledge
-    assert [card.name for card in policy_store.cards(archive)] == ["mine", "yours"]
+    assert [card.name for card in policy_cards.cards(archive)] == ["mine", "yours"]
 
 
 def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
@@ -257,7 +258,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     with pytest.raises(RequestError, match=f"{path} is damaged"):
         policy_store.read(archive, "mine")
     with pytest.raises(FailureError, match=f"{path} is damaged"):
-        policy_store.cards(archive)
+        policy_cards.cards(archive)
     with pytest.raises(FailureError, match=f"{path} is damaged"):
         unreferenced_files(archive)
     (problem,) = verify(archive).problems

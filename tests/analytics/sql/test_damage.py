@@ -11,10 +11,11 @@ import pytest
 
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
-from analytics.sql.views import VIEWS
+from analytics.sql.views import MADE, VIEWS
 from analytics.statistics.sprt import Hypotheses, Trial
-from analytics.store import sprt_verdicts
+from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
 from analytics.store.records import SweepJob
@@ -22,6 +23,7 @@ from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID, record
+from tests.analytics.stored_policies import COUNTS, origin
 
 
 def truncate(path: Path) -> None:
@@ -43,7 +45,7 @@ def complaint_about(path: Path) -> str:
 
 
 def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
-    """Of all views only one cannot be read, however it is asked."""
+    """Of all views only one, and those made from it, cannot be read, however it is asked."""
     first = next(iter(VIEWS[view]))
     for question in (
         f"FROM {view}",
@@ -54,7 +56,12 @@ def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
         with pytest.raises(FailureError) as caught:
             opened.sql(question)
         assert str(caught.value) == complaint
-    for other in set(VIEWS) - {view}:
+    made = {each for each, source in MADE.items() if source == view}
+    for each in made:
+        with pytest.raises(FailureError) as caught:
+            opened.sql(f"FROM {each}")
+        assert str(caught.value) == complaint
+    for other in set(VIEWS) - {view} - made:
         assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
     assert opened.sql(f"DESCRIBE {view}")["column_name"].to_list() == list(VIEWS[view])
     with pytest.raises(RequestError, match="Parser Error"):
@@ -63,7 +70,8 @@ def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
 
 @pytest.fixture
 def swept(archive: Archive) -> Archive:
-    """The archive with one job of a sweep, a verdict, late decisions and an index, so that no view is empty."""
+    """The archive with one job of a sweep, a verdict, a policy, late decisions and an index: no view is empty."""
+    policy_store.save(archive, COUNTS, origin())
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     trial = Trial(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
@@ -142,11 +150,34 @@ def test_a_damaged_job_of_a_sweep_spoils_the_view_sweeps_only(swept: Archive) ->
         assert_only("sweeps", opened, str(caught.value))
 
 
+def test_a_damaged_card_spoils_the_policies_only(swept: Archive) -> None:
+    (path,) = swept.root.glob("policies/*/card.json")
+    path.write_text("{")
+    with pytest.raises(FailureError) as caught:
+        policy_cards.cards(swept)
+    with OpenArchive(swept.root) as opened:
+        with pytest.raises(FailureError, match=re.escape(str(caught.value))):
+            opened.sql("FROM policies")
+        with pytest.raises(FailureError, match=re.escape(str(caught.value))):
+            opened.sql("FROM policy('mine')")
+        assert opened.sql("SELECT count(*) FROM games").item() == 56
+
+
+def test_a_policy_whose_table_was_changed_is_not_read(swept: Archive) -> None:
+    (path,) = swept.root.glob("policies/*/table.parquet")
+    flip(path, 0.3)
+    with OpenArchive(swept.root) as opened:
+        for ask in (lambda: opened.sql("FROM policy('mine')"), lambda: opened.policy("mine")):
+            with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+                ask()
+        assert opened.sql("SELECT count(*) FROM policies").item() == 1
+
+
 def test_a_damaged_record_of_a_run_leaves_games_and_plies(swept: Archive) -> None:
     path = swept.root / "runs" / f"{RUN_ID}.json"
     path.write_text("{")
     with OpenArchive(swept.root) as opened:
-        for view in ("runs", "sweeps"):
+        for view in ("runs", "sweeps", "agents"):
             with pytest.raises(FailureError, match=re.escape(f"{path} is damaged")):
                 opened.sql(f"FROM {view}")
         assert opened.sql("SELECT count(*) FROM games").item() == 56

@@ -19,6 +19,7 @@ from agents.q_placement import QPlacement, QPlacementLearner
 from agents.rl_encoded import CODES, ENCODED_VALUES, EncodedLearner, RlEncoded
 from agents.rl_tabular import RlTabular, TabularLearner
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
@@ -211,7 +212,7 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
 ) -> None:
     save(root, values(1), "mine")
     save(root, COUNTS, "counted")
-    folder = policy_store.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
+    folder = policy_cards.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
     content = bytearray((folder / "table.parquet").read_bytes())
     content[100] ^= 1
     (folder / "table.parquet").write_bytes(content)

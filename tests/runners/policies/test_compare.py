@@ -18,6 +18,7 @@ from analytics.policies import policy_store
 from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.mc_afterstate import McAfterstate
 from analytics.query.selection import select
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
 from runners.policies.compare import choices_of, joined
@@ -178,7 +179,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
         rf"^        run {first.learned['run_ids'][0]}, .*: [\d,]+ of 2,000 games of ", found.out, re.MULTILINE
     )
     assert len(re.findall("code 0", found.out)) == 4
-    shutil.rmtree(policy_store.folder_of(Archive.open(root), first.policy_id))
+    shutil.rmtree(policy_cards.folder_of(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
     shutil.rmtree(root / f"commits/run={run}")
     left = r"20 games of policy\(policy=first\), random, no longer in this archive$"

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.json_records import CHECKSUM, sealed
 from quarto.rules import CLASSIC
@@ -69,7 +70,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def card_path(root: Path, name: str) -> Path:
     archive = Archive.open(root)
-    return policy_store.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json"
+    return policy_cards.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json"
 
 
 def write_record(path: Path, values: dict[str, Any]) -> None:

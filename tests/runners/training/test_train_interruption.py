@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from analytics.policies import policy_store
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
@@ -76,7 +77,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
     assert process.returncode == -signal.SIGKILL
     archive = Archive.open(tmp_path / "games here")
     assert verify(archive).problems == []
-    assert policy_store.cards(archive) == []
+    assert policy_cards.cards(archive) == []
     done = qarena(*ARGUMENTS)
     assert done.code == 0, done.err
     played = int(done.out.splitlines()[1].partition(" games")[0].replace(",", ""))
@@ -98,7 +99,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert kept
     assert 0 < int(kept[1].replace(",", "")) < GAMES
     archive = Archive.open(tmp_path / "games here")
-    assert policy_store.cards(archive) == []
+    assert policy_cards.cards(archive) == []
     assert unreferenced_files(archive) == []
     program, *arguments = shlex.split(err.splitlines()[-1])
     assert (program, *arguments) == ("qarena", *ARGUMENTS)

@@ -1,0 +1,165 @@
+"""The files of an open archive: which ones count, whether they are sound, and the paths by which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from analytics.derived_tables.decisions import ANNOTATIONS
+from analytics.derived_tables.derived_table import Shard
+from analytics.derived_tables.position_index import INDEXES, Index, NotIndexedError, index_jobs
+from analytics.sql.records import TABLE
+from analytics.sql.scratch import Scratch
+from analytics.store.archive import Archive
+from analytics.store.checked_files import CheckedFile, first_damaged
+from analytics.store.inventory import require_consistent
+from analytics.store.policy_cards import folder_of
+from analytics.store.records import PolicyCard, StoredFile
+from analytics.store.schema import TABLES
+from analytics.store.snapshot import Snapshot
+from quarto.errors import FailureError, RequestError, nearest
+
+
+def damage(file: CheckedFile) -> FailureError:
+    """The error for a file that is not as it was written."""
+    return FailureError(f"{file.path} is missing or damaged: run 'qarena archive verify'")
+
+
+def require_whole(files: Iterable[CheckedFile]) -> None:
+    """Raise ``FailureError`` for a file that is missing or truncated."""
+    for file in files:
+        if not file.is_whole:
+            raise damage(file)
+
+
+def _committed(archive: Snapshot) -> dict[str, list[CheckedFile]]:
+    files: dict[str, list[CheckedFile]] = {table: [] for table in TABLES}
+    for run_id in archive.run_ids():
+        for commit in archive.commits(run_id):
+            for table in TABLES:
+                stored: StoredFile = getattr(commit, table)
+                files[table].append(CheckedFile(run_id, archive.file(table, run_id, stored).absolute(), stored))
+    files["decisions"] = [
+        CheckedFile(run_id, ANNOTATIONS.file(archive, run_id, annotation).absolute(), annotation.decisions)
+        for run_id in archive.run_ids()
+        for annotation in ANNOTATIONS.counting(archive, run_id, archive.commits(run_id)).values()
+    ]
+    return files
+
+
+def _require_consistent(archive: Snapshot) -> None:
+    """Raise ``FailureError`` for commits that are lost, hold the same games, or contradict themselves."""
+    for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
+        record = None
+        with suppress(FailureError):  # a damaged record spoils the views that need it
+            record = archive.run(run_id)
+        require_consistent(archive, run_id, record, archive.commits(run_id))
+
+
+class ArchiveFiles:
+    """The files of an archive that count, as it was at one moment."""
+
+    def __init__(self, root: Path, check: bool = True) -> None:
+        """See ``OpenArchive``."""
+        self._root = root
+        self._check = check
+        self._scratch: Scratch | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """See the archive as it is now. Raises ``FailureError`` as opening it does."""
+        self.close()
+        self.archive = Snapshot(Archive.open(self._root).root)
+        if self._check:
+            _require_consistent(self.archive)
+        self._files = _committed(self.archive)  # by table
+        self._shards = self._find_shards()
+        self._unchecked = set(self._files) if self._check else set()
+
+    def close(self) -> None:
+        """Free memory and temporary files. May be called twice; the next question opens everything again."""
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
+
+    def place(self, path: Path) -> Path:
+        """The path by which DuckDB and Polars read a file of the archive.
+
+        They take some names of folders as patterns, and none that is not UTF-8.
+        """
+        root = self.archive.root.absolute()
+        plain = self._scratch_folder().plain(root)
+        return path if plain == root else plain / path.absolute().relative_to(root)
+
+    def shards(self) -> list[Shard[Index]]:
+        """All shards with the indexes of their positions, by run and number.
+
+        Raises ``FailureError`` for a damaged index and for a run without a record.
+        """
+        if isinstance(self._shards, FailureError):
+            raise self._shards
+        return self._shards
+
+    def _scratch_folder(self) -> Scratch:
+        if self._scratch is None:
+            try:
+                self._scratch = Scratch()
+            except OSError as error:
+                raise FailureError(
+                    f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
+                ) from error
+        return self._scratch
+
+    def _require_sound(self, tables: set[str]) -> None:
+        """Raise ``FailureError`` if a file of these tables is not as it was written; each is looked at once."""
+        tables &= self._unchecked
+        damaged = first_damaged(self._root, [file for table in sorted(tables) for file in self._files[table]])
+        if damaged is not None:
+            raise damage(damaged)
+        self._unchecked -= tables
+
+    def _find_shards(self) -> list[Shard[Index]] | FailureError:
+        """The shards, or the error that hides them, which must not prevent answers about other views."""
+        self._files["positions"] = []
+        try:
+            shards = INDEXES.shards(self.archive, self.archive.run_ids())
+        except FailureError as error:
+            return error
+        for shard in shards:
+            if shard.manifest is not None:
+                run_id, index = shard.record.run_id, shard.manifest
+                path = INDEXES.file(self.archive, run_id, index).absolute()
+                self._files["positions"].append(CheckedFile(run_id, path, index.positions))
+        return shards
+
+    def _require_indexed(self) -> None:
+        """Raise ``NotIndexedError`` unless all shards are indexed, since a part would be a wrong answer."""
+        shards = self.shards()
+        missing = len(index_jobs(self.archive, shards))
+        if missing:
+            what = f"{missing} of {len(shards)} shards are not indexed"
+            raise NotIndexedError(f"{what}: run 'qarena archive index' first")
+
+    def _policy_card(self, wanted: str) -> PolicyCard:
+        """The card of a policy by its id or name. Raises ``RequestError`` if there is none."""
+        cards = self.archive.cards()
+        found = [card for card in cards if wanted in (card.policy_id, card.name)]
+        if not found:
+            known = {card.name for card in cards}
+            raise RequestError(f"policy {wanted!r} is not in archive {self._root}{nearest(wanted, known)}")
+        return found[-1]  # the newest card of a name
+
+    def _policy_file(self, card: PolicyCard) -> CheckedFile | None:
+        """The table of a policy; None: it is a genome and has none."""
+        if TABLE not in card.files:
+            return None
+        path = folder_of(self.archive, card.policy_id) / card.stored_name(TABLE)
+        return CheckedFile("", path.absolute(), card.files[TABLE])
+
+    def _sound_policy_file(self, card: PolicyCard) -> CheckedFile | None:
+        """The same. Raises ``FailureError`` if it is not as it was written."""
+        file = self._policy_file(card)
+        if file is not None and (first_damaged(self._root, [file]) if self._check else not file.is_whole):
+            raise damage(file)
+        return file

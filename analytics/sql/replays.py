@@ -1,0 +1,87 @@
+"""Rows that are replayed from the plies of a run, shard by shard, while they are read.
+
+Nothing is stored: reading a shard and replaying it takes some nanoseconds a ply. Shards are read ahead on all cores.
+Like ``arrow_stream``, this module must not import DuckDB.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from analytics.derived_tables.boards import BOARDS, ORDERS, boards_of, orders_of
+from analytics.store.archive import Archive
+from analytics.store.records import Commit
+from analytics.store.shard_arrays import damaged, read_shard_table
+from quarto.errors import FailureError
+from quarto.rules import Rules
+
+Replay = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+def boards(archive: Archive, run_id: str) -> pl.LazyFrame:
+    """The plies of a run with the board before each, by the schema ``BOARDS``."""
+    return _replayed(archive, run_id, archive.commits(run_id), boards_of, BOARDS)
+
+
+def orders(archive: Archive, run_id: str) -> pl.LazyFrame:
+    """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERS``.
+
+    Raises ``FailureError`` for a run without a record: its rules are not known.
+    """
+    rules = _rules_of(archive, run_id)
+    return _replayed(archive, run_id, archive.commits(run_id), lambda plies: orders_of(plies, rules), ORDERS)
+
+
+def _rules_of(archive: Archive, run_id: str) -> Rules:
+    record = archive.run(run_id)
+    if record is None:
+        raise FailureError(f"run {run_id} has games and no record, so its rules are not known: restore its record")
+    return record.rules
+
+
+def _replayed(
+    archive: Archive, run_id: str, commits: Sequence[Commit], replay: Replay, schema: pl.Schema
+) -> pl.LazyFrame:
+    def read(commit: Commit) -> pl.DataFrame:
+        plies = read_shard_table(archive, run_id, commit, "plies")
+        try:
+            return replay(plies)
+        except ValueError as error:
+            raise damaged(archive, run_id, commit.plies, "plies", error) from error
+
+    def rows(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = most
+        for shard in _ahead(read, commits):
+            found = shard if predicate is None else shard.filter(predicate)
+            found = found if columns is None else found.select(columns)
+            if left is not None:
+                found, left = found.head(left), left - min(left, found.height)
+            yield found
+            if left == 0:
+                return
+
+    return register_io_source(rows, schema=schema)
+
+
+def _ahead(read: Callable[[Commit], pl.DataFrame], commits: Sequence[Commit]) -> Iterator[pl.DataFrame]:
+    """The shards in order, as many read at once as there are cores. When nobody wants more, no more are read."""
+    threads = os.cpu_count() or 1
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    try:
+        for commit in commits:
+            waiting.append(pool.submit(read, commit))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an iterator that is given up may end in one of its threads

@@ -1,0 +1,132 @@
+"""The LazyFrames are the views; parameters and frames of one's own in a question; the archive says what it holds."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.derived_tables.position_index import INDEXES, NotIndexedError, index_jobs, index_shards
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.policies import policy_store
+from analytics.sql.database import OpenArchive
+from analytics.sql.views import VIEWS
+from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
+from quarto.errors import FailureError, RequestError
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.analytics.stored_policies import COUNTS, GENES, origin
+from tests.naive import PRESETS
+
+
+@pytest.fixture
+def whole(archive: Archive) -> Archive:
+    """An archive in which no view is empty, with runs by two rules."""
+    other = record(spec_of(PRESETS["own_piece"]))
+    archive.save_run(other)
+    archive.commit(other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])], PAIRINGS)
+    archive.save_run(record(run_id=RUN_ID))
+    archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
+    trial = Trial(Hypotheses(), 8)
+    trial.take([4] * 8)  # type: ignore[arg-type]
+    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    policy_store.save(archive, COUNTS, origin())
+    policy_store.save(archive, GENES, origin("genes"))
+    annotate_runs(archive, archive.run_ids(), AnnotationSettings(from_pieces=12, megabytes=0.1))
+    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids()), 16), 1)
+    return archive
+
+
+def test_each_view_is_a_lazy_frame_of_the_same_rows(whole: Archive) -> None:
+    with open_archive(whole.root) as opened:
+        for view in VIEWS:
+            in_sql = opened.sql(f"FROM {view}")
+            lazy = getattr(opened, view)()
+            found = lazy.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).collect()
+            assert isinstance(lazy, pl.LazyFrame)
+            assert found.schema == in_sql.schema, view
+            order = [name for name, kind in in_sql.schema.items() if not kind.is_nested()]
+            assert found.height > 0
+            assert found.sort(order).equals(in_sql.sort(order)), view
+
+
+@pytest.mark.parametrize("view", ["games", "plies", "seats", "pairs", "boards", "decisions", "positions"])
+def test_a_lazy_frame_may_be_of_one_run(whole: Archive, view: str) -> None:
+    with open_archive(whole.root) as opened:
+        counts = dict(getattr(opened, view)().group_by("run_id").len().collect().iter_rows())
+        assert len(counts) == 2
+        for run_id, rows in counts.items():
+            assert getattr(opened, view)(run_id).collect()["run_id"].to_list() == [run_id] * rows
+        with pytest.raises(RequestError, match="is not in archive"):
+            getattr(opened, view)("ffffffffffff")
+
+
+def test_lazy_boards_read_no_more_than_is_asked_for(whole: Archive) -> None:
+    with open_archive(whole.root) as opened:
+        boards = opened.boards()
+        assert boards.select("before").head(3).collect().shape == (3, 1)
+        late = boards.filter(pl.col("ply") == 9).select("occupied").collect()["occupied"]
+    assert (late.bitwise_count_ones() == 9).all()
+
+
+def test_positions_that_are_not_indexed_are_no_frame(archive: Archive) -> None:
+    archive.save_run(record(run_id=RUN_ID))
+    with open_archive(archive.root) as opened, pytest.raises(NotIndexedError, match="2 of 2 shards are not indexed"):
+        opened.positions()
+
+
+# Questions with values and tables of one's own.
+
+
+def test_parameters(archive: Archive) -> None:
+    with open_archive(archive.root) as opened:
+        count = opened.sql("SELECT count(*) FROM plies WHERE ply = 0").item()
+        assert opened.sql("SELECT count(*) FROM plies WHERE ply = ?", [0]).item() == count
+        assert opened.sql("SELECT count(*) FROM plies WHERE ply = $ply", {"ply": 0}).item() == count
+        assert opened.sql("SELECT $1 AS text", ["x'; DROP VIEW games"]).item() == "x'; DROP VIEW games"
+        for text, values in (("SELECT ?", []), ("SELECT 1", [2]), ("SELECT $a", {"b": 1}), ("SELECT ?", None)):
+            with pytest.raises(RequestError, match="SQL: "):
+                opened.sql(text, values)
+        assert opened.sql("SELECT 1 AS one").item() == 1
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_frame_of_ones_own_in_a_question(archive: Archive, lazy: bool) -> None:
+    mine = pl.DataFrame({"cell": [0, 5], "weight": [0.5, 2.0], "note": ["a", None]})
+    joined = "plies JOIN mine USING (cell) WHERE ply = 0"
+    text = f"SELECT note, sum(weight) AS total FROM {joined} GROUP BY note ORDER BY note"
+    with open_archive(archive.root) as opened:
+        found = opened.sql(text, mine=mine.lazy() if lazy else mine)
+        firsts = opened.plies().filter(ply=0).collect()["cell"].to_list()
+        assert found.rows() == [("a", 0.5 * firsts.count(0)), (None, 2.0 * firsts.count(5))]
+        with pytest.raises(RequestError, match="there is no table 'mine'"):
+            opened.sql(text)
+        with pytest.raises(RequestError, match="a frame named 'Games' would hide the view games"):
+            opened.sql("FROM Games", Games=mine)
+        with pytest.raises(RequestError, match="mine=int is not a frame that DuckDB reads"):
+            opened.sql("FROM mine", mine=3)
+        assert opened.sql("SELECT count(*) FROM games").item() == 56
+
+
+# What is inside.
+
+
+def test_an_archive_says_what_it_holds(whole: Archive) -> None:
+    with open_archive(whole.root) as opened:
+        text = repr(opened)
+        assert text.startswith(f"archive {whole.root}: 2 runs, 72 games, ")
+        assert all(view in text for view in VIEWS)
+        page = opened._repr_html_()
+        assert RUN_ID in page
+        assert "<table" in page
+
+
+def test_a_damaged_record_does_not_hide_the_rest(whole: Archive) -> None:
+    (whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
+    with OpenArchive(whole.root) as opened:
+        assert "2 runs, 72 games" in repr(opened)
+        assert f"{RUN_ID}.json is damaged" in opened._repr_html_()
+        with pytest.raises(FailureError, match="is damaged"):
+            opened.runs()

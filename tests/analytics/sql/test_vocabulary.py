@@ -1,0 +1,271 @@
+"""The macros against the core and their expressions in Polars, and the views made from other views."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.policies import policy_store
+from analytics.query.selection import select
+from analytics.sql import expressions, replays
+from analytics.sql.database import OpenArchive
+from analytics.statistics.intervals import wilson
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
+from analytics.store.shard_arrays import read_shard_table
+from quarto.errors import RequestError
+from quarto.notation import format_cell, format_piece, format_position
+from quarto.position import from_plies
+from quarto.rules import CLASSIC
+from quarto.symmetry import symmetries
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, single_games, spec_of
+from tests.analytics.stored_policies import COUNTS, GENES, origin
+
+BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
+
+CLASSES = [{0: "centre", 1: "edge", 2: "corner"}[(c // 4 in (0, 3)) + (c % 4 in (0, 3))] for c in range(16)]
+
+
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
+    return OpenArchive(Archive.open(tmp_path_factory.mktemp("empty") / "archive", create=True).root)
+
+
+def test_cells_and_pieces(nothing: OpenArchive) -> None:
+    found = nothing.sql("""
+        SELECT i, cell_name(i) AS cell, cell_class(i) AS class, piece_name(i) AS piece, high(i) AS high,
+               coloured(i) AS coloured, solid(i) AS solid, square(i) AS square FROM range(-1, 17) numbers(i)""")
+    for i, cell, in_class, piece, *attributes in found.iter_rows():
+        if 0 <= i < 16:
+            assert (cell, in_class, piece) == (format_cell(i), CLASSES[i], format_piece(i))
+            assert attributes == [bool(i & 8), bool(i & 4), bool(i & 2), bool(i & 1)]
+        else:
+            assert (cell, in_class, piece) == (None, None, None)
+
+
+def test_shared_attributes(nothing: OpenArchive) -> None:
+    found = nothing.sql("SELECT p, q, shared(p, q) AS n FROM range(16) a(p), range(16) b(q)")
+    for p, q, n in found.iter_rows():
+        assert n == sum(p >> bit & 1 == q >> bit & 1 for bit in range(4))
+
+
+def test_wilsons_interval(nothing: OpenArchive) -> None:
+    for wins, n in [*product((0, 0.5, 1, 7, 10), (10, 10.5)), (0, 0), (3, 10**7), (10**7, 10**7)]:
+        found = nothing.sql("SELECT wilson_low($1, $2) AS low, wilson_high($1, $2) AS high", [wins, n]).row(0)
+        assert found == pytest.approx(wilson(wins, n), rel=1e-12, abs=1e-15)
+    assert nothing.sql("SELECT wilson_low(NULL, 3) AS low").item() is None
+
+
+def boards(count: int) -> list[tuple[int, int, str, str]]:
+    """The columns occupied and board, and the texts, of positions with every number of pieces."""
+    dice, found = np.random.default_rng(3), []
+    for number in range(count):
+        made = number % 16
+        pieces, cells = dice.permutation(16).tolist(), sorted(dice.permutation(16)[:made].tolist())
+        board = pieces[made]
+        for place, piece in enumerate(pieces[:made]):
+            board |= sum((piece >> lane & 1) << (4 + lane * made + place) for lane in range(4))
+        if board < 1 << 63:  # as those of canonical positions
+            position = from_plies(list(zip(pieces[:made], cells, strict=True)), pieces[made])
+            text = format_position(position)
+            found.append((sum(1 << cell for cell in cells), board, text.split()[0], text))
+    return found
+
+
+def test_texts_of_positions(nothing: OpenArchive) -> None:
+    for occupied, board, rows, position in boards(64):
+        found = nothing.sql("SELECT board_text($1, $2) AS b, position_text($1, $2) AS p", [occupied, board])
+        assert found.row(0) == (rows, position)
+
+
+MACROS = {
+    "cell_name": ["piece"],
+    "cell_class": ["piece"],
+    "piece_name": ["piece"],
+    "high": ["piece"],
+    "coloured": ["piece"],
+    "solid": ["piece"],
+    "square": ["piece"],
+    "shared": ["piece", "other"],
+    "wilson_low": ["wins", "n"],
+    "wilson_high": ["wins", "n"],
+    "board_text": ["occupied", "board"],
+    "position_text": ["occupied", "board"],
+}
+
+
+@pytest.mark.parametrize("name", MACROS)
+def test_the_expressions_of_polars_are_the_macros(nothing: OpenArchive, name: str) -> None:
+    known = boards(64)[:32]
+    frame = pl.DataFrame(
+        {
+            "piece": [each % 18 - 1 for each in range(32)],
+            "other": [each * 7 % 16 for each in range(32)],
+            "wins": [each / 2 for each in range(32)],
+            "n": [31 - each % 2 for each in range(32)],
+            "occupied": [row[0] for row in known],
+            "board": [row[1] for row in known],
+        }
+    )
+    in_sql = nothing.sql(f"SELECT {name}({', '.join(MACROS[name])}) AS found FROM mine", mine=frame)["found"]
+    in_polars = frame.select(found=getattr(expressions, name)(*MACROS[name]))["found"]
+    assert in_polars.dtype == in_sql.dtype
+    assert in_polars.to_list() == pytest.approx(in_sql.to_list())
+
+
+def test_a_condition_may_use_macros(archive: Archive) -> None:
+    archive.save_run(record(run_id=RUN_ID))
+    where = (
+        "game_id IN (SELECT game_id FROM plies WHERE ply = 0 AND cell_class(cell) = 'centre' AND shared(piece, 0) > 1)"
+    )
+    with open_archive(archive.root) as opened:
+        found = select(opened, where)
+        rows = opened.plies().filter(ply=0).collect()
+    expected = {
+        game for game, piece, cell in rows.select("game_id", "piece", "cell").iter_rows()
+        if CLASSES[cell] == "centre" and piece.bit_count() < 3
+    }  # fmt: skip
+    assert sum(found.counts) == len(expected) > 0
+    with open_archive(archive.root) as opened, pytest.raises(RequestError, match=r"reads from policy\(\)"):
+        select(opened, "game_id IN (SELECT cell FROM policy('mine'))")
+
+
+def test_seats_have_two_rows_a_game(archive: Archive) -> None:
+    games, _ = naive_rows(BLOCKS, PAIRINGS)
+    expected = []
+    for game_id, pair_id, pairing, agent_0, agent_1, winner, plies, opening, ending in games:
+        for seat in (0, 1):
+            agents = (agent_0, agent_1) if seat == 0 else (agent_1, agent_0)
+            score = 0.5 if winner == -1 else float(winner == seat)
+            expected.append((RUN_ID, game_id, pair_id, pairing, seat, *agents, score, plies, opening, ending))
+    with open_archive(archive.root) as opened:
+        assert opened.sql("FROM seats ORDER BY game_id, seat").rows() == expected
+
+
+def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
+    archive.commit(RUN_ID, [single_games(1, 0, 20, 3)], PAIRINGS)
+    games = {row[0]: row for row in naive_rows([*BLOCKS, single_games(1, 0, 20, 3)], PAIRINGS)[0]}
+    with open_archive(archive.root) as opened:
+        rows = opened.sql("FROM pairs").rows(named=True)
+    assert {row["pair_id"] for row in rows} == {game >> 1 for game in games}
+    for row in rows:
+        for number in (0, 1):
+            game = games.get(2 * row["pair_id"] + number)
+            score = None if game is None else 0.5 if game[5] == -1 else float(game[5] == number)
+            assert row[f"score_{number}"] == score
+        assert (row["first"], row["second"]) == PAIRINGS[row["pairing"]]
+
+
+def test_boards_hold_what_was_placed_before(archive: Archive) -> None:
+    _, plies = naive_rows(BLOCKS, PAIRINGS)
+    before: dict[int, tuple[int, int]] = {}
+    expected = []
+    for row in plies:  # by ply
+        pieces, cells = before.get(row[0], (0, 0))
+        expected.append((RUN_ID, *row, pieces, cells))
+        before[row[0]] = (pieces | 1 << row[4], cells | 1 << row[5])
+    with open_archive(archive.root) as opened:
+        assert opened.sql("FROM boards ORDER BY ply, game_id").rows() == expected
+        both = opened.sql("SELECT count(*) FROM boards a JOIN boards b USING (run_id, game_id, ply)").item()
+    assert both == len(plies)
+
+
+def test_boards_of_one_run_leave_the_shards_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = record(spec_of(seed=8))
+    archive.save_run(other)
+    archive.commit(other.run_id, BLOCKS[:1], PAIRINGS)
+    read: list[str] = []
+
+    def reading(archive: Archive, run_id: str, *rest: object) -> pl.DataFrame:
+        read.append(run_id)
+        return real(archive, run_id, *rest)  # type: ignore[arg-type]
+
+    real = read_shard_table
+    monkeypatch.setattr(replays, "read_shard_table", reading)
+    with open_archive(archive.root) as opened:
+        assert opened.sql(f"SELECT count(*) FROM boards WHERE run_id = '{other.run_id}'").item() > 0
+    assert set(read) == {other.run_id}
+
+
+def test_ordered_openings_do_not_merge_transpositions(archive: Archive) -> None:
+    with open_archive(archive.root) as opened:
+        found = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
+        rows = opened.plies().filter(pl.col("ply") < 3).sort("game_id", "ply").collect()
+        counts = opened.sql("SELECT count(*) FROM ordered_openings(1)").item()
+        for wrong in ("0", "9", "NULL"):
+            with pytest.raises(RequestError, match=r"ordered_openings\(k\): k is 1 to 8"):
+                opened.sql(f"FROM ordered_openings({wrong})")
+    games: dict[int, list[tuple[int, int]]] = {}
+    for game_id, piece, cell in rows.select("game_id", "piece", "cell").iter_rows():
+        games.setdefault(game_id, []).append((piece, cell))
+    assert counts == len(games)
+    assert found["game_id"].to_list() == sorted(game for game, plies in games.items() if len(plies) == 3)
+    group = symmetries(CLASSIC).cells.tolist()
+    for game_id, opening in found.select("game_id", "opening").iter_rows():
+        pieces, cells = zip(*games[game_id], strict=True)
+        least = min(tuple(moved[cell] for cell in cells) for moved in group)
+        first, second, third = (piece ^ pieces[0] for piece in pieces)
+        ones = (1 << second.bit_count()) - 1
+        beyond = (1 << (third & ~second).bit_count()) - 1 << second.bit_count()
+        image = (first, ones, (1 << (third & second).bit_count()) - 1 | beyond)
+        assert opening == " ".join(f"{format_piece(p)}@{format_cell(c)}" for p, c in zip(image, least, strict=True))
+
+
+# Records.
+
+
+def test_agents_have_typed_parameters(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "archive", create=True)
+    assert OpenArchive(archive.root).sql("SELECT parameters.depth AS depth FROM agents").is_empty()
+    spec = spec_of()
+    spec["agents"] = [
+        {
+            "label": "a",
+            "target": "m.A",
+            "params": {"depth": 2, "rate": 1, "safe": True, "name": None, "weights": [1, 2]},
+        },
+        {"label": "b", "target": "m.B", "params": {"rate": 0.5, "name": "x", "Depth": "deep"}},
+    ]
+    spec["pairings"] = [[0, 1]]
+    archive.save_run(record(spec))
+    with open_archive(archive.root) as opened:
+        rows = opened.sql("SELECT label, target, parameters FROM agents ORDER BY label").rows()
+        assert opened.sql("SELECT sum(parameters.rate) + max(parameters.depth_) FROM agents").item() == 3.5
+    empty = {"Depth": None, "depth_": None, "name": None, "rate": None, "safe": None, "weights": None}
+    assert rows[0] == ("a", "m.A", empty | {"depth_": 2, "rate": 1.0, "safe": True, "weights": "[1, 2]"})
+    assert rows[1] == ("b", "m.B", empty | {"Depth": "deep", "rate": 0.5, "name": "x"})
+
+
+def test_settings_of_sweeps_are_typed(archive: Archive) -> None:
+    for job, texts in enumerate([("2", "1e-3", "true", "x"), ("10", "5", "False", "null")]):
+        names = ("a.depth", "rate", "safe", "label")
+        archive.save_sweep_job(SweepJob("s", job, dict(zip(names, texts, strict=True)), None))
+    with open_archive(archive.root) as opened:
+        found = opened.sql("SELECT overrides['a.depth'] AS depth, unnest(overrides) FROM sweeps ORDER BY depth")
+    assert found.drop("a.depth").rows() == [(2, "x", 0.001, True), (10, None, 5.0, False)]
+
+
+def test_policies_and_their_tables(archive: Archive) -> None:
+    policy_store.save(archive, COUNTS, origin())
+    card = policy_store.save(archive, GENES, origin("genes"))
+    columns = "name, kind, current, parameters.rate, parameters.alpha, rows"
+    joined = "SELECT a.value, b.value AS other FROM policy('mine') a JOIN policy('mine') b USING (board, cell)"
+    with open_archive(archive.root) as opened:
+        rows = opened.sql(f"SELECT {columns} FROM policies ORDER BY name").rows()
+        assert rows == [("genes", "genome", True, None, 0.25, None), ("mine", "counts", True, 0.5, None, 3)]
+        assert opened.sql(joined)["value"].to_list() == COUNTS.table["value"].tolist()
+        assert opened.sql("SELECT max(cell) * 100 AS widened FROM policy('mine')").item() == 300
+        genes = "SELECT gene, a.value FROM policy('genes') a JOIN policy($1) b USING (gene) ORDER BY gene"
+        found = opened.sql(genes.replace("$1", f"'{card.policy_id}'"))
+        assert found.rows() == [("alpha", 0.25), ("beta", 0.75)]
+        assert opened.policy("genes").collect().sort("gene").rows() == found.rows()
+        assert opened.policy("mine").collect().equals(opened.sql("FROM policy('mine')"))
+        assert opened.sql("PIVOT policy('mine') ON cell USING count(*)").height == 3
+        for ask in (lambda: opened.sql("FROM policy('mien')"), lambda: opened.policy("mien")):
+            with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'"):
+                ask()
