@@ -202,9 +202,17 @@ class PolitoPlayer:
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
         """Begin games: none of those before is live any more."""
+        self._begin(b"")
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
+        if len(slots):
+            self._begin(slots.astype(np.uint32).tobytes())
+
+    def _begin(self, slots: bytes) -> None:
         self._process = self._process or self._new_process()
         try:
-            self._process.write(START, b"")
+            self._process.write(START, slots)
         except ProcessDiedError:  # of what a player left behind, such as a thread: another one begins the games
             self._replace()
 

@@ -1,9 +1,9 @@
 """The program of the process: ``python -m runners.contestants.polito.program QUESTIONS ANSWERS LIFELINE SHARED``.
 
 The arguments are numbers of open pipes and of a file in shared memory (``contents``). The first message on QUESTIONS
-says which player of which folder to make. Then each START begins new games, and each ASKED is an array of
-``contents.QUESTION``, answered by one message on ANSWERS. Nothing that is read or written is pickled; what a player
-unpickles by itself, it unpickles here and nowhere else.
+says which player of which folder to make. Then each START begins new games, in all slots or in those that it lists as
+uint32, and each ASKED is an array of ``contents.QUESTION``, answered by one message on ANSWERS. Nothing that is read or
+written is pickled; what a player unpickles by itself, it unpickles here and nowhere else.
 """
 
 from __future__ import annotations
@@ -126,6 +126,11 @@ class Table:
         self._games[slot] = LiveGame(game, player, seat, streams, self._answers)
         return self._games[slot]
 
+    def restart(self, slots: list[int]) -> None:
+        """Begin new games in some slots; the other games go on."""
+        for slot in slots:
+            self._end(slot)
+
     def _end(self, slot: int) -> None:
         live = self._games.pop(slot, None)
         if live is not None:
@@ -175,7 +180,7 @@ def main(questions: int, replies: int, lifeline: int, shared_file: int) -> None:
         while True:
             kind, content = read_message(questions)
             if kind == START:
-                table.start()
+                table.restart(np.frombuffer(content, np.uint32).tolist()) if content else table.start()
             else:
                 answers, remarks = table.answer(np.frombuffer(content, QUESTION).tolist())
                 write_message(replies, ANSWERED, answers + json.dumps(remarks | {"printed": kept.take()}).encode())

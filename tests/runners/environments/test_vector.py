@@ -61,7 +61,8 @@ def chosen(masks: Any, chance: np.random.Generator, illegal: float = 0.0) -> Any
         {"opponent": "random", "rules": "torus_square", "seat": 1},
         {"opponent": "rule_based(faithful=true)"},  # remembers the game
         {"opponent": "mcts(iterations=4,reuse=true)"},  # keeps its tree
-        {"opponent": Greedy()},  # in Python
+        {"opponent": "polito"},  # in a process of its own, with a live game in each slot
+        {"opponent": Greedy()},  # always illegal after a while
         {"opponent": SamePly(), "seat": 0},  # in Python, answers to batches
     ],
     ids=lambda options: ",".join(str(value) if isinstance(value, str | int) else "own" for value in options.values()),
