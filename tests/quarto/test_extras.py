@@ -19,5 +19,5 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError) as raised:
         importlib.import_module(module)
-    assert str(raised.value) == f"{module} needs {library}: pip install 'quarto-arena[{extra}]'"
+    assert str(raised.value) == f"{module} needs {library}: pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
     assert isinstance(raised.value, ImportError)
