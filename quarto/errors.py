@@ -50,4 +50,9 @@ def of_extra(extra: str, needed_by: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         library = str(error.name).partition(".")[0]
-        raise MissingExtraError(f"{needed_by} needs {library}: pip install 'quarto-arena[{extra}]'") from error
+        raise MissingExtraError(f"{needed_by} needs {library}: {how_to_install(extra)}") from error
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs one of the project's extras."""
+    return f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"

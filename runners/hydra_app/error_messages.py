@@ -11,7 +11,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import flat, plain
 from runners.hydra_app.flags import config_dirs
 
@@ -50,8 +50,7 @@ def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
         if (group, name) in EXTRAS:
-            extra = EXTRAS[group, name]
-            return f"{group}={name} needs an extra: pip install 'quarto-arena[{extra}]', in a clone -e '.[{extra}]'"
+            return f"{group}={name} needs an extra: {how_to_install(EXTRAS[group, name])}"
         return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], keys(unknown[1], arguments))}"
