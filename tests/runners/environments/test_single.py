@@ -102,7 +102,7 @@ class Resigns:
     """Raises at its second turn."""
 
     def choose(self, position: Any, rng: Any) -> tuple[int, int]:
-        if position.occupied:
+        if position.last_cell >= 0:
             raise RuntimeError("no more")
         return 0, 15
 
@@ -111,7 +111,7 @@ class Illegal:
     """Places on an occupied cell."""
 
     def choose(self, position: Any, rng: Any) -> tuple[int, int]:
-        return 0, min(piece for piece in range(16) if position.available >> piece & 1)
+        return 0, min(position.available)
 
 
 @pytest.mark.parametrize(("opponent", "ending"), [(Resigns(), "forfeit_error"), (Illegal(), "forfeit_illegal")])

@@ -25,10 +25,8 @@ class SamePly:
         self.plies: set[tuple[int, ...]] = set()
 
     def play(self, batch: Any, rng: Any) -> tuple[Any, Any]:
-        self.plies.add(tuple(np.unique(np.bitwise_count(batch.occupied)).tolist()))
-        cells = [next(c for c in range(16) if not o >> c & 1) for o in batch.occupied.tolist()]
-        gifts = [max((p for p in range(16) if a >> p & 1), default=-1) for a in batch.available.tolist()]
-        return np.array(cells), np.array(gifts)
+        self.plies.add(tuple(np.unique((~batch.free).sum(axis=1)).tolist()))
+        return batch.free.argmax(axis=1), 15 - batch.available[:, ::-1].argmax(axis=1)
 
 
 def made(count: int = GAMES, **options: Any) -> Any:
