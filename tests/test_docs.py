@@ -18,6 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import MissingExtraError
+from runners.cli.groups import with_option
 from runners.cli.main import app
 from runners.cli.run import is_training
 from runners.hydra_app.flags import FLAGS, flags_first
@@ -90,7 +91,7 @@ def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
         assert rest[0] in command.commands, f"{shown}: there is no command '{rest[0]}'"
         names.append(rest[0])
         command = command.commands[rest.pop(0)]
-    return names, command, rest
+    return names, command, with_option(command.params, rest)
 
 
 def is_hydra(command: Any) -> bool:

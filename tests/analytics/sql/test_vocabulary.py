@@ -78,9 +78,13 @@ def boards(count: int) -> list[tuple[int, int, str, str]]:
 
 
 def test_texts_of_positions(nothing: OpenArchive) -> None:
-    for occupied, board, rows, position in boards(64):
-        found = nothing.sql("SELECT board_text($1, $2) AS b, position_text($1, $2) AS p", [occupied, board])
-        assert found.row(0) == (rows, position)
+    known = pl.DataFrame(boards(64), schema=["occupied", "board", "rows", "text"], orient="row")
+    found = nothing.sql(
+        "SELECT *, board_text(occupied, board) AS b, position_text(occupied, board) AS p FROM k", k=known
+    )
+    assert found.height > 40
+    assert found["b"].to_list() == found["rows"].to_list()
+    assert found["p"].to_list() == found["text"].to_list()
 
 
 MACROS = {
