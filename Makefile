@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all lint debian warm bench lock clean
+.PHONY: install run test test-all test-extras lint debian warm bench lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -26,11 +26,15 @@ run: install
 
 test: debian
 	@$(MAKE) --no-print-directory -j2 lint warm
-	$(PYTEST) -m "not slow" --durations=5 --durations-min=2
+	$(PYTEST) -m "not slow and not extras" --durations=5 --durations-min=2
 
 test-all: debian
 	@$(MAKE) --no-print-directory -j2 lint warm
-	$(PYTEST)
+	$(PYTEST) -m "not extras"
+
+# The environments for reinforcement learning, with the libraries that they are for: nothing else needs those.
+test-extras: $(VENV)/installed-extras
+	$(PYTEST) -m "extras and not slow" --durations=5 --durations-min=2
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -57,6 +61,7 @@ lock:
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml -o requirements.lock
 	$(COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra rl --extra openspiel --group rl-docs -c requirements-dev.lock -o requirements-extras.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -78,4 +83,8 @@ $(VENV)/installed: $(VENV)/created requirements-build.lock requirements.lock pyp
 
 $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/installed-extras: $(VENV)/installed-dev requirements-extras.lock
+	$(PIP_INSTALL) --require-hashes -r requirements-extras.lock
 	@touch $@

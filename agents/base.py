@@ -6,6 +6,8 @@ An agent is an object with one of these, looked for in this order:
 ``play``    ``play(batch, rng) -> (cells, gifts)`` over a whole batch of positions: NumPy, PyTorch, anything.
 ``choose``  ``choose(position, rng) -> (cell, gift)`` for one position: plain Python.
 
+An agent in Python sees positions as ``quarto/views.py`` has them: lists or arrays of cells and pieces.
+
 A position without a piece in hand asks, when the opponent chooses pieces, for a gift alone: the returned cell is
 ignored. Under ``chooser='mover'`` the hand is always empty and the turn is (cell, piece to place there). An agent may
 also have
@@ -21,7 +23,7 @@ An object with ``lifted(rules, label) -> Player`` (see ``agents.lift``) stands f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -30,13 +32,14 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.batch import Batch
+from quarto.batch import Turns
 from quarto.bits import array_pointer
 from quarto.jit import inlined, int64, kernel
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, RULE_TABLES, Rules
 from quarto.symmetry import MASKS, Symmetries, symmetries
+from quarto.views import BatchView, PositionView
 
 # Instead of a cell:
 ERROR = -2  # the agent raised, and its game ends as 'forfeit_error'
@@ -72,6 +75,16 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 
 class LateError(Exception):
     """A player's turn took longer than it may."""
+
+
+class SomeFailedError(Exception):
+    """Turns were not taken in some games of a batch; in the others they were, and the player has gone on."""
+
+    def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
+        """``failures``: what was raised by index in the batch, a ``LateError`` for a turn that took too long."""
+        super().__init__(f"{len(failures)} of {len(turns.cells)} turns")
+        self.turns = turns
+        self.failures = failures
 
 
 TurnKernel = Callable[[Position, int, Any, Any], int]
@@ -187,7 +200,7 @@ class KernelAgent:
 class BatchAgent(Protocol):
     """An agent over batches. Results must not depend on how games are batched together."""
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Cells and gifts, both [B] integers, for ``B`` positions of the same ply."""
         ...
 
@@ -196,7 +209,7 @@ class BatchAgent(Protocol):
 class GameAgent(Protocol):
     """An agent over single positions."""
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         """Cell and gift."""
         ...
 

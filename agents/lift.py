@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numba
@@ -30,6 +31,7 @@ from quarto.jit import inlined, int64, kernel, load, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
+from quarto.views import BatchView, PositionView
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
@@ -81,10 +83,14 @@ class Player(Protocol):
         """Begin games in these slots, which lie 1 or 2 apart."""
         ...
 
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
+        ...
+
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
-        Raises what the agent raises, and ``LateError``.
+        Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
         """
         ...
 
@@ -137,6 +143,15 @@ class KernelPlayer:
         self.own["memories_address"] = (first - slots.start * stride) % (1 << 64)
         self.own["memories_stride"] = stride
 
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in ``slots`` [B], some of those that were started: what they remember is forgotten."""
+        if self.game_words:
+            self._memories[self._rows(slots)] = 0
+
+    def _rows(self, slots: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The rows of the memories of games."""
+        return (slots.astype(np.int64) - self._slots.start) // self._slots.step
+
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
@@ -150,7 +165,7 @@ class KernelPlayer:
         if self.game_words == 0:
             decide_all(self.turn, self.own, self.rules.tables, state)
             return state.turns
-        rows = (slots.astype(np.int64) - self._slots.start) // self._slots.step
+        rows = self._rows(slots)
         before = self._memories[rows]
         try:
             decide_all(self.turn, self.own, self.rules.tables, state)
@@ -158,6 +173,29 @@ class KernelPlayer:
             self._memories[rows] = before
             raise
         return state.turns
+
+
+@dataclass(frozen=True)
+class PythonAgent:
+    """An agent in Python after its set-up, with the rules that it plays."""
+
+    agent: BatchAgent | GameAgent
+    rules: Rules
+
+    @property
+    def batches(self) -> bool:
+        """Whether it takes whole batches."""
+        return isinstance(self.agent, BatchAgent)
+
+    def answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+        """Its answer to a batch: cells and gifts, unchecked. Raises whatever the agent raises."""
+        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
+        if isinstance(self.agent, BatchAgent):
+            cells, gifts = self.agent.play(BatchView(batch, self.rules), rng)
+            return cells, gifts
+        choose, rules = self.agent.choose, self.rules
+        turns = [choose(PositionView(batch.position(i), rules), rng.generator(i)) for i in range(len(batch.lanes))]
+        return np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
 
 
 class PythonPlayer:
@@ -170,7 +208,8 @@ class PythonPlayer:
     game_words = 0  # an agent in Python keeps its own memory
     alone = False
 
-    def __init__(self, agent: BatchAgent | GameAgent) -> None:
+    def __init__(self, agent: PythonAgent | None) -> None:
+        """``agent`` is None in a subclass that answers by other means."""
         self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
         self._agent = agent
         self._lock = threading.Lock()
@@ -181,23 +220,18 @@ class PythonPlayer:
     def start(self, slots: range) -> None:
         """Begin games; an agent in Python is not notified."""
 
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin games; an agent in Python is not notified."""
+
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         return checked_turns(*self._answers(batch, rng), rng, self.unusual)
 
     def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
         """Cells and gifts as the agent gives them. Raises what it raises, and ``LateError``."""
+        if self._agent is None:
+            raise TypeError(f"{type(self).__name__} has no agent in this process")
         with self._lock:
-            return answers(self._agent, batch, rng)
-
-
-def answers(agent: BatchAgent | GameAgent, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-    """The answer of an agent in Python to a batch: cells and gifts, unchecked. Raises whatever the agent raises."""
-    batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
-    if isinstance(agent, BatchAgent):
-        cells, gifts = agent.play(batch, rng)
-        return cells, gifts
-    turns = [agent.choose(batch.position(i), rng.generator(i)) for i in range(len(batch.lanes))]
-    return np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
+            return self._agent.answers(batch, rng)
 
 
 MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
@@ -251,6 +285,11 @@ class StagedPlayer:
         self._early.start(slots)
         self._late.start(slots)
 
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in some of the slots, for both."""
+        self._early.restart(slots)
+        self._late.restart(slots)
+
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
         for player, chosen in ((self._early, few), (self._late, ~few)):
@@ -292,7 +331,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
         )
 
 
-def ready(agent: Any, rules: Rules, label: str) -> BatchAgent | GameAgent:
+def ready(agent: Any, rules: Rules, label: str) -> PythonAgent:
     """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without a seam."""
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
@@ -302,4 +341,4 @@ def ready(agent: Any, rules: Rules, label: str) -> BatchAgent | GameAgent:
     prepare = getattr(agent, "prepare", None)
     if prepare is not None:
         prepare(rules)
-    return agent
+    return PythonAgent(agent, rules)

@@ -1,1 +1,25 @@
-"""The game of Quarto: rules, positions, symmetries, randomness, notation. NumPy and numba only, no I/O."""
+"""The game of Quarto: rules, positions, symmetries, notation, exact solver. NumPy and numba only, no I/O.
+
+``Quarto``, ``Player`` and ``Piece`` are those of ``quarto.objects``, the interface of the Politecnico di Torino's
+package of the same name: players written for it import them from here. They are loaded when they are asked for, so
+nothing else waits for them, and neither they nor this file need numba.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quarto.objects import Piece, Player, Quarto, abstractmethod, copy, np
+
+__all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
+
+
+def __getattr__(name: str) -> object:
+    """A name of ``quarto.objects``, or that module: ``import quarto`` alone offers both."""
+    if name in (*__all__, "objects"):
+        from importlib import import_module
+
+        objects = import_module("quarto.objects")
+        return objects if name == "objects" else getattr(objects, name)
+    raise AttributeError(f"module 'quarto' has no attribute {name!r}")

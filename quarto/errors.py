@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class ArenaError(Exception):
@@ -36,3 +37,22 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
     return f"{hint} valid: {', '.join(names) or 'none'}"
+
+
+class MissingExtraError(RequestError, ImportError):
+    """A library is not installed that one of the project's extras brings."""
+
+
+@contextmanager
+def of_extra(extra: str, needed_by: str) -> Iterator[None]:
+    """Inside the context a library is imported that an extra brings. Raises ``MissingExtraError`` if it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = str(error.name).partition(".")[0]
+        raise MissingExtraError(f"{needed_by} needs {library}: {how_to_install(extra)}") from error
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs one of the project's extras."""
+    return f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"

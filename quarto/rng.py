@@ -106,6 +106,17 @@ class Streams(NamedTuple):
             np.int64
         )
 
+    def choice(self, index: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """One of the true entries of each row of ``allowed`` [B, N], uniformly, from each game's ``index``-th word.
+
+        [B] int64: the entry's column, -1 where a row has none.
+        """
+        found = np.cumsum(allowed, axis=1, dtype=np.int16)  # true entries up to each column
+        counts = found[:, -1]
+        ranks = self.below(index, np.maximum(counts, 1)).astype(np.int16)  # of the chosen one among them
+        columns = (found <= ranks[:, None]).sum(axis=1)
+        return np.where(counts > 0, columns, -1)
+
     def generator(self, game: int) -> np.random.Generator:
         """A NumPy generator for the ``game``-th game alone, for agents that need distributions (2 us to make)."""
         return np.random.Generator(np.random.Philox(key=int(self.seeds[game])))

@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from quarto.errors import MissingExtraError
 from runners.cli.groups import with_option
 from runners.cli.main import app
 from runners.cli.run import is_training
@@ -190,10 +192,12 @@ def test_what_the_code_imports_is_there(page: Path) -> None:
         for node in ast.walk(ast.parse(block)) if language == "python" and "import" in block else ():
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in OURS:
                 for alias in node.names:
-                    locate(f"{node.module}.{alias.name}")
+                    with suppress(MissingExtraError):  # `make test-extras` runs the page that needs it
+                        locate(f"{node.module}.{alias.name}")
     for name in re.findall(rf"\b(?:{'|'.join(OURS)})(?:\.[A-Za-z_]\w*)+", text_of(page)):
         if not re.search(r"\.(md|npz|parquet)$|\.NAME\.", name):
-            locate(name)
+            with suppress(MissingExtraError):
+                locate(name)
 
 
 OURS = ("quarto", "agents", "analytics", "runners")

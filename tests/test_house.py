@@ -17,7 +17,9 @@ from tests.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
-LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "requirements-extras.lock")
+EXTRAS = {"rl", "openspiel"}  # those that only `make test-extras` installs
+OF_EXTRAS = {"gymnasium", "open_spiel", "pettingzoo", "pygame", "pyspiel"}  # their modules
 SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".json", ".parquet"}
 
 
@@ -55,7 +57,11 @@ def test_the_locks_hold_every_declared_dependency_and_agree() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     runtime, development = locked("requirements.lock"), locked("requirements-dev.lock")
     assert {distribution(line) for line in PROJECT["project"]["dependencies"]} <= runtime.keys()
-    assert {distribution(line) for lines in extras.values() for line in lines} - {"quarto-arena"} <= development.keys()
+    declared = {name: {distribution(line) for line in lines} - {"quarto-arena"} for name, lines in extras.items()}
+    assert set().union(*(declared[name] for name in declared if name not in EXTRAS)) <= development.keys()
+    with_extras = locked("requirements-extras.lock")
+    assert set().union(*(declared[name] for name in EXTRAS)) <= with_extras.keys()
+    assert {name: development[name] for name in with_extras if name in development}.items() <= with_extras.items()
     assert runtime.items() <= development.items()
     assert {distribution(line) for line in PROJECT["build-system"]["requires"]} == {*locked("requirements-build.lock")}
     assert "pyarrow" not in development
@@ -64,6 +70,9 @@ def test_the_locks_hold_every_declared_dependency_and_agree() -> None:
 def test_the_core_imports_numpy_numba_and_the_standard_library_only() -> None:
     allowed = {"numpy", "numba", "llvmlite", "quarto"} | set(sys.stdlib_module_names)
     found = {path: imports(path) - allowed for path in (ROOT / "quarto").rglob("*.py")}
+    adapters = [ROOT / "quarto" / "openspiel.py", *(ROOT / "quarto" / "env").glob("*.py")]
+    for path in adapters:
+        found[path] -= OF_EXTRAS
     assert {path: modules for path, modules in found.items() if modules} == {}
 
 
@@ -94,10 +103,10 @@ def test_no_room_holds_more_than_about_fifteen_files() -> None:
 
 
 def test_ci_runs_what_the_makefile_calls_test() -> None:
-    assert (ROOT / ".ci/run").read_text().split()[-2:] == ["make", "test"]
+    assert (ROOT / ".ci/run").read_text().split()[-4:] == ["make", "test", "make", "test-extras"]
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
     rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert {"install", "run", "test", "test-all", "lint", "bench", "lock", "clean"} <= rules
+    assert {"install", "run", "test", "test-all", "test-extras", "lint", "bench", "lock", "clean"} <= rules
 
 
 def test_a_wheel_holds_all_code_configuration_and_sql(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 import analytics
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
+from runners.checking.check import faults
+from runners.checking.new_agent import new_agent
 from tests.paths import ROOT
 from tests.runners.experiments import environment_with
 
@@ -66,15 +68,12 @@ def test_the_notebook_example_runs() -> None:
 
 def test_the_agent_example_plays(tmp_path: Path) -> None:
     (source,) = [block for block in blocks("python") if "class Corner" in block]
-    (tmp_path / "my_agents").mkdir()
+    new, check, play = (words for words in commands() if "corner" in words or "agent@a=corner" in words)
+    assert (new[1:], check[1:4]) == (["agents", "new", "corner"], ["agents", "check", "corner"])
+    new_agent("corner", "choose", tmp_path / "my_agents")
     (tmp_path / "my_agents" / "corner.py").write_text(source)
-    (tmp_path / "my_conf" / "agent").mkdir(parents=True)
-    (yaml,) = [words for words in commands() if words[0] == "echo"]
-    assert yaml[2] == ">"
-    (tmp_path / yaml[3]).write_text(yaml[1])
-    (words,) = [words for words in commands() if words[0] == "PYTHONPATH=."]
-    assert words[1] == "qarena"
-    output = run(words[2:], tmp_path, PYTHONPATH=os.pathsep.join([".", str(ROOT)]))
+    assert faults(tmp_path / "my_agents", "corner") == []
+    output = run(play[1:], tmp_path, PYTHONPATH=str(ROOT))
     assert "corner" in output
     assert "1,000 games" in output
 
@@ -90,16 +89,13 @@ SMALLER = (
 @pytest.mark.slow
 def test_the_commands_run_in_the_order_of_the_page(tmp_path: Path) -> None:
     """In one folder, with fewer games than printed. RUN is the id of a run."""
-    (source,) = [block for block in blocks("python") if "class Corner" in block]
-    (tmp_path / "my_agents").mkdir()
-    (tmp_path / "my_agents" / "corner.py").write_text(source)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "sample").symlink_to(SAMPLE)
     lines = [line for block in blocks("") for line in block.splitlines() if line and not line.startswith("make ")]
     assert len(lines) > 25
     environment = environment_with(PYTHONPATH=str(ROOT))
     for printed in lines:
-        line = printed.replace("PYTHONPATH=.", f"PYTHONPATH=.{os.pathsep}{ROOT}")
+        line = printed  # with fewer games
         for pattern, smaller in SMALLER:
             line = re.sub(pattern, smaller, line)
         if "RUN" in line:

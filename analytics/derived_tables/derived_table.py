@@ -17,6 +17,7 @@ import polars as pl
 
 from analytics.store.archive import Archive, commit_files, now, store
 from analytics.store.atomic import create, explained, make_folder, replace
+from analytics.store.blocks import table_of
 from analytics.store.json_records import Count, StoredRecord, dump, load
 from analytics.store.pending import PendingFiles
 from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
@@ -149,7 +150,7 @@ class DerivedTable(Generic[M]):
         name = f"part-{commit.shard:06d}-{uuid.uuid4().hex}.parquet"
         path = archive.folder(self.name, shard.record.run_id) / name
         with explained("write to", archive.root), PendingFiles() as pending:
-            stored = store(pending, path, frame)
+            stored = store(pending, path, table_of(frame))
             make_folder(target.parent)
             values: dict[str, Any] = {"shard": commit.shard, "plies": commit.plies.sha256, "created": now()}
             values[self.name] = stored

@@ -64,8 +64,18 @@ def pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> in
     out[0] = width
     at = _put_varint(out, 1, np.uint64(groups << 1 | 1))
     end = at + groups * width
+    first = 0
+    if values.itemsize == 1 and width in (1, 2, 4):
+        first = values.shape[0] // 8 * 8
+        words = values[:first].view(np.uint64)
+        if width == 4:  # as constants, so that the compiler makes a loop for each
+            at = _pack_eights(words, least, 4, out, at)
+        elif width == 2:
+            at = _pack_eights(words, least, 2, out, at)
+        else:
+            at = _pack_eights(words, least, 1, out, at)
     waiting, bits = np.uint64(0), np.uint64(0)
-    for row in range(values.shape[0]):
+    for row in range(first, values.shape[0]):
         waiting |= np.uint64(np.int64(values[row]) - least) << bits
         bits += np.uint64(width)
         if bits >= np.uint64(32):
@@ -79,6 +89,28 @@ def pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> in
         waiting >>= np.uint64(8)
         at += 1
     return end
+
+
+@inlined
+def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
+    """Bytes minus ``least``, 1, 2 or 4 bits each, eight at a time: the bytes of a word. Returns the end.
+
+    Neighbours in the word are joined three times: four times as fast as one value after the other.
+    """
+    low, high = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x8080_8080_8080_8080)
+    offset = np.uint64(-least & 0xFF) * np.uint64(0x0101_0101_0101_0101)
+    step = np.uint64(8 - width)
+    pairs = np.uint64((1 << 2 * width) - 1) * np.uint64(0x0001_0001_0001_0001)
+    quads = np.uint64((1 << 4 * width) - 1) * np.uint64(0x0000_0001_0000_0001)
+    for number in range(words.shape[0]):
+        word = ((words[number] & low) + (offset & low)) ^ ((words[number] ^ offset) & high)  # each byte on its own
+        word = (word | word >> step) & pairs
+        word = (word | word >> (step << np.uint64(1))) & quads
+        word |= word >> (step << np.uint64(2))
+        for byte in range(width):
+            out[at + byte] = (word >> np.uint64(8 * byte)) & np.uint64(0xFF)
+        at += width
+    return at
 
 
 @kernel()
@@ -112,41 +144,65 @@ def pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     at = _put_varint(out, at, np.uint64(BLOCK // MINIBLOCK))
     at = _put_varint(out, at, np.uint64(count))
     at = _put_zigzag(out, at, values[0])
+    above = np.zeros(BLOCK, np.uint64)  # differences of a block, above their least
     for block in range(1, count, BLOCK):
-        end = min(block + BLOCK, count)
-        least = values[block] - values[block - 1]
-        for row in range(block + 1, end):
-            least = min(least, values[row] - values[row - 1])
+        size = min(BLOCK, count - block)
+        least = _differences(values[block - 1 : block + size], above)
         at = _put_zigzag(out, at, least)
         widths = at
         at += BLOCK // MINIBLOCK
         for part in range(BLOCK // MINIBLOCK):
-            first = block + part * MINIBLOCK
-            out[widths + part] = 0
-            if first < end:
-                width = _delta_width(values, first, min(first + MINIBLOCK, end), least)
-                out[widths + part] = width
-                _pack_miniblock(values, first, min(first + MINIBLOCK, end), least, width, out, at)
-                at += width * (MINIBLOCK // 8)
+            numbers = above[part * MINIBLOCK : (part + 1) * MINIBLOCK]
+            width = _width(_union(numbers))
+            out[widths + part] = width
+            if width <= 8:
+                _pack_narrow(numbers, width, out, at)
+            else:
+                _pack_wide(numbers, width, out, at)
+            at += width * (MINIBLOCK // 8) if part * MINIBLOCK < size else 0
     return at
 
 
 @inlined
-def _delta_width(values: Any, first: int, end: int, least: int) -> int:
-    union = np.uint64(0)
-    for row in range(first, end):
-        union |= np.uint64(values[row] - values[row - 1] - least)
-    return _width(union)
+def _differences(values: Any, above: Any) -> int:
+    """The least difference of neighbours; ``above`` [128] gets all minus that, and 0 where there are fewer."""
+    size = np.uint64(values.shape[0] - 1)
+    least = values[1] - values[0]
+    for row in range(size):
+        least = min(least, values[row + np.uint64(1)] - values[row])
+    for row in range(size):
+        above[row] = np.uint64(values[row + np.uint64(1)] - values[row] - least)
+    above[size:] = 0
+    return least  # type: ignore[no-any-return]
 
 
 @inlined
-def _pack_miniblock(values: Any, first: int, end: int, least: int, width: int, out: Any, at: int) -> None:
-    """Pack the differences of one miniblock piece by piece: one may be wider than what is left of a 64-bit word."""
-    stop = at + width * (MINIBLOCK // 8)
+def _union(numbers: Any) -> Any:
+    union = np.uint64(0)
+    for number in numbers:
+        union |= number
+    return union
+
+
+@inlined
+def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
+    """Pack a miniblock of numbers of at most 8 bits: eight of them are ``width`` bytes."""
+    place, step = np.uint64(at), np.uint64(width)
+    for eight in range(MINIBLOCK // 8):
+        word = np.uint64(0)
+        for k in range(8):
+            word |= numbers[8 * eight + k] << (np.uint64(k) * step)
+        for byte in range(8):  # a fixed number: what follows is overwritten
+            out[place + np.uint64(byte)] = (word >> np.uint64(8 * byte)) & np.uint64(0xFF)
+        place += step
+
+
+@inlined
+def _pack_wide(numbers: Any, width: int, out: Any, at: int) -> None:
+    """Pack a miniblock piece by piece: a number may be wider than what is left of a 64-bit word."""
     waiting, bits = np.uint64(0), 0
-    for row in range(first, end):
-        number = np.uint64(values[row] - values[row - 1] - least)
-        left = width
+    for each in numbers:
+        number, left = each, width
         while left > 0:
             taken = min(left, 56 - bits)
             waiting |= (number & ((np.uint64(1) << np.uint64(taken)) - np.uint64(1))) << np.uint64(bits)
@@ -158,7 +214,3 @@ def _pack_miniblock(values: Any, first: int, end: int, least: int, width: int, o
                 waiting >>= np.uint64(8)
                 bits -= 8
                 at += 1
-    while at < stop:
-        out[at] = waiting & np.uint64(0xFF)
-        waiting >>= np.uint64(8)
-        at += 1

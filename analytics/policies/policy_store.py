@@ -24,7 +24,6 @@ from msgspec import structs
 from agents.learning.policy import GENOME, Policy
 from analytics.store import atomic, locks
 from analytics.store.archive import Archive
-from analytics.store.blocks import COMPRESSION_LEVEL
 from analytics.store.json_records import dump, parse
 from analytics.store.pending import PendingFiles
 from analytics.store.policy_cards import (
@@ -269,7 +268,7 @@ def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, byt
 
 def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", compression_level=COMPRESSION_LEVEL)
+    frame.write_parquet(buffer, compression="zstd", compression_level=1)
     return len(frame), buffer.getvalue()
 
 

@@ -15,13 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
-import polars as pl
 from msgspec import structs
 
 from analytics.statistics.tally import Tally, summed, tally_of
 from analytics.store import locks
 from analytics.store.atomic import TEMPORARY, create, explained, make_folder
-from analytics.store.blocks import in_order, table_content, tables
+from analytics.store.blocks import Table, in_order, tables
 from analytics.store.json_records import RESTORE, JsonRecord, RecordError, dump, load, parse, save
 from analytics.store.pending import PendingFiles
 from analytics.store.ranges import Range, merged, overlaps
@@ -245,8 +244,8 @@ class Archive:
                 return None
             name = f"part-{ledger.next_number:06d}-{uuid.uuid4().hex}.parquet"
         with explained("write to", self.root), PendingFiles() as pending:
-            frames = zip(TABLES, tables(blocks, pairings), strict=True)
-            games, plies = (store(pending, self.folder(table, run_id) / name, frame) for table, frame in frames)
+            encoded = zip(TABLES, tables(blocks, pairings), strict=True)
+            games, plies = (store(pending, self.folder(table, run_id) / name, content) for table, content in encoded)
             make_folder(ledger.folder)
             with ledger.lock:
                 return _publish(ledger, slices, games, plies, pending)
@@ -291,11 +290,10 @@ def sweep_job(path: Path) -> SweepJob:
     return job
 
 
-def store(pending: PendingFiles, path: Path, frame: pl.DataFrame) -> StoredFile:
+def store(pending: PendingFiles, path: Path, table: Table) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
-    content, stored = table_content(frame, path.name)
-    pending.add(path, content)
-    return stored
+    pending.add(path, table.content)
+    return table.stored(path.name)
 
 
 def _publish(

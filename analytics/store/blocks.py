@@ -1,10 +1,11 @@
-"""Makes the tables ``games`` and ``plies`` of blocks of games, and writes and reads table files."""
+"""Blocks of games as the files of a shard: ``games`` and ``plies`` as Parquet, and reading a table's file."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,17 +13,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.parquet import encoder
+from analytics.parquet.encoder import ParquetFile, buffer_for, encode, integers, labels
 from analytics.store.records import StoredFile
-from analytics.store.schema import ENDING, GAMES, PLIES, first_game_id, game_ids
-from quarto.batch import ENDINGS, Block, Games
+from analytics.store.schema import GAMES, PLIES, game_ids
+from quarto.batch import ENDINGS, GAME_BITS, Block, Games
 from quarto.jit import kernel
 from quarto.rules import PIECES
 
 # Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
 # that its headers cost nothing.
 ROW_GROUP_ROWS = 65536
-COMPRESSION_LEVEL = 1  # zstd
 
 
 class PlyColumns(NamedTuple):
@@ -43,47 +43,24 @@ class PlyColumns(NamedTuple):
         return PlyColumns(np.empty(rows, np.int64), np.empty(rows, np.int32), *small)
 
 
-@kernel()
-def _rows_by_ply(plies: NDArray[np.int8]) -> NDArray[np.int64]:
-    """[16] the number of games that have each ply."""
-    ended = np.zeros(PIECES + 1, np.int64)
-    for game in range(plies.shape[0]):
-        ended[plies[game]] += 1
-    rows = np.empty(PIECES, np.int64)
-    going = np.int64(plies.shape[0])
-    for ply in range(PIECES):
-        going -= ended[ply]
-        rows[ply] = going
-    return rows
+class _Shard(NamedTuple):
+    """All games of a shard, by ``game_id``."""
+
+    game_id: NDArray[np.int64]  # [G]
+    pairing: NDArray[np.int32]  # [G]
+    opening: NDArray[np.int8]  # [G]
+    games: Games
 
 
-@kernel()
-def _fill(
-    games: Games, game_id: int, step: int, pairing: int, first_row: NDArray[np.int64], columns: PlyColumns
-) -> None:
-    """Write the plies of one block; those of ply ``k`` begin at ``first_row[k]``, which is moved past them.
+class Table(NamedTuple):
+    """A table as the bytes of its file."""
 
-    The ids of its games begin with ``game_id`` and are ``step`` apart.
-    """
-    rows = _rows_by_ply(games.plies)
-    for ply in range(PIECES):
-        seat = (ply + 1) & 1
-        row = first_row[ply]
-        end = row + rows[ply]
-        game = 0
-        # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
-        while row < end:
-            winner = np.int64(games.winner[game])
-            columns.game_id[row] = game_id + step * game
-            columns.pairing[row] = pairing
-            columns.ply[row] = ply
-            columns.seat[row] = seat
-            columns.piece[row] = games.pieces[ply, game]
-            columns.cell[row] = games.cells[ply, game]
-            columns.outcome[row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
-            row += np.int64(ply < games.plies[game])
-            game += 1
-        first_row[ply] = row
+    content: bytes
+    rows: int
+
+    def stored(self, name: str) -> StoredFile:
+        """The entry of a commit for the file of that name."""
+        return StoredFile(name, self.rows, len(self.content), hashlib.sha256(self.content).hexdigest())
 
 
 def in_order(blocks: Sequence[Block]) -> list[Block]:
@@ -91,80 +68,122 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
     return sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
 
 
-def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The ``games`` and ``plies`` rows of ``blocks``, by the schemas of ``analytics.store.schema``.
+def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[Table, Table]:
+    """The tables ``games`` and ``plies`` of ``blocks``, by the schemas of ``analytics.store.schema``.
 
     ``pairings[i]`` holds the labels of pairing ``i``: its first and second agent. ``games`` is sorted by ``game_id``,
-    ``plies`` by (``ply``, ``game_id``). A game forfeited before its first ply has a row in ``games`` only.
+    ``plies`` by (``ply``, ``game_id``). A game forfeited before its first ply has a row in ``games`` only. They are
+    encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that checksums are
+    those of the intended bytes, not of those that a disk returned.
     """
-    blocks = in_order(blocks)
-    return _games(blocks, pairings), _plies(blocks)
+    shard = _joined(in_order(blocks))
+    room = buffer_for(min(ROW_GROUP_ROWS, PIECES * len(shard.game_id)))
+    return _games(shard, pairings, room), _plies(shard, room)
 
 
-def _plies(blocks: Sequence[Block]) -> pl.DataFrame:
-    by_ply = sum((_rows_by_ply(block.games.plies) for block in blocks), np.zeros(PIECES, np.int64))
-    first_row = np.cumsum(by_ply) - by_ply
-    columns = PlyColumns.empty(int(by_ply.sum()))
-    for block in blocks:
-        game_id, step = first_game_id(block.pairing, block.first_pair), 3 - block.games_a_pair
-        _fill(block.games, game_id, step, block.pairing, first_row, columns)
-    return pl.DataFrame(columns._asdict(), schema=PLIES)
-
-
-def _games(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> pl.DataFrame:
-    labels = sorted({label for block in blocks for label in pairings[block.pairing]})
-    number = {label: i for i, label in enumerate(labels)}
+def _joined(blocks: Sequence[Block]) -> _Shard:
+    """The games of blocks that are in order."""
     sizes = [len(block.games.plies) for block in blocks]
-
-    def repeated(values: list[int], dtype: type[np.integer]) -> NDArray[np.integer]:
-        return np.repeat(np.array(values, dtype), sizes)
-
-    def joined(arrays: list[NDArray[np.integer]], dtype: type[np.integer]) -> NDArray[np.integer]:
-        return np.concatenate([np.empty(0, dtype), *arrays])
-
-    game_id = joined(
-        [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks], np.int64
-    )
-    firsts, seconds = (
-        repeated([number[pairings[block.pairing][agent]] for block in blocks], np.uint32) for agent in (0, 1)
-    )
-    odd = (game_id & 1).astype(bool)
-    names = pl.Series(labels, dtype=GAMES["agent_0"])
-    endings = joined([block.games.ending for block in blocks], np.int8)
-    return pl.DataFrame(
-        {
-            "game_id": game_id,
-            "pair_id": game_id >> 1,
-            "pairing": repeated([block.pairing for block in blocks], np.int32),
-            "agent_0": names.gather(np.where(odd, seconds, firsts)),
-            "agent_1": names.gather(np.where(odd, firsts, seconds)),
-            "winner": joined([block.games.winner for block in blocks], np.int8),
-            "plies": joined([block.games.plies for block in blocks], np.int8),
-            "opening": repeated([block.opening for block in blocks], np.int8),
-            "ending": pl.Series(ENDINGS, dtype=ENDING).gather(endings.astype(np.uint32)),
-        },
-        schema=GAMES,
+    ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
+    return _Shard(
+        np.concatenate([np.empty(0, np.int64), *ids]),
+        np.repeat(np.array([block.pairing for block in blocks], np.int32), sizes),
+        np.repeat(np.array([block.opening for block in blocks], np.int8), sizes),
+        blocks[0].games if len(blocks) == 1 else _concatenated([block.games for block in blocks]),
     )
 
 
-def table_content(frame: pl.DataFrame, name: str) -> tuple[memoryview, StoredFile]:
-    """A table as the bytes of a Parquet file, and how a commit lists the file of that name.
+def _concatenated(parts: Sequence[Games]) -> Games:
+    return Games(*(np.concatenate(each, axis=-1) for each in zip(Games.zeros(0), *parts, strict=True)))
 
-    The table is encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that
-    the checksum is that of the intended bytes, not of those that a disk returned.
+
+@kernel()
+def _next_rows(
+    games: Games, game_id: NDArray[np.int64], pairing: NDArray[np.int32], cursor: NDArray[np.int64], columns: PlyColumns
+) -> int:
+    """Write the next rows of ``plies`` into ``columns``, as many as there are, but one less than it has room for.
+
+    ``cursor`` [2] is the ply and the game to begin with, and is moved on. Returns the number of rows.
     """
-    content = _encoded(frame)
-    return content, StoredFile(name, len(frame), len(content), hashlib.sha256(content).hexdigest())
+    # Unsigned, so that no index is taken for one that counts from the end.
+    most, size = np.uint64(columns.game_id.shape[0] - 1), np.uint64(games.plies.shape[0])
+    ply, game, row, one = np.uint64(cursor[0]), np.uint64(cursor[1]), np.uint64(0), np.uint64(1)
+    while ply < PIECES and row < most:
+        seat, first, first_game = np.int64((ply + one) & one), row, game
+        pieces, cells = games.pieces[ply], games.cells[ply]
+        # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
+        while game < size and row < most:
+            columns.game_id[row] = game_id[game]
+            columns.piece[row] = pieces[game]
+            columns.cell[row] = cells[game]
+            columns.outcome[row] = games.winner[game]
+            row += np.uint64(ply < np.uint64(games.plies[game]))
+            game += one
+        columns.ply[first:row] = ply
+        columns.seat[first:row] = seat
+        for of_row in range(first, row):
+            winner = np.int64(columns.outcome[of_row])
+            columns.outcome[of_row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
+        if pairing[first_game] == pairing[game - one]:
+            columns.pairing[first:row] = pairing[first_game]
+        else:
+            for of_row in range(first, row):
+                columns.pairing[of_row] = columns.game_id[of_row] >> GAME_BITS
+        if game == size:
+            ply, game = ply + one, np.uint64(0)
+    cursor[0], cursor[1] = ply, game
+    return int(row)
 
 
-def _encoded(frame: pl.DataFrame) -> memoryview:
-    if all(type(kind) in encoder.TYPES for kind in frame.dtypes):
-        return memoryview(encoder.encode(frame, ROW_GROUP_ROWS))
+def _plies(shard: _Shard, room: NDArray[np.uint8]) -> Table:
+    """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
+    file = ParquetFile(PLIES)
+    columns, cursor = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * len(shard.game_id)) + 1), np.zeros(2, np.int64)
+    while rows := _next_rows(shard.games, shard.game_id, shard.pairing, cursor, columns):
+        file.add([integers(column[:rows], room) for column in columns], rows)
+    return Table(file.content(), file.rows)
+
+
+def _games(shard: _Shard, pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]) -> Table:
+    used: list[int] = np.unique(shard.pairing).tolist()
+    known = sorted({label for number in used for label in pairings[number]})
+    number_of = {label: number for number, label in enumerate(known)}
+    agents = np.zeros((2, max(used, default=0) + 1), np.int32)  # [first or second, pairing] index into ``known``
+    for number in used:
+        agents[:, number] = [number_of[label] for label in pairings[number]]
+    odd = shard.game_id & 1
+    file = ParquetFile(GAMES, _types_of_games())
+    games = shard.games
+    for first in range(0, len(shard.game_id), ROW_GROUP_ROWS):
+        part = slice(first, first + ROW_GROUP_ROWS)
+        game_id, pairing = shard.game_id[part], shard.pairing[part]
+        chunks = [
+            integers(game_id, room),
+            integers(game_id >> 1, room),
+            integers(pairing, room),
+            labels(agents[odd[part], pairing], known, room),
+            labels(agents[1 - odd[part], pairing], known, room),
+            integers(games.winner[part], room),
+            integers(games.plies[part], room),
+            integers(shard.opening[part], room),
+            labels(games.ending[part], ENDINGS, room),
+        ]
+        file.add(chunks, len(game_id))
+    return Table(file.content(), file.rows)
+
+
+@functools.cache
+def _types_of_games() -> Mapping[str, str]:
+    """The metadata by which Polars knows which texts are labels: what it writes itself."""
     buffer = io.BytesIO()
-    frame.write_parquet(
-        buffer, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS, statistics=True
-    )
-    return buffer.getbuffer()
+    pl.DataFrame(schema=GAMES).write_parquet(buffer)
+    buffer.seek(0)
+    return pl.read_parquet_metadata(buffer)
+
+
+def table_of(frame: pl.DataFrame) -> Table:
+    """A frame of integers as the bytes of a file."""
+    return Table(encode(frame, ROW_GROUP_ROWS), len(frame))
 
 
 def read_table(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:

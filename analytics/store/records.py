@@ -225,6 +225,11 @@ class _DerivationFields(msgspec.Struct):
     parameters: Mapping[str, Any]
 
 
+class _ImportedFields(msgspec.Struct):
+    file: str
+    sha256: Sha256
+
+
 class _LearnedFields(msgspec.Struct):
     """The fields of every card on how its policy was learned. A card may have more."""
 
@@ -233,7 +238,8 @@ class _LearnedFields(msgspec.Struct):
     parameters: Mapping[str, Any]
     seed: Count
     games: Count
-    run_ids: Annotated[tuple[RunId, ...], msgspec.Meta(min_length=1)]
+    run_ids: tuple[RunId, ...]
+    imported: _ImportedFields | msgspec.UnsetType = msgspec.UNSET
     derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
@@ -244,6 +250,7 @@ class PolicyCard(StoredRecord, frozen=True):
     ``learned`` has ``training`` (the same in all sessions of one training, 12 hex digits), ``trainer``,
     its ``parameters``, ``seed``, ``games``, ``run_ids`` (of the games learned from, in order), ``command``. A policy
     that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each run's.
+    One that was learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no games.
     """
 
     policy_id: Annotated[str, matching(POLICY_ID)]
@@ -264,10 +271,17 @@ class PolicyCard(StoredRecord, frozen=True):
         learned = typed(self.learned, _LearnedFields, "learned")
         if self.is_derived and set(learned.checksums) != set(learned.run_ids):
             raise ValueError("learned has not one checksum for each run")
+        if self.is_imported == bool(learned.run_ids):
+            raise ValueError("learned names either the runs that it is from or a file that was imported")
 
     def stored_name(self, name: str) -> str:
         """The name in the policy's folder of the file that the card calls ``name``."""
         return self.files[name].file or name
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it came from a file: it was learned elsewhere."""
+        return "imported" in self.learned
 
     @property
     def is_derived(self) -> bool:

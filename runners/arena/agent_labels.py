@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 
 from quarto.errors import RequestError, nearest
 from runners.arena.agent_policies import with_policy
-from runners.arena.config_groups import NOT_PARAMETERS, parameters_of, settings_of
+from runners.arena.config_groups import NOT_PARAMETERS, declared_files, parameters_of, settings_of
 from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of, target_of
 from runners.arena.storage import ARCHIVE
 from runners.contestants.limits import limits_of
@@ -76,7 +76,13 @@ def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _described(key, value, root) for key, value in params.items()}
     limits = limits_of(f"agent '{name}'", settings)
-    return with_policy(AgentSpec(label, target, described, limits=limits), own, root)
+    files = declared_files(name, settings)
+    for key in AGENT_PARAMETERS:
+        if isinstance(params.get(key), str):
+            files |= agent_named(params[key], root).files
+    has_process = own.get("has_process") is True
+    spec = AgentSpec(label, target, described, limits=limits, files=files, has_process=has_process)
+    return with_policy(spec, own, root)
 
 
 def agent_settings(name: str) -> dict[str, Any]:

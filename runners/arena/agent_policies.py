@@ -18,7 +18,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import as_written, flat, names, parameters_of
+from runners.arena.config_groups import as_written, declared_files, flat, names, parameters_of
 from runners.arena.spec import AgentSpec
 
 ANY = "any"  # the kind in ``reads`` that stands for all others
@@ -135,7 +135,8 @@ def default_player(policy: Policy, name: str) -> AgentSpec:
 def _playing(reader: Reader, policy: Policy) -> AgentSpec:
     """A reader with a policy and otherwise as its yaml says."""
     params = parameters_of(reader.settings)
-    spec = AgentSpec(reader.name, str(reader.settings.get("_target_")), params, policy=policy)
+    target, files = str(reader.settings.get("_target_")), declared_files(reader.name, reader.settings)
+    spec = AgentSpec(reader.name, target, params, policy=policy, files=files)
     if spec.takes_policy():
         return spec
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
@@ -195,7 +196,7 @@ def _maker(agent: AgentSpec) -> str:
 def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
     """Everything on a policy's card, as names and texts."""
     learned = card.learned
-    source = "parameter" if card.is_derived else "trainer"
+    source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
     files = [f"{name}, {file.bytes:,} bytes" + _rows(file.rows) for name, file in stored]
@@ -206,7 +207,7 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(readers_of(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
-        (how, f"{maker}, {learned['games']:,} games"),
+        (how, maker if card.is_imported else f"{maker}, {learned['games']:,} games"),
         *([("where", str(learned["where"]))] if "where" in learned else []),
         *((f"{what} {key}", str(value)) for what, own in parameters.items() for key, value in flat(own)),
         *(("run", run_id) for run_id in learned["run_ids"][:MOST_RUNS]),
@@ -221,8 +222,13 @@ def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
 
 
 def made_by(card: PolicyCard) -> tuple[str, str]:
-    """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it."""
+    """'derived by' or 'trainer', and the kind or trainer that made a policy: a trainer may have derived it.
+
+    For one that was learned elsewhere 'imported from', and the file.
+    """
     learned = card.learned
+    if card.is_imported:
+        return "imported from", f"{learned['imported']['file']}, SHA-256 {learned['imported']['sha256']}"
     kind = learned["derivation"]["kind"] if card.is_derived else None
     if kind == learned["trainer"]:
         return "derived by", kind

@@ -7,14 +7,8 @@ when its other end closes, because the run has ended in whatever way, the kernel
 
 from __future__ import annotations
 
-import fcntl
-import os
-import resource
-import signal
 import sys
 import traceback
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,35 +16,31 @@ import numpy as np
 
 from agents.base import BatchAgent, KernelAgent
 from agents.learning.policy import Policy
-from agents.lift import answers, choosers_of, ready
+from agents.lift import PythonAgent, choosers_of, ready
 from quarto.errors import ArenaError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.contestants.contestant import place_of
-from runners.contestants.messages import (
+from runners.contestants.framing import (
     ANSWERED,
     FAILED,
     READY,
-    Failed,
-    Ready,
-    Setup,
-    batch_of,
+    belong_to_run,
+    limit_memory,
     read_message,
     write_message,
 )
+from runners.contestants.messages import Failed, Ready, Setup, batch_of
+from runners.contestants.places import place_of
 
 
 def main(questions: int, replies: int, lifeline: int) -> None:
     """Answer until the questions end."""
-    _die_with(lifeline)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run
-    with suppress(OSError):  # where memory runs out, this process goes before the run
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    belong_to_run(lifeline)
     _, first = read_message(questions)
     setup = msgspec.json.decode(first, type=Setup)
     columns = [np.frombuffer(read_message(questions)[1], column.dtype) for column in setup.columns]
     try:
-        agent = _made(setup, columns)
+        agent, player = _made(setup, columns)
     except BaseException as error:  # noqa: BLE001  (the run tells of it)
         write_message(replies, FAILED, msgspec.json.encode(_failure(error)))
         return
@@ -68,24 +58,30 @@ def main(questions: int, replies: int, lifeline: int) -> None:
             return
         batch, rng = batch_of(question)
         try:
-            cells, gifts = answers(agent, batch, rng)
-            numbers = [_integers(each, len(rng.seeds)) for each in (cells, gifts)]
+            numbers = [_integers(each, len(rng.seeds)) for each in _asked(player).answers(batch, rng)]
         except BaseException as error:  # noqa: BLE001  (an agent may raise anything; the run tells of it)
             write_message(replies, FAILED, msgspec.json.encode(_failure(error)))
         else:
             write_message(replies, ANSWERED, b"".join(each.tobytes() for each in numbers))
 
 
-def _made(setup: Setup, columns: list[Any]) -> Any:
-    """The agent, ready to play by the rules."""
+def _made(setup: Setup, columns: list[Any]) -> tuple[Any, PythonAgent | None]:
+    """The agent, and itself ready to play by the rules, if it is to play and is in Python."""
     if setup.megabytes is not None:
-        _limit_memory(setup.megabytes)
+        limit_memory(setup.megabytes)
     table = {column.name: values for column, values in zip(setup.columns, columns, strict=True)}
     policy = Policy(setup.policy_kind, setup.policy_parameters, table) if setup.policy_kind is not None else None
     agent = AgentSpec(setup.label, setup.target, setup.params, policy=policy).build()
     if setup.rules is None or isinstance(agent, KernelAgent):
-        return agent
-    return ready(agent, Rules(**setup.rules), setup.label)
+        return agent, None
+    return agent, ready(agent, Rules(**setup.rules), setup.label)
+
+
+def _asked(player: PythonAgent | None) -> PythonAgent:
+    """``player``. Raises ``TypeError`` if there is none: the agent was made to be asked about, not to play."""
+    if player is None:
+        raise TypeError("this process was not told the rules to play by")
+    return player
 
 
 def _integers(values: Any, size: int) -> Any:
@@ -101,20 +97,6 @@ def _integers(values: Any, size: int) -> Any:
 def _failure(error: BaseException) -> Failed:
     text = "".join(traceback.format_exception(error))
     return Failed(type(error).__name__, str(error), place_of(error), text, isinstance(error, ArenaError))
-
-
-def _die_with(lifeline: int) -> None:
-    """Have the kernel end this process when the other end of a pipe closes, whatever Python is doing then."""
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-def _limit_memory(megabytes: int) -> None:
-    """Let this process take at most so much more address space than it has now."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    most = pages * resource.getpagesize() + (megabytes << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.base import Agent
 from analytics.store.records import RunRecord
@@ -21,7 +21,8 @@ DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
     *("runners.arena.engine", "runners.contestants.lockstep", "runners.contestants.half"),
-    *("runners.contestants.contestant", "runners.contestants.crew", "agents.base", "agents.lift"),
+    *("runners.contestants.contestant", "runners.contestants.crew", "runners.contestants.places"),
+    *("agents.base", "agents.lift"),
 )
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
 
@@ -30,13 +31,16 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     """The code that will play: version, fingerprint, libraries, and ``agents``, a fingerprint of each by label.
 
     ``agents`` are those of the spec as they were built; None for a person, of whom there is no code. An agent's
-    fingerprint covers what plays, its module, every module that this one imports, and its data files. Raises
-    ``RequestError`` for a data file that does not exist.
+    fingerprint covers what plays, its module, every module that this one imports, and its data files; ``files`` has the
+    SHA-256 of each of these, by label and name. Raises ``RequestError`` for a data file that does not exist.
     """
     plays = _playing(spec.learner is not None)
-    both = zip(spec.agents, agents, strict=True)
-    codes = {agent.label: _of_agent(agent, built, plays) for agent, built in both if built is not None}
-    return _described(hashlib.sha256("\n".join([plays, *sorted(codes.values())]).encode())) | {"agents": codes}
+    players = [(agent, built) for agent, built in zip(spec.agents, agents, strict=True) if built is not None]
+    files = {agent.label: list(_files(agent, built)) for agent, built in players}
+    codes = {agent.label: _of_agent(agent, files[agent.label], plays) for agent, _ in players}
+    digest = hashlib.sha256("\n".join([plays, *sorted(codes.values())]).encode())
+    sums = {label: {file.shown: file.sha256 for file in own} for label, own in files.items() if own}
+    return _described(digest) | {"agents": codes} | ({"files": sums} if sums else {})
 
 
 def code_by(targets: Iterable[Any], learning: bool) -> dict[str, str]:
@@ -84,13 +88,21 @@ def _affects_games(importing: str, imported: str) -> bool:
     return is_ours(imported, KERNEL_PACKAGES) or not (is_ours(importing) and is_ours(imported))
 
 
-def _of_agent(agent: AgentSpec, built: Agent, plays: str) -> str:
+class DataFile(NamedTuple):
+    """A file on which an agent's turns depend."""
+
+    name: str  # that counts: within a folder that the agent names; empty for a file that it names itself
+    shown: str  # as the agent names it
+    sha256: str
+
+
+def _of_agent(agent: AgentSpec, files: Iterable[DataFile], plays: str) -> str:
     """The fingerprint of an agent: of what plays, of its modules, and of its data files."""
     digest = hashlib.sha256(plays.encode())
     for module in sorted({target.rpartition(".")[0] for target in _targets(agent)}):
         digest.update(_of_module(module).encode())
-    for name, path in _files(agent, built):
-        digest.update(f"\n{name} {_sum_of(path)}".encode())
+    for file in files:
+        digest.update(f"\n{file.name} {file.sha256}".encode())
     return digest.hexdigest()[:DIGITS]
 
 
@@ -104,19 +116,29 @@ def _targets(agent: AgentSpec) -> Iterator[str]:
             yield from _targets(AgentSpec(**value))
 
 
-def _files(agent: AgentSpec, built: Agent) -> Iterator[tuple[str, Path]]:
-    """The files that an agent's turns depend on: those that its parameters name, and its ``data_files``."""
+def _files(agent: AgentSpec, built: Agent) -> Iterator[DataFile]:
+    """The files that an agent's turns depend on: those that its parameters, its ``data_files`` and its yaml name."""
     for value in texts_in(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
-            yield "", Path(value)
+            yield DataFile("", value, _sum_of(Path(value)))
     for named in getattr(built, "data_files", ()):
-        path = Path(named)
-        if not path.exists():
+        if not Path(named).exists():
             raise RequestError(
                 f"agent '{agent.label}' names {str(named)!r} in data_files, and there is no such file or folder"
             )
-        below = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-        yield from ((each.relative_to(path).as_posix(), each) for each in below)
+        yield from _files_below(str(named), Path(named))
+    for spec in (agent, agent.player):
+        for shown, path in spec.files.items() if spec else ():
+            yield from _files_below(shown, path)
+
+
+def _files_below(shown: str, path: Path) -> Iterator[DataFile]:
+    """A file, or all those in a folder."""
+    if path.is_dir():
+        names = sorted(each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file())
+        yield from (DataFile(name, f"{shown}/{name}", _sum_of(path / name)) for name in names)
+    else:
+        yield DataFile("", shown, _sum_of(path))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -147,6 +169,14 @@ def differences(record: RunRecord, code: Mapping[str, Any]) -> str:
         return ""
     before, now = theirs.get("agents", {}), ours.get("agents", {})
     changed = [label for label in now if label in before and before[label] != now[label]]
-    which = f"{', '.join(changed)} changed; " if 0 < len(changed) < len(now) else ""
+    named = [f"{label}{_changed_files(label, theirs, ours)}" for label in changed]
+    which = f"{', '.join(named)} changed; " if 0 < len(changed) < len(now) else ""
     texts = [f"{each.get('version')}, {each.get('fingerprint')}" for each in (theirs, ours)]
     return f"{which}{' and '.join([texts[0], *more])}; this is {texts[1]}"
+
+
+def _changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """The data files of an agent that differ between two codes, in brackets; empty if none does."""
+    before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    return f" ({', '.join(names)})" if names else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,13 @@ from quarto.errors import RequestError, nearest
 from runners.contestants.limits import LIMITS
 
 if TYPE_CHECKING:
-    from hydra.plugins.config_source import ConfigResult
+    from hydra.plugins.config_source import ConfigResult, ConfigSource
 
     from quarto.rules import Rules
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 # Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", *LIMITS)
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "has_process", *LIMITS)
 
 
 def names(group: str) -> list[str]:
@@ -46,6 +47,21 @@ def settings_of(group: str, name: str) -> dict[str, Any]:
         return plain(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
 
 
+def folder_of(group: str, name: str) -> Path:
+    """The folder that has the yaml of an option, ``group/name.yaml``: the first in which Hydra finds it."""
+    with _hydra():
+        source = _source(f"{group}/{name}")
+    return Path(str(files(source.path.replace("/", ".")))) if source.scheme() == "pkg" else Path(source.path)
+
+
+def text_of(group: str, name: str) -> str:
+    """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
+    valid = names(group)
+    if name not in valid:
+        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8")
+
+
 def as_written(group: str) -> dict[str, dict[str, Any]]:
     """Every option of a configuration group as its yaml has it, not composed."""
     with _hydra():
@@ -54,8 +70,14 @@ def as_written(group: str) -> dict[str, dict[str, Any]]:
 
 def _yaml(group: str, name: str) -> ConfigResult:
     """The yaml of an option, with its header: the first in the folders that Hydra searches."""
-    path, sources = f"{group}/{name}", GlobalHydra.instance().config_loader().get_sources()
-    return next(source for source in sources if source.is_config(path)).load_config(path)
+    path = f"{group}/{name}"
+    return _source(path).load_config(path)
+
+
+def _source(path: str) -> ConfigSource:
+    """The first of the folders that Hydra searches that has this yaml."""
+    sources = GlobalHydra.instance().config_loader().get_sources()
+    return next(source for source in sources if source.is_config(path))
 
 
 def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
@@ -66,6 +88,26 @@ def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
 def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of an agent's yaml that its constructor takes."""
     return {key: value for key, value in settings.items() if key not in NOT_PARAMETERS}
+
+
+def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
+    """The files and folders under ``files`` in an agent's yaml, by their names: paths from the folder with ``agent/``.
+
+    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere.
+    """
+    declared = settings.get("files")
+    if declared is None:
+        return {}
+    if not isinstance(declared, list) or not all(isinstance(file, str) and file for file in declared):
+        raise RequestError(f"agent '{name}': files={declared!r} is not a list of paths, [weights.npz, …]")
+    folder = folder_of("agent", name)
+    found = {file: folder / file for file in declared}
+    for file, path in found.items():
+        if not path.exists():
+            raise RequestError(
+                f"agent '{name}': its yaml names {file!r} under files, and there is no such file or folder in {folder}"
+            )
+    return found
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -82,9 +82,9 @@ class Experiment:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
         return games_left(self.archive, self.request.spec, games)
 
-    def shard_writer(self) -> ShardWriter:
-        """A writer that stores games of this run as the request says."""
-        return ShardWriter(self.archive, self.request.spec, self.request.storage)
+    def shard_writer(self, threads: int) -> ShardWriter:
+        """A writer that stores games of this run as the request says, on so many threads."""
+        return ShardWriter(self.archive, self.request.spec, self.request.storage, threads)
 
 
 def prepare(request: Request) -> Experiment:
@@ -248,7 +248,7 @@ def _play(experiment: Experiment, stop: threading.Event, progress: Progress | No
     # Repeated only if another process committed some games first: the archive drops our shards that hold any of those.
     while games and not stop.is_set():
         source = takewhile(lambda _: not stop.is_set(), orders(experiment.left(request.games), pace))
-        with experiment.shard_writer() as writer:
+        with experiment.shard_writer(request.threads) as writer:
 
             def idle(writer: ShardWriter = writer) -> None:
                 writer.look(at_once=stop.is_set())

@@ -1,8 +1,9 @@
-"""Blocks become shards of the archive, in a thread beside those that play."""
+"""Blocks become shards of the archive, in threads beside those that play."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
@@ -15,13 +16,15 @@ from runners.contestants.contestant import StuckError
 
 
 class ShardWriter:
-    """Gathers the blocks of a run into shards, and commits each shard while the next one is played.
+    """Gathers the blocks of a run into shards, and commits each shard while the next ones are played.
 
-    At most two shards are in memory, one of them being written, and none has more than ``shard_games`` games. Leaving
-    the context commits the rest, unless the user insists on leaving at once or the archive refuses.
+    As many shards are written at a time as there are ``threads``: each is encoded, stored and committed by a thread of
+    its own, so that every core writes. Apart from these one shard is in memory, and none has more than ``shard_games``
+    games. Blocks are gathered here, not by the threads that play, since one of those may never return from a turn.
+    Leaving the context commits the rest, unless the user insists on leaving at once or the archive refuses.
     """
 
-    def __init__(self, archive: Archive, spec: RunSpec, storage: Storage) -> None:
+    def __init__(self, archive: Archive, spec: RunSpec, storage: Storage, threads: int) -> None:
         self.committed = 0  # games
         self._archive = archive
         self._spec = spec
@@ -29,8 +32,9 @@ class ShardWriter:
         self._blocks: list[Block] = []
         self._games = 0
         self._since = time.monotonic()  # when the first of the blocks came
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="write")
-        self._writing: Future[Commit | None] | None = None
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="write")
+        self._writing: deque[Future[Commit | None]] = deque()  # in the order in which they were begun
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +49,7 @@ class ShardWriter:
     def add(self, block: Block) -> None:
         """Take a block, and commit a shard if there are enough games or enough time has passed.
 
-        Raises what the archive raised at the shard before.
+        Raises what the archive raised at a shard before.
         """
         games = len(block.games.plies)
         if self._blocks and self._games + games > self._storage.shard_games:
@@ -65,16 +69,16 @@ class ShardWriter:
         """Commit all blocks taken and wait for it. Raises what the archive raised."""
         if self._blocks:
             self._submit()
-        self._settle()
+        self._settle(most=0)
 
     def _submit(self) -> None:
-        self._settle()
+        self._settle(most=self._threads - 1)
         blocks, self._blocks, self._games = self._blocks, [], 0
-        self._writing = self._pool.submit(self._archive.commit, self._spec.run_id, blocks, self._spec.labels)
+        self._writing.append(self._pool.submit(self._archive.commit, self._spec.run_id, blocks, self._spec.labels))
 
-    def _settle(self) -> None:
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            commit = writing.result()
+    def _settle(self, most: int) -> None:
+        """Wait until at most so many shards are being written; those that are finished are counted."""
+        while self._writing and (len(self._writing) > most or self._writing[0].done()):
+            commit = self._writing.popleft().result()
             if commit is not None:
                 self.committed += commit.games.rows

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from agents.base import Agent
@@ -36,21 +37,25 @@ class AgentSpec:
     policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
     player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
     limits: Limits = field(default_factory=Limits)
+    has_process: bool = field(default=False, compare=False, repr=False)  # it is given the limits
+    files: Mapping[str, Path] = field(default_factory=dict, compare=False)  # that it reads, as its yaml names them
 
     def build(self) -> Agent:
         """The agent itself, or one with limits in its stead.
 
         Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
         """
-        if self.limits.any:
+        others: dict[str, Any] = {"policy": self.policy} if self.policy else {}
+        if self.has_process:
+            others["limits"] = self.limits
+        elif self.limits.any:
             return self._limited()
         if self.player:
             own = {key: value for key, value in self.params.items() if key != "policy"}
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
-        learned = {"policy": self.policy} if self.policy else {}
         params = {name: _built(name, value) for name, value in self.params.items()}
-        agent: Agent = made(f"agent '{self.label}'", self.target, params, others=learned)
+        agent: Agent = made(f"agent '{self.label}'", self.target, params, others=others)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
         return agent
@@ -178,7 +183,7 @@ def _class(what: str, target: str) -> type[Any]:
             raise
         raise RequestError(
             f"{what}: _target_ {target!r} cannot be imported ({error}); it names a class, 'package.module.Class', of a "
-            "module on PYTHONPATH"
+            "module in the folder of --config-dir or on PYTHONPATH"
         ) from error
     if not isinstance(found, type):
         raise RequestError(f"{what}: _target_ {target!r} is not a class")

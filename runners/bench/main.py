@@ -10,41 +10,47 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-import polars as pl
-
-from analytics.store.blocks import COMPRESSION_LEVEL, ROW_GROUP_ROWS, tables
-from quarto.batch import Block
+from quarto.errors import MissingExtraError
 from runners.arena.agent_labels import load_agent
 from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
-from runners.arena.engine import MAX_PAIRS, Engine, Order
+from runners.arena.engine import Order
 from runners.arena.experiment import engine_of
 from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
+from runners.bench.environments import environment_figures
 from runners.bench.processes import process
-from runners.bench.rounds import scaling
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
 from runners.bench.startup import startup
-from runners.bench.warm import play, rules_played_by, warm
-from runners.bench.yardstick import Yardstick, yardstick
+from runners.bench.throughput import throughput
+from runners.bench.warm import rules_played_by, warm
+from runners.bench.yardstick import yardstick
 
 Figures = dict[str, Any]
 
-SHARD_GAMES = 1 << 18
 ROUNDS = 3
 
 # Games a second against random, on two threads.
 TARGETS = {"rule_based": 500_000, "ga2": 500_000, "ga_minimax": 50_000, "best_mixed": 20_000}
 TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies' schedules
+
+
+def measured(part: str, quick: bool = False) -> Figures:
+    """The figures of ``solver``, ``archive`` or ``environments``, or of ``all``.
+
+    Raises ``MissingExtraError`` for environments without the libraries that they are for.
+    """
+    if part == "environments":
+        return environment_figures(1 if quick else ROUNDS, quick)
+    measures = {"solver": bench_solver, "archive": bench_archive, "all": bench}
+    return measures[part](quick)
 
 
 def bench(quick: bool = False) -> Figures:
@@ -55,94 +61,26 @@ def bench(quick: bool = False) -> Figures:
         pass
     random_spec, rule_based_spec = _spec("random"), _spec("rule_based")
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-        plain_c, games = yardstick(Path(folder)), 4_000_000 // scale
+        plain_c = yardstick(Path(folder))
         figures: Figures = {"threads": threads}
-        figures |= _throughput(random_spec, 5_000_000 // scale, rounds, Path(folder), plain_c)
-        figures["rule_based_v_random"] = _throughput(rule_based_spec, 2_500_000 // scale, rounds, Path(folder), None)
+        figures |= throughput(random_spec, 5_000_000 // scale, rounds, Path(folder), plain_c)
+        figures["rule_based_v_random"] = throughput(rule_based_spec, 2_500_000 // scale, rounds, Path(folder), None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
         figures["searches"] = searches(plain_c, rounds, quick)
         figures["training"] = _training(Path(folder), scale)
-        figures["scaling"] = scaling("games", games, partial(_simulate, engine_of(random_spec), games), rounds)
         figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = startup(Path(folder), rounds)
     figures["archive"] = bench_archive(quick)
     figures["solver"] = bench_solver(quick)
+    try:
+        figures["environments"] = environment_figures(rounds, quick)
+    except MissingExtraError as error:
+        figures["environments"] = {"not_measured": str(error)}
     return figures
 
 
 def _spec(agent: str, seed: int = 0) -> RunSpec:
     return RunSpec(load_rules("classic"), (load_agent(agent), load_agent("random")), ((0, 1),), seed, 0)
-
-
-def _orders(games: int) -> Iterator[Order]:
-    for first in range(0, games // 2, MAX_PAIRS):
-        yield Order(0, first, min(MAX_PAIRS, games // 2 - first))
-
-
-def _simulate(engine: Engine, games: int, threads: int) -> float:
-    """Seconds to play ``games`` and forget them."""
-    started = time.perf_counter()
-    for _ in engine.play(_orders(games), threads):
-        pass
-    return time.perf_counter() - started
-
-
-def _write_only(frames: Sequence[pl.DataFrame], folder: Path) -> float:
-    """Seconds that Polars takes to write frames from memory, with the archive's settings."""
-    started = time.perf_counter()
-    for number, frame in enumerate(frames):
-        frame.write_parquet(
-            folder / f"{number}.parquet",
-            compression="zstd",
-            compression_level=COMPRESSION_LEVEL,
-            row_group_size=ROW_GROUP_ROWS,
-        )
-    return time.perf_counter() - started
-
-
-def _throughput(spec: RunSpec, games: int, rounds: int, folder: Path, plain_c: Yardstick | None) -> Figures:
-    """Simulating, writing, and both at once, in turns."""
-    engine, threads = engine_of(spec), available_cores()
-    blocks = [played.block for played in engine.play(_orders(SHARD_GAMES), threads)]
-    frames = tables(blocks, spec.labels)
-    shards = max(1, games // SHARD_GAMES)
-    best: dict[str, float] = {}
-    size: dict[str, float] = {}
-
-    def keep(name: str, seconds: float, count: int) -> None:
-        best[name] = max(best.get(name, 0.0), count / seconds)
-
-    for number in range(rounds):
-        keep("simulate", _simulate(engine, 4 * games, threads), 4 * games)
-        if plain_c:
-            keep("yardstick", plain_c(4 * games, threads), 4 * games)
-        keep("write_only", _write_only(frames * shards, folder), SHARD_GAMES * shards)
-        root = folder / f"archive-{number}"
-        keep("end_to_end", play(spec, root, games, threads), games)
-        size = _sizes(root)
-        shutil.rmtree(root)
-    slower = min(best["simulate"], best["write_only"])
-    figures: Figures = {name: {"games_per_second": best[name]} for name in ("simulate", "write_only", "end_to_end")}
-    if plain_c:
-        figures["simulate"] |= {
-            "yardstick_games_per_second": best["yardstick"],
-            "ratio_to_yardstick": best["simulate"] / best["yardstick"],
-        }
-    figures["write_only"]["ply_rows_per_second"] = best["write_only"] * _plies_a_game(blocks)
-    figures["end_to_end"] |= {"ratio_to_slower": best["end_to_end"] / slower, **size}
-    return figures
-
-
-def _plies_a_game(blocks: Sequence[Block]) -> float:
-    return float(np.concatenate([block.games.plies for block in blocks]).mean())
-
-
-def _sizes(root: Path) -> dict[str, float]:
-    """Bytes on disk for a ply row, the games table's share included."""
-    stored = {table: list(root.glob(f"{table}/*/*.parquet")) for table in ("games", "plies")}
-    size = sum(path.stat().st_size for paths in stored.values() for path in paths)
-    rows = pl.scan_parquet(stored["plies"]).select(pl.len()).collect().item()
-    return {"bytes_per_ply_row": size / rows}
 
 
 def _agent(name: str, seconds: float, threads: int) -> Figures:

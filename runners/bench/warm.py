@@ -58,6 +58,7 @@ def warm() -> Iterator[tuple[str, float]]:
         ]
         steps: list[Step] = [
             *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
+            ("python", lambda: play_in_python(root)),
             ("verify", lambda: verify(Archive.open(root))),
             ("exchange", lambda: exchange_once(root)),
             ("openings", lambda: look_at_openings(root)),
@@ -67,7 +68,7 @@ def warm() -> Iterator[tuple[str, float]]:
             pending = [other_process.submit(timed, *step) for step in exact_steps]
             yield from (timed(*step) for step in steps if step[0] != "oracle")
             yield from (each.result() for each in pending)
-        yield timed("training", load_trainings)
+        yield timed("others", load_others)
 
 
 def timed(name: str, step: Callable[[], object]) -> tuple[str, float]:
@@ -83,9 +84,16 @@ def play_itself(name: str, seed: int, root: Path) -> None:
     play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), seed, 2), root)
 
 
-def load_trainings() -> None:
-    """Load the kernels of trainings, and all others of the modules that are imported by now."""
-    importlib.import_module("runners.training.online")
+def play_in_python(root: Path) -> None:
+    """Play agents in Python, so that what positions tell them is compiled."""
+    agents = tuple(AgentSpec(seam, f"runners.checking.templates.{seam}.Template", {}) for seam in ("choose", "play"))
+    play(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
+
+
+def load_others() -> None:
+    """Load the kernels of trainings and environments, and all others of the modules that are imported by now."""
+    for module in ("runners.training.online", "runners.environments.stepping"):
+        importlib.import_module(module)
     load_all()
 
 

@@ -14,10 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agents.base import Agent
+from agents.lift import lift
 from quarto import hooks
-from quarto.batch import Block, Games
+from quarto.batch import Batch, Block, Games
 from quarto.notation import format_cell, format_piece
-from quarto.rules import CELLS, Rules
+from quarto.rng import Streams
+from quarto.rules import CELLS, CLASSIC, Rules
+from quarto.views import PositionView
 from runners.arena.agent_labels import agent_named, load_agent
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
@@ -70,8 +74,38 @@ def check(options: CheckOptions) -> bool:
     return all(finding.is_fine for finding in findings)
 
 
-def findings_of(agent: AgentSpec, rules: Rules, seed: int) -> Iterator[Finding]:
-    """What twenty games of an agent with itself, and twenty with ``random``, show about it."""
+def faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:
+    """What an agent of a user's own folder does wrong, for its test: each finding of ``agents check`` that is not fine.
+
+    ``folder`` has ``agent/NAME.yaml``. Raises ``RequestError`` for an agent that cannot be made or does not play the
+    rules.
+    """
+    with user_config_dir(folder):
+        found = findings_of(agent_named(label), load_rules(rules), seed, timed=False)
+        return [f"{finding.subject}: {finding.text}" for finding in found if not finding.is_fine]
+
+
+def agent_in(folder: Path, label: str) -> Agent:
+    """An agent of a user's own folder, for its test: ``corner``, ``corner(safe=false)``.
+
+    Raises ``RequestError`` for an agent that does not exist or cannot be made.
+    """
+    with user_config_dir(folder):
+        return agent_named(label).build()
+
+
+def turn_of(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) -> tuple[int, int]:
+    """The turn of an agent in a position, (cell, gift), for its test; ``seed`` is that of the turn's randomness.
+
+    Raises what the agent raises.
+    """
+    view = PositionView.parse(position, rules)
+    turns = lift(agent, rules, type(agent).__name__).play(Batch.of([view.packed]), Streams(np.array([seed], np.uint64)))
+    return int(turns.cells[0]), int(turns.gifts[0])
+
+
+def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -> Iterator[Finding]:
+    """What twenty games of an agent with itself and twenty with ``random`` show; with ``timed`` its speed too."""
     spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     printed = io.StringIO()
     with _unlogged(), _captured(printed):
@@ -87,7 +121,8 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int) -> Iterator[Finding]:
         text = apart or "the same games pair by pair, in the opposite order"
         yield Finding("independent of batches and order", apart is None, text)
     yield _prints(printed.getvalue())
-    yield Finding("speed", True, f"{_turns_a_second(engine):,.0f} turns a second on one thread, alone with itself")
+    if timed:
+        yield Finding("speed", True, f"{_turns_a_second(engine):,.0f} turns a second on one thread, alone with itself")
 
 
 def _opponent(agent: AgentSpec) -> AgentSpec:

@@ -1,4 +1,4 @@
-"""``qarena agents``: the players that experiments can name; ``agents check``: whether one keeps to the rules."""
+"""``qarena agents``: the players that experiments can name; their yamls, new ones, and whether one is sound."""
 
 from __future__ import annotations
 
@@ -10,17 +10,85 @@ import typer
 from runners.cli.groups import Group
 from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
 
-app = typer.Typer(cls=Group, invoke_without_command=True, help="List the agents with their parameters, or check one.")
+app = typer.Typer(
+    cls=Group,
+    invoke_without_command=True,
+    help="List the agents; show, check or begin one.",
+    rich_markup_mode=None,
+)
+OwnOption = Annotated[
+    Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
+]
+
+
+def seams(incomplete: str) -> list[str]:
+    """Completions of a seam."""
+    return [name for name in ("choose", "play", "kernel") if name.startswith(incomplete)]
 
 
 @app.callback()
-def agents(context: typer.Context) -> None:
-    """List the agents with their parameters, or check one."""
+def agents(
+    context: typer.Context,
+    wide: Annotated[bool, typer.Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
+    config_dir: OwnOption = None,
+) -> None:
+    """List the agents; show, check or begin one."""
     if context.invoked_subcommand is None:
         from runners.hydra_app.agents_table import agents_table
+        from runners.hydra_app.config_dir import user_config_dir
         from runners.terminal.console import show
 
-        show([agents_table()])
+        with user_config_dir(config_dir):
+            show([agents_table(wide)])
+
+
+@app.command("show")
+def show_agent(
+    agent: Annotated[str, typer.Argument(help="The name of an agent.", autocompletion=agent_options)],
+    config_dir: OwnOption = None,
+) -> None:
+    """Show the yaml of an agent: what it plays, its parameters, their defaults and meaning."""
+    from runners.arena.config_groups import text_of
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.terminal.console import print_line
+
+    with user_config_dir(config_dir):
+        print_line(text_of("agent", agent).rstrip("\n"))
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="The name of the agent, and of its module.")],
+    seam: Annotated[
+        str,
+        typer.Option(
+            help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).", autocompletion=seams
+        ),
+    ] = "choose",
+    config_dir: Annotated[
+        Path, typer.Option("--config-dir", help="Your own folder; it is made if it does not exist.", show_default=True)
+    ] = Path("my_agents"),
+) -> None:
+    """Write an agent, its yaml and its test into your own folder: it plays at once, and is yours to change."""
+    import shlex
+
+    from runners.checking.new_agent import new_agent
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.terminal.console import print_line, program
+
+    with user_config_dir(config_dir if config_dir.is_dir() else None):
+        files = new_agent(name, seam, config_dir)
+    width = max(len(str(path)) for path in files)
+    folder = shlex.quote(str(config_dir))
+    for line in (
+        *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
+        "Check it, play it, vary it, test it:",
+        f"  {program()} agents check {name} --config-dir {folder}",
+        f"  {program()} run --config-dir {folder} agent@a={name} agent@b=random games=1000",
+        f"  {program()} sweep --config-dir {folder} agent@a={name} agent@b=semi_random a.safe=true,false games=1000",
+        f"  python -m pytest {folder}",
+    ):
+        print_line(line)
 
 
 @app.command()
@@ -32,9 +100,7 @@ def check(
     rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
     seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Seed of the games.")] = 1,
     archive: ArchiveOption = ARCHIVE,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
-    ] = None,
+    config_dir: OwnOption = None,
 ) -> None:
     """Play twenty games of an agent with itself and twenty with random, and tell what it does wrong.
 

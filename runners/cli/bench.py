@@ -17,6 +17,12 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
+    environments: Annotated[
+        bool,
+        typer.Option(
+            "--environments", help="Measure the environments for reinforcement learning instead (extras rl, openspiel)."
+        ),
+    ] = False,
     turn: Annotated[
         str | None,
         typer.Option(
@@ -45,16 +51,16 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    if solver and archive:
-        raise RequestError("--solver and --archive measure different things: give one of them")
-    from runners.bench.archive import bench_archive
-    from runners.bench.main import bench as measure
-    from runners.bench.solver import bench_solver
+    chosen = {"--solver": solver, "--archive": archive, "--environments": environments}
+    given = [name for name, wanted in chosen.items() if wanted]
+    if len(given) > 1:
+        raise RequestError(f"{' and '.join(given)} measure different things: give one of them")
+    from runners.bench.main import measured
     from runners.bench.tables import bench_table
     from runners.terminal.console import show
     from runners.terminal.tables import write_json
 
-    figures = bench_solver(quick) if solver else bench_archive(quick) if archive else measure(quick)
+    figures = measured(given[0].removeprefix("--") if given else "all", quick)
     show([bench_table(figures)])
     if json:
         write_json(figures, json)

@@ -25,6 +25,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+OwnOption = Annotated[
+    Path | None, typer.Option("--config-dir", help="A folder with agents, kinds or trainers of your own.")
+]
+
 
 @app.command("ls")
 def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
@@ -37,18 +41,24 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
 
 
 @app.command("show")
-def show(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
+def show(
+    policy: Annotated[str, typer.Argument(help="Its name or id.")],
+    archive: ArchiveOption = ARCHIVE,
+    config_dir: OwnOption = None,
+) -> None:
     """Show a policy: its kind, how it was learned, from which games."""
     from analytics.policies import policy_store
     from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
+    from runners.hydra_app.config_dir import user_config_dir
     from runners.terminal import console
     from runners.terminal.tables import properties_table
 
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
-    properties = description(card, policy_cards.folder_of(opened, card.policy_id))
+    with user_config_dir(config_dir):
+        properties = description(card, policy_cards.folder_of(opened, card.policy_id))
     console.show([properties_table(properties, f"policy {card.name}")])
 
 
@@ -73,14 +83,34 @@ def build(
     raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *context.args, *own]))
 
 
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file: position (or plies), cell, gift, value.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE…", help="kind and name; rules, scale and conflicts.")
+    ] = None,
+    archive: ArchiveOption = ARCHIVE,
+) -> None:
+    """Make a policy of a table that was learned elsewhere: a value for each turn, -1 lost to 1 won.
+
+    kind is mc_afterstate, fitted_q or q_table; name is the policy's (the file's); rules those of the positions
+    (classic); scale multiplies the values (1); conflicts says what is done if one turn has different values, up to
+    symmetry: refuse, mean or first (refuse).
+    """
+    import shlex
+    import sys
+
+    from runners.policies.importing import import_policy, settings_of
+
+    import_policy(archive, file, settings_of(settings or []), f"qarena {shlex.join(sys.argv[1:])}")
+
+
 @app.command("rebuild")
 def rebuild(
     policy: Annotated[str, typer.Argument(help="Its name or id.")],
     archive: ArchiveOption = ARCHIVE,
     threads: ThreadsOption = None,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with kinds or trainers of your own.")
-    ] = None,
+    config_dir: OwnOption = None,
 ) -> None:
     """Derive a policy again from the games on its card and compare: identical (exit 0) or different (exit 1)."""
     from runners.hydra_app.config_dir import user_config_dir
@@ -111,8 +141,11 @@ def compare(
     one: Annotated[str, typer.Argument(help="A policy's name or id.")],
     other: Annotated[str, typer.Argument(help="The name or id of another one.")],
     archive: ArchiveOption = ARCHIVE,
+    config_dir: OwnOption = None,
 ) -> None:
     """Compare two policies: the rows that both have, the differences, how often they choose the same turn."""
+    from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.compare import compare as carry_out
 
-    carry_out(archive, one, other)
+    with user_config_dir(config_dir):
+        carry_out(archive, one, other)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-import sysconfig
 import threading
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import ERROR, LATE, Agent, LateError
-from agents.lift import Player, PythonPlayer, lift
+from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
+from agents.lift import Player, lift
 from quarto.batch import Batch, Turns
 from quarto.errors import ArenaError, FailureError, RequestError, is_ctrl_c
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
+from runners.contestants.places import place_of
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +78,8 @@ class Contestant:
                 return player.play(batch, rng, slots)
             except StuckError:
                 raise
+            except SomeFailedError as some:
+                return self._forfeited(some, told or self._log)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
                 if is_ctrl_c(error):
                     raise
@@ -95,21 +95,33 @@ class Contestant:
         """The turn in a single position: cell and gift."""
         try:
             turns = player.play(batch, rng, slots)
-            return int(turns.cells[0]), int(turns.gifts[0])
         except StuckError:
             raise
-        except LateError as error:
-            with self._lock:
-                self.late += 1
-                first = self.late == 1
-            if first:
-                logger.error("agent '%s' forfeits its game: %s", self.label, error)  # noqa: TRY400  (no traceback)
-            return LATE, NONE
+        except SomeFailedError as some:
+            turns = self._forfeited(some, told)
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
+            return self._instead(error, told), NONE
+        return int(turns.cells[0]), int(turns.gifts[0])
+
+    def _forfeited(self, some: SomeFailedError, told: Told) -> Turns:
+        """The turns of a batch, those that were not taken as ``ERROR`` or ``LATE``."""
+        for i, error in some.failures.items():
+            some.turns.cells[i], some.turns.gifts[i] = self._instead(error, told), NONE
+        return some.turns
+
+    def _instead(self, error: BaseException, told: Told) -> int:
+        """What stands for the cell of a turn that was not taken: the exception is told, a late turn counted."""
+        if not isinstance(error, LateError):
             told(error)
-            return ERROR, NONE
+            return ERROR
+        with self._lock:
+            self.late += 1
+            first = self.late == 1
+        if first:
+            logger.error("agent '%s' forfeits its game: %s", self.label, error)
+        return LATE
 
     def _log(self, error: BaseException) -> None:
         """Count an exception, and log the first from each place with its traceback."""
@@ -133,7 +145,7 @@ class Contestant:
 
     def describe_illegal(self, player: Player, position: Position, seed: int, turn: tuple[int, int]) -> None:
         """Log its first illegal turn; ``seed`` is that of the turn."""
-        unusual = player.unusual if isinstance(player, PythonPlayer) else {}
+        unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         text = illegal_turn(position, unusual.get(seed, turn), self.rules)
         with self._lock:
             if self.first_illegal:
@@ -150,13 +162,16 @@ class Contestant:
             self.illegal += 1
 
     def summary(self) -> Iterator[str]:
-        """A line for each way in which it forfeited games."""
+        """A line for each way in which it forfeited games, and what its player has to say."""
         for line in self.exceptions():
             yield f"agent '{self.label}' raised {line}"
         if self.late:
             yield f"agent '{self.label}' took too long for a turn: {_times(self.late)}"
         if self.illegal:
             yield f"agent '{self.label}' answered with an illegal turn: {_times(self.illegal)}"
+        remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
+        for line in remarks():
+            yield f"agent '{self.label}' {line}"
 
     def exceptions(self) -> list[str]:
         """Its exceptions by kind and place, the most frequent first, with how often each was raised."""
@@ -165,23 +180,6 @@ class Contestant:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
-
-
-def place_of(error: BaseException) -> str:
-    """File and line where an agent's exception comes from: the innermost that is no library's."""
-    known: str | None = getattr(error, "place", None)  # of an exception in another process
-    if known is not None:
-        return known
-    libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<", *libraries))]
-    inner = frames[-1] if frames else None
-    return f"{_shortened(inner.filename)}:{inner.lineno}" if inner else "an unknown place"
-
-
-def _shortened(file: str) -> str:
-    """A path, relative to the current folder if it is in there."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from agents.base import Agent, BatchAgent, GameAgent, KernelAgent
+from agents.base import Agent, KernelAgent
 from agents.learning.policy import Policy
-from agents.lift import Player, check_choosers, choosers_of, ready
+from agents.lift import Player, PythonAgent, check_choosers, choosers_of, ready
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.contestants.isolated import IsolatedPlayer, data_files, refused, setup_of
@@ -43,7 +43,7 @@ class LimitedAgent:
             setup = setup_of(label, self.target, dict(self.params), self.policy, rules, megabytes)
             return IsolatedPlayer(*setup, seconds, rules)
 
-        def made() -> BatchAgent | GameAgent:
+        def made() -> PythonAgent:
             agent = self.make()
             if isinstance(agent, KernelAgent):
                 raise RequestError(refused(label))

@@ -1,9 +1,7 @@
-"""Messages between a run and the process of an agent: a kind, a length, and bytes. Nothing is unpickled."""
+"""The contents of messages between a run and the process of an agent. Nothing is unpickled."""
 
 from __future__ import annotations
 
-import os
-import struct
 from typing import Any
 
 import msgspec
@@ -11,10 +9,6 @@ import numpy as np
 
 from quarto.batch import Batch
 from quarto.rng import Streams
-
-HEADER = struct.Struct("<BI")  # kind, bytes that follow
-MOST_BYTES = 1 << 26
-SETUP, COLUMN, ASKED, READY, ANSWERED, FAILED = range(6)
 
 DTYPES = (np.uint64, np.uint16, np.uint16, np.int8, np.int8, np.uint64)  # of a batch's fields, then of the seeds
 ROW_BYTES = sum(np.dtype(each).itemsize for each in DTYPES)
@@ -59,6 +53,15 @@ class Failed(msgspec.Struct):
     ours: bool  # an ``ArenaError``, whose text is for the user
 
 
+class RemoteError(Exception):
+    """An exception in the process of an agent."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(f"{failed.kind}: {failed.text}")
+        self.place = failed.place
+        self.add_note(failed.traceback)
+
+
 def batch_bytes(batch: Batch, rng: Streams) -> bytes:
     """A question as bytes."""
     return b"".join(np.ascontiguousarray(each).tobytes() for each in (*batch, rng.seeds))
@@ -72,27 +75,3 @@ def batch_of(question: bytes) -> tuple[Batch, Streams]:
         fields.append(np.frombuffer(question, dtype, size, start).copy())
         start += fields[-1].nbytes
     return Batch(*fields[:-1]), Streams(fields[-1])
-
-
-def write_message(descriptor: int, kind: int, content: bytes) -> None:
-    """Write a message to a pipe. Raises ``OSError``."""
-    message = memoryview(HEADER.pack(kind, len(content)) + content)
-    while message:
-        message = message[os.write(descriptor, message) :]
-
-
-def read_message(descriptor: int) -> tuple[int, bytes]:
-    """Read a message from a pipe. Raises ``EOFError`` if it ends, ``OSError``."""
-    kind, length = HEADER.unpack(_read(descriptor, HEADER.size))
-    return kind, _read(descriptor, length)
-
-
-def _read(descriptor: int, length: int) -> bytes:
-    parts = []
-    while length:
-        part = os.read(descriptor, min(length, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)

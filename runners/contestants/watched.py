@@ -8,16 +8,14 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from agents.base import BatchAgent, GameAgent, LateError
-from agents.lift import PythonPlayer, answers
+from agents.base import LateError
+from agents.lift import PythonAgent, PythonPlayer
 from quarto.batch import Batch
 from quarto.rng import Streams
 from runners.contestants.contestant import StuckError
 from runners.contestants.crew import PLAYING
 
 MOST_STUCK = 4  # turns that run on after their time; each takes a share of the interpreter
-
-PythonAgent = BatchAgent | GameAgent
 
 
 class WatchedPlayer(PythonPlayer):
@@ -30,7 +28,7 @@ class WatchedPlayer(PythonPlayer):
     def __init__(self, make: Callable[[], PythonAgent], seconds: float, label: str) -> None:
         first = make()
         super().__init__(first)
-        self.alone = not isinstance(first, BatchAgent)
+        self.alone = not first.batches
         self._make = make
         self._seconds = seconds
         self._label = label
@@ -97,7 +95,7 @@ Questions = SimpleQueue[tuple[Batch, Streams] | None]  # None: there are no more
 def _answer_all(agent: PythonAgent, questions: Questions, found: Answers) -> None:
     while (question := questions.get()) is not None:
         try:
-            answer: Answer = answers(agent, *question)
+            answer: Answer = agent.answers(*question)
         except BaseException as error:  # noqa: BLE001  (raised again where the question came from)
             answer = error
         found.put(answer)

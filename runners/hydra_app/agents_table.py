@@ -1,19 +1,72 @@
-"""The agents of the configuration as a table."""
+"""The agents of the configuration as a table: what each plays, and its parameters."""
 
 from __future__ import annotations
 
-from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of
+import ast
+from typing import Any
+
+from quarto.imports import find
+from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of, text_of
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import Column, Table
+
+WIDTH = 80  # of the table with descriptions, in which each is one line
+BETWEEN = 7  # characters of the frame
 
 
-def agents_table() -> Table:
-    """Every agent of the configuration with its parameters and their defaults."""
-    settings = {name: settings_of("agent", name) for name in names("agent")}
-    params = [
-        ", ".join(f"{key}={value}" for key, value in own.items() if key not in NOT_PARAMETERS)
-        for own in settings.values()
-    ]
-    targets = [str(own.get("_target_")) for own in settings.values()]
-    headings = zip(("agent", "parameters", "class"), (list(settings), params, targets), strict=True)
-    return console.tabulated([console.Column(heading, values, right=False) for heading, values in headings])
+def agents_table(wide: bool = False) -> Table:
+    """Every agent of the configuration with a line of description; ``wide``: whole, with its parameters and class."""
+    agents = {name: settings_of("agent", name) for name in names("agent")}
+    texts = [description_of(name, own) for name, own in agents.items()]
+    if not wide:
+        room = max(20, WIDTH - BETWEEN - max(map(len, agents)))
+        return console.tabulated(
+            [
+                Column("agent", list(agents), right=False),
+                Column("plays", [_cut(text, room) for text in texts], right=False),
+            ]
+        )
+    columns = {
+        "agent": list(agents),
+        "plays": texts,
+        "parameters": [_parameters(own) for own in agents.values()],
+        "class": [str(own.get("_target_")) for own in agents.values()],
+    }
+    return console.tabulated([Column(heading, values, right=False) for heading, values in columns.items()])
+
+
+def _parameters(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items() if key not in NOT_PARAMETERS)
+
+
+def description_of(name: str, settings: dict[str, Any]) -> str:
+    """What an agent plays, in one line: the first comment of its yaml, else the first line of its class's docstring."""
+    for line in text_of("agent", name).splitlines():
+        comment = line.removeprefix("#").strip()
+        if not line.startswith("#"):
+            break
+        if comment and not comment.startswith("@package"):
+            return comment
+    return _docstring(str(settings.get("_target_")))
+
+
+def _docstring(target: str) -> str:
+    """The first line of a class's docstring, or nothing; read from its module's text, so that nothing is imported."""
+    module, _, wanted = target.rpartition(".")
+    spec = find(module) if module else None
+    get_data = getattr(spec and spec.loader, "get_data", None)
+    if spec is None or spec.origin is None or get_data is None:
+        return ""
+    try:
+        tree = ast.parse(get_data(spec.origin))
+    except (SyntaxError, ValueError, OSError):
+        return ""  # playing it will tell
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == wanted)
+    return next((ast.get_docstring(node) or "" for node in classes), "").partition("\n")[0]
+
+
+def _cut(text: str, room: int) -> str:
+    """A text of at most ``room`` characters, cut at a word."""
+    if len(text) <= room:
+        return text
+    return f"{text[: room - 1].rpartition(' ')[0].rstrip(',;:')} …"[:room]

@@ -34,9 +34,9 @@ from runners.arena.storage import where_typed
 from runners.contestants.interruption import INTERRUPTED
 from runners.contestants.limits import LIMITS
 from runners.hydra_app import sweep_folders
-from runners.hydra_app.config_dir import places_in, searched
+from runners.hydra_app.config_dir import find_own_modules, folders_of, own_modules, places_in, searched
 from runners.hydra_app.error_messages import explained, own_settings
-from runners.hydra_app.flags import flags_first, in_full
+from runners.hydra_app.flags import config_dirs, flags_first, in_full
 from runners.terminal import console
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
@@ -125,6 +125,7 @@ class Application(ABC, Generic[Prepared]):
 
     def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
         """``prepare``, with paths as they were meant."""
+        find_own_modules()  # this may be a process that a launcher started
         with where_typed():
             return self.prepare(with_fixed_paths(cfg, hydra_cfg), hydra_cfg)
 
@@ -209,10 +210,12 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         known = any(argument.startswith("sweep.id=") for argument in arguments)
         own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
         arguments = ["--multirun", *arguments, *([] if known else own)]
+    places = places_in(arguments)
     with (
+        own_modules([*config_dirs(arguments), *folders_of(places)]),
         _argv([f"qarena {command}", *arguments]),
         explained(command, arguments, application.keys),
-        searched(places_in(arguments)),
+        searched(places),
     ):
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.

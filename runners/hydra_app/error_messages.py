@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, pairwise
-from pathlib import Path
 from typing import cast
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import flat, plain
+from runners.hydra_app.flags import config_dirs
 
 EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # our extra that installs an option of Hydra's groups
 
@@ -51,8 +50,7 @@ def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
         if (group, name) in EXTRAS:
-            extra = EXTRAS[group, name]
-            return f"{group}={name} needs an extra: pip install 'quarto-arena[{extra}]', in a clone -e '.[{extra}]'"
+            return f"{group}={name} needs an extra: {how_to_install(EXTRAS[group, name])}"
         return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], keys(unknown[1], arguments))}"
@@ -105,8 +103,8 @@ def _raised_in_reading(error: BaseException) -> bool:
 
 def own_settings(group: str, option: str, arguments: Sequence[str]) -> list[str]:
     """The keys of an option in the user's ``--config-dir``, read as a file: Hydra no longer searches there."""
-    for flag, value in pairwise([*chain(*(argument.split("=", 1) for argument in arguments))]):
-        path = Path(value) / f"{group}/{option}.yaml"
-        if flag in ("--config-dir", "-cd") and path.is_file():
+    for folder in config_dirs(arguments):
+        path = folder / f"{group}/{option}.yaml"
+        if path.is_file():
             return [key for key, _ in flat(plain(cast("DictConfig", OmegaConf.load(path))))]
     return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, pairwise
 from pathlib import Path
@@ -12,14 +12,15 @@ from pathlib import Path
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 
+CONFIG_DIR = ("--config-dir", "-cd")
 CFG = ("--cfg", "-c")
 CFG_TOPICS = ("job", "hydra", "all")
 FLAGS_WITH_VALUES = (
     *CFG,
-    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp"),
+    *CONFIG_DIR,
+    *("--config-name", "-cn", "--config-path", "-cp"),
     *("--package", "-p", "--experimental-rerun"),
 )
-CONFIG_DIR = ("--config-dir", "-cd")
 MULTIRUN = ("--multirun", "-m")
 INFO = ("--info", "-i")
 INFO_TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the value may be left out
@@ -61,6 +62,13 @@ def flags_first(arguments: Sequence[str]) -> tuple[bool, list[str], list[str]]:
     return alone != flags, alone, rest
 
 
+def config_dirs(arguments: Sequence[str]) -> Iterator[Path]:
+    """The folders that arguments name with ``--config-dir``."""
+    for flag, value in pairwise(chain(*(argument.split("=", 1) for argument in arguments))):
+        if flag in CONFIG_DIR:
+            yield Path(value)
+
+
 def _with_root(arguments: Sequence[str]) -> list[str]:
     """Arguments with the folder of the archive as ``archive.root``, as Hydra knows it.
 
@@ -84,9 +92,8 @@ def _with_root(arguments: Sequence[str]) -> list[str]:
 
 def _is_option(name: str, arguments: Sequence[str]) -> bool:
     """Whether it is an option of the group ``archive``, of the project or of the user's ``--config-dir``."""
-    words = [*chain(*(argument.split("=", 1) for argument in arguments))]
-    own = [Path(value) for flag, value in pairwise(words) if flag in CONFIG_DIR]
-    return "/" not in name and any((folder / "archive" / f"{name}.yaml").is_file() for folder in (CONF, *own))
+    places = (CONF, *config_dirs(arguments))
+    return "/" not in name and any((folder / "archive" / f"{name}.yaml").is_file() for folder in places)
 
 
 def _check(argument: str) -> None:

@@ -22,6 +22,7 @@ from runners.arena.config_groups import names, plain, settings_of
 from runners.arena.schemas import SweepConfig, check_values, threads_of
 from runners.arena.storage import ARCHIVE
 from runners.hydra_app.application import Application, Finished, typed_command
+from runners.hydra_app.flags import config_dirs
 from runners.terminal import console
 from runners.training.schemas import GROUP
 
@@ -97,13 +98,23 @@ def _show(card: PolicyCard, root: Path, seconds: float) -> None:
     learned = card.learned
     runs = f"{len(learned['run_ids'])} runs" if len(learned["run_ids"]) > 1 else f"run {learned['run_ids'][0]}"
     where = "" if root == ARCHIVE else f" archive.root={shlex.quote(str(root))}"
+    own = "".join(f" --config-dir {shlex.quote(str(folder))}" for folder in config_dirs(shlex.split(typed_command())))
     what = f"{_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_cards.folder_of(Archive(root), card.policy_id)}.",
-        "Play by it:",
-        f"  {console.program()} run agent@a=policy a.policy={card.name}{where}",
+        *_how_to_play(card, f"{where}{own}"),
     ):
         console.print_line(line)
+
+
+def _how_to_play(card: PolicyCard, more: str) -> list[str]:
+    """A command that plays by the policy; if no agent does, how one would."""
+    from runners.arena.agent_policies import readers_of
+
+    if readers_of(card.kind):
+        return ["Play by it:", f"  {console.program()} run agent@a=policy a.policy={card.name}{more}"]
+    yaml = f"reads: [{card.kind}] and default_player: true"
+    return [f"No agent plays by policies of kind '{card.kind}' yet: one whose yaml has {yaml} would."]
 
 
 class BuildApplication(Application["PreparedBuild"]):

@@ -34,14 +34,15 @@ def _of_policy(archive: Archive, card: PolicyCard, indent: str, shown: set[str])
     shown.add(card.policy_id)
     how, maker = made_by(card)
     how = "trained by" if how == "trainer" else how
-    yield f"{indent}{INDENT}{how} {maker}, from {learned['games']:,} games; {_code(card.code)}"
+    games = "" if card.is_imported else f", from {learned['games']:,} games"
+    yield f"{indent}{INDENT}{how} {maker}{games}; {_code(card.code)}"
     if card.is_derived:
         yield f"{indent}{INDENT}where {learned['where']}"
     yield f"{indent}{INDENT}{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
-    games = _games(archive, card) if card.is_derived else {}
+    chosen = _games(archive, card) if card.is_derived else {}
     run_ids = learned["run_ids"]
     for run_id in run_ids[:MOST_RUNS]:
-        yield from _of_run(archive, run_id, games.get(run_id), indent + INDENT, shown)
+        yield from _of_run(archive, run_id, chosen.get(run_id), indent + INDENT, shown)
     if len(run_ids) > MOST_RUNS:
         yield f"{indent}{INDENT}and {len(run_ids) - MOST_RUNS} more runs: 'qarena policy show {card.policy_id}'"
 

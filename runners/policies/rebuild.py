@@ -53,6 +53,12 @@ def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
     """
     archive = Archive.open(root)
     card, stored = policy_store.read(archive, wanted)
+    if card.is_imported:
+        source = card.learned["imported"]
+        raise RequestError(
+            f"policy '{card.name}' was imported from {source['file']} (SHA-256 {source['sha256'][:12]}…), not learned "
+            f"from games: import the same file again, which gives the policy id {card.policy_id}"
+        )
     threads, notes = threads or available_cores(), list[str]()
     if card.is_derived:
         found, notes = _derived_again(archive, card, threads)

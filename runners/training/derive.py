@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import Dataset, Derivation, check_rules, dataset_of
@@ -17,11 +18,12 @@ from analytics.policies.policy_store import Origin
 from analytics.query.selection import Selection, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
-from quarto.errors import RequestError
+from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
 from runners.arena.machine import MEBIBYTE, available_megabytes
 from runners.arena.spec import made_of
+from runners.contestants.places import place_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -85,14 +87,32 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     request = prepared.request
     with prepared.selection.opened:
         dataset = dataset_of(prepared.selection)
-    policy = request.derivation.derive(dataset, request.threads)
-    if not all(len(column) for column in policy.table.values()):
+    policy = _derived(request, dataset)
+    if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(
             f"{len(dataset.game_id):,} games give no row with {_parameters(request.settings)}: choose more games"
         )
     tables = {TABLE: ranges_of(dataset)}
     origin = Origin(request.name, dataset.rules, code_of(request.settings), _learned(request, dataset), tables)
     return policy_store.save(Archive.open(request.root), policy, origin)
+
+
+def _derived(request: BuildRequest, dataset: Dataset) -> Policy:
+    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, makes none."""
+    what = f"kind '{request.kind}' ({request.settings['_target_']})"
+    try:
+        policy: Any = request.derivation.derive(dataset, request.threads)
+    except ArenaError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise FailureError(f"{what} raised {reason}, at {place_of(error)}") from error
+    if not isinstance(policy, Policy):
+        raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
+    try:
+        return policy_store.checked(policy)
+    except ValueError as error:
+        raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
 
 
 def code_of(settings: Mapping[str, Any]) -> dict[str, str]:

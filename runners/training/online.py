@@ -178,7 +178,7 @@ class _OnlineTraining:
 
     def _play(self, first_pair: int, end_pair: int) -> None:
         """Play pairs that the archive lacks, learn from them and commit them."""
-        with self._experiment.shard_writer() as writer:
+        with self._experiment.shard_writer(threads=1) as writer:
             while first_pair < end_pair and not self._stopping():
                 pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
                 games = self._block(first_pair, pairs)

@@ -18,6 +18,7 @@ from quarto.jit import int64, uint64
 from quarto.position import ALL_CELLS, EMPTY, Position
 from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
+from quarto.views import BatchView
 from runners.arena import engine
 from runners.arena.engine import Engine, Order
 from tests import naive
@@ -78,8 +79,8 @@ class InPython:
     def __init__(self, agent: Agent) -> None:
         self.player = lift(agent, CLASSIC, "inner")
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-        turns = self.player.play(batch, rng)
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        turns = self.player.play(batch.packed, rng)
         return turns.cells, turns.gifts
 
 
@@ -180,3 +181,16 @@ def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
     fresh = [NaiveDiarist().turn(view_of(EMPTY, CLASSIC), seed) for seed in (5, 6)]
     for again in (player.play(batch, rng), player.play(batch, rng)):
         assert list(zip(again.cells.tolist(), again.gifts.tolist(), strict=True)) == fresh
+
+
+def test_a_game_that_begins_anew_in_its_slot_remembers_nothing() -> None:
+    player = lift(Diarist(), CLASSIC, "diarist")
+    batch, rng, slots = Batch.of([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64)), np.array([1, 5], np.uint32)
+    player.start(range(1, 7, 2))
+    player.play(batch, rng, slots)
+    player.restart(np.array([5]))
+    answer = player.play(batch, rng, slots)
+    goes_on, fresh = NaiveDiarist(), NaiveDiarist()
+    goes_on.turn(view_of(EMPTY, CLASSIC), 5)
+    assert (answer.cells[0], answer.gifts[0]) == goes_on.turn(view_of(EMPTY, CLASSIC), 5)
+    assert (answer.cells[1], answer.gifts[1]) == fresh.turn(view_of(EMPTY, CLASSIC), 6)

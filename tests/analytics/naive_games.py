@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from analytics.store.archive import now
+from analytics.store.blocks import tables
 from analytics.store.records import RunRecord, run_id_of
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
@@ -121,3 +124,9 @@ def record(spec: dict[str, Any] | None = None, **other: Any) -> RunRecord:
 
 
 RUN_ID = record().run_id
+
+
+def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
+    games, plies = (pl.read_parquet(io.BytesIO(table.content)) for table in tables(blocks, pairings))
+    return games, plies

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from quarto.batch import Batch
-from quarto.position import Position
 from quarto.rng import Streams
+from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
 from runners.arena.experiment import Outcome, execute
 
@@ -37,9 +36,7 @@ class Sleepy:
 
     def choose(self, position, rng):
         time.sleep(self.pause)
-        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        unused = [piece for piece in range(16) if position.available >> piece & 1]
-        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
+        return int(rng.choice(position.free)), int(rng.choice(position.available or [-1]))
 """
 
 
@@ -98,34 +95,26 @@ def assert_same_rows(found: Mapping[str, pl.DataFrame], expected: Mapping[str, p
         assert_frame_equal(found[table], expected[table])
 
 
-def first_of(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
-
-
 class OneByOne:
     """``dumb`` for single positions: the first empty cell, the first unused piece."""
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        return first_of(~position.occupied & 0xFFFF), first_of(position.available)
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return position.free[0], (*position.available, -1)[0]
 
 
 class Batched:
     """``dumb`` for batches."""
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        bits = np.arange(16)
-        empty = (~batch.occupied[:, None] >> bits & 1).argmax(axis=1)
-        unused = batch.available[:, None] >> bits & 1
-        return empty, np.where(unused.any(axis=1), unused.argmax(axis=1), -1)
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        gifts = np.where(batch.available.any(axis=1), batch.available.argmax(axis=1), -1)
+        return batch.free.argmax(axis=1), gifts
 
 
 class Dice:
     """``random`` for single positions, from generators of its own stream."""
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        empty = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        unused = [piece for piece in range(16) if position.available >> piece & 1]
-        return int(rng.choice(empty or [-1])), int(rng.choice(unused or [-1]))
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return int(rng.choice(position.free)), int(rng.choice(position.available or [-1]))
 
 
 class Misbehaving(OneByOne):
@@ -135,9 +124,10 @@ class Misbehaving(OneByOne):
         self.what = what
         self.plies = plies
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        if position.occupied.bit_count() < self.plies:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        if 16 - len(position.free) < self.plies:
             return super().choose(position, rng)
         if self.what == "raise":
             raise RuntimeError("lost my nerve")
-        return first_of(position.occupied), first_of(position.available)
+        cell = next((cell for cell in range(16) if cell not in position.free), -1)
+        return cell, (*position.available, -1)[0]

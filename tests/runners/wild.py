@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from quarto.position import Position
+from quarto.views import PositionView
 from tests.runners.experiments import OneByOne
 
 
@@ -20,7 +20,7 @@ class Wild(OneByOne):
         if what == "unmakeable":
             os._exit(9)
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         chosen = self.always or int(rng.bit_generator.state["state"]["key"][0]) == 0  # the seed of the turn
         if chosen:
             self._misbehave()

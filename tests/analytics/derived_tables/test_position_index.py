@@ -19,7 +19,7 @@ from analytics.derived_tables.position_index import (
     index_shards,
 )
 from analytics.store.archive import Archive
-from analytics.store.blocks import table_content
+from analytics.store.blocks import table_of
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
@@ -187,8 +187,8 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     shard = INDEXES.shards(archive, [RUN_ID])[0]
     path, number = file_of(archive, shard), INDEXES.manifest_files(archive, RUN_ID)[0]
     wrong = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.col("wins") + 1)
-    written, stored = table_content(wrong, path.name)
-    path.write_bytes(written)
+    stored = table_of(wrong).stored(path.name)
+    path.write_bytes(table_of(wrong).content)
     positions = {"file": stored.file, "rows": stored.rows, "bytes": stored.bytes, "sha256": stored.sha256}
     forge(number, {"positions": positions})
     (problem,) = verify(archive).problems

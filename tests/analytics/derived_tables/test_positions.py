@@ -6,10 +6,9 @@ import polars as pl
 import pytest
 
 from analytics.derived_tables.positions import positions_of
-from analytics.store.blocks import tables
 from analytics.store.schema import POSITIONS
 from quarto.rules import NONE, Rules
-from tests.analytics.naive_games import PAIRINGS, Game, block_of, random_game
+from tests.analytics.naive_games import PAIRINGS, Game, block_of, frames, random_game
 from tests.naive import PRESETS
 from tests.naive_turns import naive_counts
 from tests.quarto.test_turns import form_of
@@ -21,7 +20,7 @@ def some_games(seed: int, pairs: int, rules: Rules, opening: int = 0) -> tuple[l
     games = {pairing: [random_game(dice, rules) for _ in range(2 * pairs)] for pairing in (0, 2)}
     blocks = [block_of(each, pairing, first_pair=3, opening=opening) for pairing, each in games.items()]
     ids = [((pairing << 32) + 6 + i, game) for pairing, each in games.items() for i, game in enumerate(each)]
-    return ids, tables(blocks, PAIRINGS)[1]
+    return ids, frames(blocks, PAIRINGS)[1]
 
 
 def counts_of(frame: pl.DataFrame, rules: Rules) -> dict[object, list[int]]:
@@ -49,7 +48,7 @@ def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
     swapped = [(3, 5), (15, 3), (7, 8)]  # another order
     turned = [(piece ^ 15, cell // 4 + 4 * (cell % 4)) for piece, cell in plies]  # mirrored, all pieces opposite
     games: list[Game] = [{"plies": each, "winner": NONE, "ending": 1} for each in (plies, swapped, turned, plies)]
-    stored = tables([block_of(games)], PAIRINGS)[1]
+    stored = frames([block_of(games)], PAIRINGS)[1]
     last = positions_of(stored, Rules(), 0).filter(ply=2)
     assert last.select("second", "games", "draws", "sample").sort("second").rows() == [(0, 2, 2, 1), (1, 2, 2, 0)]
     assert last.select("occupied", "board", "cell", "piece").n_unique() == 1
@@ -97,7 +96,7 @@ def test_many_pairings_are_kept_apart() -> None:
     numbers = [0, 1, 2047, 2048, 70_000, 2**31 - 1]
     blocks = [block_of([random_game(dice) for _ in range(4)], number) for number in numbers]
     labels = dict.fromkeys(numbers, ("random", "dumb"))
-    stored = pl.concat([tables([block], labels)[1] for block in blocks])  # type: ignore[arg-type]
+    stored = pl.concat([frames([block], labels)[1] for block in blocks])  # type: ignore[arg-type]
     frame = positions_of(stored.sort("ply", "game_id"), Rules(), 0, range(1))
     assert sorted(frame["pairing"].unique().to_list()) == numbers
     assert frame["games"].sum() == 24
@@ -121,6 +120,6 @@ def test_rows_that_are_not_games_in_order_are_an_error(column: str, value: int, 
 
 def test_equal_keys_stay_in_the_order_of_games() -> None:
     games: list[Game] = [{"plies": [(0, 0)], "winner": 1, "ending": 0} for _ in range(3000)]
-    frame = positions_of(tables([block_of(games)], PAIRINGS)[1], Rules(), 0)
+    frame = positions_of(frames([block_of(games)], PAIRINGS)[1], Rules(), 0)
     assert frame.select("second", "games", "wins", "sample").rows() == [(0, 1500, 1500, 1), (1, 1500, 1500, 0)]
     assert frame["piece"].to_list() == [NONE, NONE]

@@ -57,6 +57,14 @@ def test_every_width_of_a_dictionary_reads_back(width: int, count: int, seed: in
     assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
 
 
+@given(width=st.integers(0, 7), least=st.integers(-128, 0), count=st.integers(1, 80), seed=st.integers(0, 2**32))
+def test_bytes_of_every_width_read_back(width: int, least: int, count: int, seed: int) -> None:
+    """Those of 1, 2 and 4 bits are packed eight at a time, with a rest of up to seven."""
+    values = [(seed * (i + 1) ** 3 >> 3) % (1 << width) + least for i in range(count)]
+    frame = frame_of(values, [0] * count, [0] * count)
+    assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+
+
 @pytest.mark.parametrize("jump", [2**k + d for k in (1, 8, 31, 32, 55, 56, 57, 61) for d in (-1, 0, 1)])
 def test_jumps_of_any_size_between_ascending_numbers_read_back(jump: int) -> None:
     ascending = [*range(200), *range(jump, jump + 200), *range(100)]

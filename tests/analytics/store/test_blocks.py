@@ -1,14 +1,16 @@
+import hashlib
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.blocks import ROW_GROUP_ROWS, table_content, tables
+from analytics.store.blocks import ROW_GROUP_ROWS, tables
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from quarto.batch import Block
-from tests.analytics.naive_games import PAIRINGS, block_of, naive_rows, random_block, single_games
+from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games
 
 PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), unique=True, max_size=6)
 
@@ -16,7 +18,7 @@ PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), uniq
 @given(places=PLACES, seed=st.integers(0, 1000), pairs=st.integers(1, 5))
 def test_rows_equal_those_of_the_naive_builder(places: list[tuple[int, int]], seed: int, pairs: int) -> None:
     blocks = [random_block(seed, pairing, first * pairs, pairs) for pairing, first in places]
-    games, plies = tables(blocks, PAIRINGS)
+    games, plies = frames(blocks, PAIRINGS)
     expected_games, expected_plies = naive_rows(blocks, PAIRINGS)
     assert games.rows() == expected_games
     assert plies.rows() == expected_plies
@@ -29,11 +31,11 @@ def test_rows_of_single_games_equal_those_of_the_naive_builder(
     places: list[tuple[int, int]], seed: int, pairs: int
 ) -> None:
     blocks = [single_games(seed, pairing, first * pairs, pairs) for pairing, first in places]
-    assert tuple(table.rows() for table in tables(blocks, PAIRINGS)) == naive_rows(blocks, PAIRINGS)
+    assert tuple(table.rows() for table in frames(blocks, PAIRINGS)) == naive_rows(blocks, PAIRINGS)
 
 
 def test_the_largest_numbers_fit() -> None:
-    games, plies = tables([random_block(1, 2, MAX_PAIRS - 1, 1)], PAIRINGS)
+    games, plies = frames([random_block(1, 2, MAX_PAIRS - 1, 1)], PAIRINGS)
     assert games["game_id"].to_list() == [3 * 2**32 - 2, 3 * 2**32 - 1]
     assert plies["pairing"].unique().to_list() == [2]
     assert first_game_id(2**31 - 1, MAX_PAIRS - 1) == 2**63 - 2
@@ -41,30 +43,49 @@ def test_the_largest_numbers_fit() -> None:
 
 def test_an_imposed_opening_is_noted() -> None:
     block = random_block(1)._replace(opening=3)
-    assert tables([block], PAIRINGS)[0]["opening"].to_list() == [3] * 16
+    assert frames([block], PAIRINGS)[0]["opening"].to_list() == [3] * 16
 
 
 def test_a_game_forfeited_before_its_first_ply_has_no_plies() -> None:
     forfeit = {"plies": [], "winner": 1, "ending": 3}
-    games, plies = tables([block_of([forfeit, forfeit])], PAIRINGS)
+    games, plies = frames([block_of([forfeit, forfeit])], PAIRINGS)
     assert games["plies"].to_list() == [0, 0]
     assert plies.is_empty()
 
 
 @pytest.mark.parametrize("blocks", [[], [random_block(3)], [random_block(3), random_block(3, 1)]], ids=len)
-def test_a_file_reads_back_as_it_was_written(blocks: list[Block], tmp_path: Path) -> None:
-    for name, frame in zip(("games", "plies"), tables(blocks, PAIRINGS), strict=True):
+@pytest.mark.parametrize("row_group", [1, 3, 50, ROW_GROUP_ROWS])
+def test_every_reader_finds_the_same_rows(
+    blocks: list[Block], row_group: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", row_group)
+    expected = naive_rows(blocks, PAIRINGS)
+    for name, schema, table, rows in zip(
+        ("games", "plies"), (GAMES, PLIES), tables(blocks, PAIRINGS), expected, strict=True
+    ):
         path = tmp_path / f"{name}.parquet"
-        content, written = table_content(frame, path.name)
-        path.write_bytes(content)
-        assert pl.read_parquet(path).equals(frame)
-        assert pl.read_parquet(path).schema == frame.schema
-        assert (written.rows, written.bytes) == (len(frame), path.stat().st_size)
+        path.write_bytes(table.content)
+        written = table.stored(path.name)
+        assert (written.rows, written.bytes) == (len(rows), path.stat().st_size)
+        assert written.sha256 == hashlib.sha256(table.content).hexdigest()
+        assert pl.read_parquet(path).schema == schema
+        assert pl.read_parquet(path).rows() == rows
+        assert duckdb.execute(f"FROM read_parquet('{path}')").fetchall() == rows
+
+
+def test_labels_are_skipped_by_their_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", 16)
+    path = tmp_path / "games.parquet"
+    path.write_bytes(tables([random_block(3), random_block(3, 2)], PAIRINGS)[0].content)
+    found = duckdb.execute(
+        "SELECT row_group_id, stats_min_value, stats_max_value "
+        f"FROM parquet_metadata('{path}') WHERE path_in_schema = 'agent_0' ORDER BY ALL"
+    ).fetchall()
+    assert found == [(0, "random", "rule_based"), (1, "dumb(depth=2)", "rule_based")]
 
 
 def test_a_stored_ply_costs_little_disk() -> None:
     blocks = [random_block(5, first_pair=64 * i, pairs=64, forfeits=0) for i in range(30)]
     games, plies = tables(blocks, PAIRINGS)
-    size = sum(table_content(frame, "part")[1].bytes for frame in (games, plies))
-    assert size / len(plies) < 3.2
-    assert len(plies) < ROW_GROUP_ROWS  # that is: also in a small shard, where headers weigh most
+    assert (len(games.content) + len(plies.content)) / plies.rows < 2.2
+    assert plies.rows < ROW_GROUP_ROWS  # that is: also in a small shard, where headers weigh most

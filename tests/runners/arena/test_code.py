@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import sys
 import tomllib
@@ -21,8 +22,10 @@ from analytics.report.sections import runs_section
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
+from runners.arena.agent_labels import agent_named
 from runners.arena.code import PLAYING_MODULES, code_by, code_of, differences, version
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.hydra_app.config_dir import user_config_dir
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena, Result
 
@@ -34,9 +37,7 @@ class Player:
         self.data_files = data_files
 
     def choose(self, position, rng):
-        cells = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        pieces = [piece for piece in range(16) if position.available >> piece & 1]
-        return code_helper_of_mine.first(cells or [-1]), (pieces or [-1])[0]
+        return code_helper_of_mine.first(position.free), (*position.available, -1)[0]
 """
 HELPER = """
 def first(cells):
@@ -158,6 +159,80 @@ def test_every_module_of_ours_that_plays_is_named() -> None:
 def test_the_version_is_the_projects() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert version() == project["project"]["version"]
+
+
+@pytest.fixture
+def declaring(folder: Path, tmp_path: Path) -> Path:
+    """The yaml of ``mine`` declares a file and a folder, beside which its module is."""
+    for path, text in {
+        "agent/mine.yaml": f"_target_: {MINE.target}\nfiles: [weights.bin, model]\n",
+        "agent/over.yaml": "_target_: agents.oracle.Oracle\nbelow: mine\n",
+        "weights.bin": "1",
+        "model/layer.bin": "2",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def declared(folder: Path, label: str = "mine") -> dict[str, Any]:
+    with user_config_dir(folder):
+        return code(agent_named(label), RANDOM)
+
+
+@pytest.mark.parametrize("label", ["mine", "over"])
+@pytest.mark.parametrize("name", ["weights.bin", "model/layer.bin"])
+def test_the_files_that_a_yaml_declares_are_part_of_the_code_of_its_runs(
+    name: str, label: str, declaring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = declared(declaring, label)
+    assert before["files"] == {
+        label: {file: hashlib.sha256((declaring / file).read_bytes()).hexdigest() for file in FILES}
+    }
+    monkeypatch.chdir("/")  # paths are those of the yaml's folder, whatever the current one is
+    assert declared(declaring, label) == before
+    edit(declaring / name)
+    after = declared(declaring, label)
+    assert changed(before, after) == (True, {label})
+    assert {file for file in FILES if after["files"][label][file] != before["files"][label][file]} == {name}
+
+
+FILES = ("weights.bin", "model/layer.bin")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            "[nowhere.bin]",
+            "agent 'mine': its yaml names 'nowhere.bin' under files, and there is no such file or folder in ",
+        ),
+        ("weights.bin", "agent 'mine': files='weights.bin' is not a list of paths, [weights.npz, …]"),
+        ("[3]", "agent 'mine': files=[3] is not a list of paths"),
+    ],
+)
+def test_files_that_cannot_be_are_refused_before_anything_is_played(
+    files: str, message: str, declaring: Path, tmp_path: Path, qarena: Qarena
+) -> None:
+    (declaring / "agent/mine.yaml").write_text(f"_target_: {MINE.target}\nfiles: {files}\n")
+    found = qarena("run", "--config-dir", str(declaring), "agent@a=mine", "agent@b=random", "games=2")
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: {message}")
+    assert {path.name for path in tmp_path.iterdir()} == {"own"}  # neither an archive nor Hydra's folders
+
+
+def test_a_changed_file_is_named_and_the_agent_is_not_given_the_key(
+    declaring: Path, tmp_path: Path, qarena: Qarena
+) -> None:
+    words = ("run", "--config-dir", str(declaring), "agent@a=mine", "agent@b=random", "games=2")
+    assert qarena(*words).code == 0
+    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    assert set(record.code["files"]["mine"]) == {*FILES}
+    assert record.labels == ("mine", "random")
+    edit(declaring / "model/layer.bin")
+    found = qarena(*words)
+    assert found.code == 2
+    assert f"run {record.run_id} was begun by other code (mine (model/layer.bin) changed; " in found.err
 
 
 # What a user sees.

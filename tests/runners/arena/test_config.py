@@ -274,22 +274,17 @@ def test_a_flag_that_does_not_exist_is_refused(qarena: Qarena, tmp_path: Path) -
 PLAYERS = """
 import numpy as np
 
-def first_of(mask):
-    return (mask & -mask).bit_length() - 1
-
 class ByGame:
     def __init__(self, luck=0):
         self.luck = luck
 
     def choose(self, position, rng):
-        return first_of(~position.occupied & 0xFFFF), first_of(position.available)
+        return position.free[0], (*position.available, -1)[0]
 
 class ByBatch:
     def play(self, batch, rng):
-        bits = np.arange(16)
-        empty = (~batch.occupied[:, None] >> bits & 1).argmax(axis=1)
-        unused = batch.available[:, None] >> bits & 1
-        return empty, np.where(unused.any(axis=1), unused.argmax(axis=1), -1)
+        gifts = np.where(batch.available.any(axis=1), batch.available.argmax(axis=1), -1)
+        return batch.free.argmax(axis=1), gifts
 """
 
 

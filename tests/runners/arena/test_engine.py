@@ -19,10 +19,10 @@ from agents.lift import lift
 from agents.random import Random
 from agents.rule_based import RuleBased
 from agents.semi_random import SemiRandom
-from quarto.batch import ENDINGS, Batch
-from quarto.position import Position
+from quarto.batch import ENDINGS
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
+from quarto.views import BatchView, PositionView
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View
@@ -112,19 +112,19 @@ class Batched:
         self.agent = agent
         self.player = lift(agent, CLASSIC, "inner")
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         for index in range(1, 20):
             rng.draw(index)
-        turns = self.player.play(batch, rng)
+        turns = self.player.play(batch.packed, rng)
         return turns.cells, turns.gifts
 
 
 class Careless(Batched):
     """It answers, and then works on what it was given as if that were its own."""
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         turns = super().play(batch, rng)
-        for array in (*batch, rng.seeds):
+        for array in (*batch.packed, rng.seeds):
             array[:] = 0
         return turns
 
@@ -135,8 +135,8 @@ class OneByOne:
     def __init__(self, twin: naive.Player) -> None:
         self.twin = twin
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        return self.twin.turn(view_of(position, CLASSIC), 0)
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return self.twin.turn(view_of(position.packed, CLASSIC), 0)
 
 
 def test_the_three_seams_play_the_same_games() -> None:
@@ -196,8 +196,8 @@ class Saboteur:
             raise RuntimeError("sabotage")
         return self.answer.cell, self.answer.gift
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        return self.turn(view_of(position, CLASSIC), 0)
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return self.turn(view_of(position.packed, CLASSIC), 0)
 
 
 class BatchSaboteur(Saboteur):
@@ -205,8 +205,8 @@ class BatchSaboteur(Saboteur):
 
     before = naive.Random()
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        turns = [self.turn(view_of(batch.position(i), CLASSIC), seed) for i, seed in enumerate(rng.seeds.tolist())]
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        turns = [self.turn(view_of(batch[i].packed, CLASSIC), seed) for i, seed in enumerate(rng.seeds.tolist())]
         cells, gifts = np.array(turns, np.int64).T
         return cells, gifts
 
@@ -246,7 +246,7 @@ class Walkout:
     def __init__(self, leaves: type[BaseException]) -> None:
         self.leaves = leaves
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         raise self.leaves
 
 
@@ -287,8 +287,8 @@ def test_an_illegal_turn_of_a_jitted_agent_is_described_too(caplog: pytest.LogCa
 
 def test_a_wrongly_shaped_answer_is_an_error_of_its_agent() -> None:
     class Shapeless:
-        def play(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-            return np.zeros(len(batch.lanes) + 1, np.int8), np.zeros(len(batch.lanes), np.int8)
+        def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+            return np.zeros(len(batch) + 1, np.int8), np.zeros(len(batch), np.int8)
 
     arena = engine(CLASSIC, [Shapeless(), Dumb()])
     outcomes = play(arena, [Order(1, 0, 3)])  # pairing 1: the shapeless one against dumb

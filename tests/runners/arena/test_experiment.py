@@ -408,7 +408,7 @@ def test_a_shard_is_committed_while_the_next_is_played(tmp_path: Path, monkeypat
     asked = request("archive.shard_games=4", "archive.shard_seconds=1000")
     engine = engine_of(asked.spec)
     blocks = [engine.play_block(Order(0, pair, 1)).block for pair in range(5)]
-    with ShardWriter(archive, asked.spec, asked.storage) as writer:
+    with ShardWriter(archive, asked.spec, asked.storage, threads=1) as writer:
         for block in blocks[:3]:
             writer.add(block)
         assert writing.wait(10)

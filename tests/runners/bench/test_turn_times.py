@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.lift import PythonPlayer, lift
+from agents.lift import PythonAgent, PythonPlayer, lift
 from agents.mcts import Mcts
 from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.position import EMPTY, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
+from quarto.views import PositionView
 from runners.arena.agent_labels import agent_named
 from runners.bench.stopwatch import turn_nanoseconds
 from runners.bench.turn_times import TurnTimes, random_positions, turn_times
@@ -103,13 +104,15 @@ def test_a_kernel_agrees_with_a_clock_around_many_calls() -> None:
 class Sleeper:
     """A player in Python that takes its time."""
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         time.sleep(0.002)
         return 0, 1
 
 
 def test_players_in_python_are_timed_too() -> None:
-    taken = turn_nanoseconds(PythonPlayer(Sleeper()), Batch.of([EMPTY] * 3), Streams(np.zeros(3, np.uint64)))
+    taken = turn_nanoseconds(
+        PythonPlayer(PythonAgent(Sleeper(), CLASSIC)), Batch.of([EMPTY] * 3), Streams(np.zeros(3, np.uint64))
+    )
     assert taken.min() > 2e6
 
 

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from analytics.store.archive import MARKER
-from quarto.batch import Batch
-from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
+from quarto.views import BatchView, PositionView
 from runners.arena.agent_labels import load_agent
 from runners.arena.spec import AgentSpec
 from runners.checking import check
 from runners.checking.check import findings_of
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import Batched, OneByOne, first_of
+from tests.runners.experiments import Batched, OneByOne
 
 HERE = __name__
 
@@ -30,7 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Chatty(OneByOne):
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         print("thinking")  # noqa: T201  (that is what it does wrong)
         return super().choose(position, rng)
 
@@ -38,20 +37,19 @@ class Chatty(OneByOne):
 class OwnDice(OneByOne):
     """Draws from Python's generator instead of its own stream."""
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         _, gift = super().choose(position, rng)
-        return random.choice([cell for cell in range(16) if not position.occupied >> cell & 1] or [-1]), gift
+        return random.choice(position.free or [-1]), gift
 
 
 class Together(Batched):
     """Looks at the other positions of the batch."""
 
-    def play(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+    def play(self, batch: BatchView, rng: Streams) -> tuple[Any, Any]:
         cells, gifts = super().play(batch, rng)
         if len(cells) < 5:
             return cells, gifts
-        bits = np.arange(16)
-        return 15 - (~batch.occupied[:, None] >> bits & 1)[:, ::-1].argmax(axis=1), gifts
+        return 15 - batch.free[:, ::-1].argmax(axis=1), gifts
 
 
 class Remembering(OneByOne):
@@ -60,21 +58,21 @@ class Remembering(OneByOne):
     def __init__(self) -> None:
         self.asked = 0
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         self.asked += 1
         cell, gift = super().choose(position, rng)
-        return (position.occupied ^ 0xFFFF).bit_length() - 1 if self.asked % 7 == 0 and cell >= 0 else cell, gift
+        return position.free[-1] if self.asked % 7 == 0 and cell >= 0 else cell, gift
 
 
 class Cheat(OneByOne):
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        return first_of(~position.occupied & 0xFFFF), 99
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return position.free[0], 99
 
 
 class Fragile(OneByOne):
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         no_turns: dict[int, tuple[int, int]] = {}
-        return no_turns[position.occupied]
+        return no_turns[position.packed.occupied]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from runners.cli.main import CompilingNotice
 from runners.hydra_app.flags import flags_first, in_full
 from runners.terminal.console import QUESTIONS
 from tests.analytics.folders import forge
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, command, play
 
@@ -204,7 +205,7 @@ def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> 
 def test_an_error_is_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> None:
+    def fail(wide: bool) -> None:
         raise error
 
     monkeypatch.setattr("runners.hydra_app.agents_table.agents_table", fail)
@@ -384,11 +385,37 @@ def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> No
     assert f"{path.name}: game {game}: " in found.err
 
 
-def test_agents_are_listed_with_their_parameters(qarena: Qarena) -> None:
+def test_agents_are_listed_with_a_line_of_description_each(qarena: Qarena, tmp_path: Path) -> None:
     found = qarena("agents")
     assert (found.code, found.err) == (0, "")
-    assert re.search(r"│ rule_based +│ faithful=False, version=last +│ agents.rule_based.RuleBased +│", found.out)
-    assert re.search(r"│ semi_random +│ +│", found.out)
+    assert re.search(r"│ rule_based +│ Study A: wins if it can, else mirrors the opponent. +│", found.out)
+    lines = found.out.splitlines()
+    assert len(lines) == 4 + len(list((ROOT / "conf/agent").glob("*.yaml")))
+    assert max(map(len, lines)) <= 80
+    wide = qarena("agents", "--wide").out
+    assert re.search(r"│ rule_based .+│ faithful=False, version=last +│ agents.rule_based.RuleBased +│", wide)
+    assert re.search(r"│ semi_random .+│ +│ agents.semi_random.SemiRandom +│", wide)
+    assert qarena("agents", "show", "mcts").out == (ROOT / "conf/agent/mcts.yaml").read_text()
+    assert "agent 'mtcs' does not exist; did you mean 'mcts'?" in qarena("agents", "show", "mtcs").err
+
+
+def test_agents_of_ones_own_are_described_by_their_yaml_or_their_class(qarena: Qarena, tmp_path: Path) -> None:
+    for path, text in {
+        "own_described.py": 'class One:\n    """Plays well.\n\n    Or not."""\nraise SystemExit\n',
+        "agent/by_class.yaml": "_target_: own_described.One\n",
+        "agent/by_yaml.yaml": f"# @package _global_.agent\n#\n# {'long and ' * 9}more.\n_target_: own_described.One\n",
+        "agent/nothing.yaml": "_target_: own_nowhere.One\n",
+        "agent/wrong.yaml": "depth: 2\n",
+    }.items():
+        (tmp_path / "own" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own" / path).write_text(text)
+    found = qarena("agents", "--config-dir", "own")
+    assert (found.code, found.err) == (0, "")
+    described = dict(re.findall(r"│ (\w+) +│ (.*?) *│", found.out))
+    assert described["by_class"] == "Plays well."
+    assert described["by_yaml"] == "long and long and long and long and long and long …"
+    assert described["nothing"] == described["wrong"] == ""
+    assert max(map(len, found.out.splitlines())) <= 80
 
 
 def test_perft_counts_under_any_rules(qarena: Qarena) -> None:

@@ -49,6 +49,7 @@ WRONG = (
     *("run archive.root=.", "train trainer.games=-1", "sprt elo0=50", "policy build kind=gift archive.root=."),
     *("policy ls", "policy show nothing", "policy rebuild nothing", "policy lineage nothing", "policy compare a b"),
     *("sql nothing", "openings nowhere", "rate", "crosstable", "report", "annotate", "mistakes", "solve nowhere"),
+    *("policy import nothing.csv kind=q_table", "agents show nothing", "agents new Nothing"),
     *("play nobody", "perft 1 --rules nothing", "perft -- -1", "reproduce --study Z", "bench --turn nobody"),
     *("archive ls", "archive verify", "archive gc", "archive index", "archive import nothing"),
     *("archive export --format nothing --output -", "archive export --format csv --output -"),

@@ -21,9 +21,10 @@ from agents.random import Random
 from analytics import open_archive
 from quarto.batch import ENDINGS, Batch
 from quarto.errors import FailureError, RequestError
-from quarto.position import EMPTY, Position
+from quarto.position import EMPTY
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
+from quarto.views import BatchView, PositionView
 from runners.arena.engine import Engine, Order
 from runners.arena.spec import AgentSpec
 from runners.contestants import watched
@@ -42,15 +43,15 @@ class Sluggish(OneByOne):
 
     released = threading.Event()
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        if position.occupied.bit_count() >= 2:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        if len(position.free) <= 14:
             self.released.wait(20)
         return super().choose(position, rng)
 
 
 class SluggishBatches(Sluggish):
-    def play(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-        turns = [self.choose(batch.position(i), rng.generator(i)) for i in range(len(rng.seeds))]
+    def play(self, batch: BatchView, rng: Streams) -> tuple[Any, Any]:
+        turns = [self.choose(batch[i], rng.generator(i)) for i in range(len(rng.seeds))]
         cells, gifts = zip(*turns, strict=True)
         return np.array(cells), np.array(gifts)
 

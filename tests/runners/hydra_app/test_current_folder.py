@@ -21,9 +21,7 @@ class Reader:
 
     def choose(self, position, rng):
         Path("left_by_reader.txt").write_text(os.getcwd())
-        cells = [cell for cell in range(16) if not position.occupied >> cell & 1]
-        pieces = [piece for piece in range(16) if position.available >> piece & 1]
-        return (cells or [-1])[0], (pieces or [-1])[0]
+        return position.free[0], (*position.available, -1)[0]
 """
 MATCH = ("agent@a=reader", "agent@b=random", "progress=false", "--config-dir", "conf", "archive.root=here/games")
 COMMANDS = {

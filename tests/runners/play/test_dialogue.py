@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from quarto.batch import FORFEIT_RESIGNED
-from quarto.position import Position
 from quarto.rules import CLASSIC, Rules
+from quarto.views import PositionView
 from runners.play.dialogue import HELP, Dialogue
 from runners.play.game import Game
 from runners.play.session import Session
@@ -101,7 +101,7 @@ class Slow(OneByOne):
         self.thinking = threading.Event()
         self.stop = threading.Event()
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         self.thinking.set()
         self.stop.wait(60)
         return super().choose(position, rng)

@@ -9,8 +9,8 @@ import pytest
 
 from agents.base import Agent
 from quarto.batch import ENDINGS
-from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
+from quarto.views import PositionView
 from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
 from runners.bench.warm import rules_played_by
@@ -30,8 +30,8 @@ class Repeating:
         self.plies: list[Ply] = [*game.plies, (game.hand, NONE)]  # the last gift may have come to nothing
         self.rules = game.rules
 
-    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
-        made = position.occupied.bit_count()
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        made = position.packed.occupied.bit_count()
         if self.rules.mover_chooses:
             return self.plies[made][1], self.plies[made][0]
         first = position.hand == NONE

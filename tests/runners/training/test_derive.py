@@ -355,39 +355,97 @@ def test_help_lists_the_kinds(qarena: Qarena) -> None:
     assert "kind: encoded_q, fitted_q, gift, mc_afterstate, q_table" in found.out
 
 
-OWN = """from agents.learning.policy import Policy
+OWN = """
+import numpy as np
+
+from agents.learning.policy import Policy
 
 class Counted:
-    def __init__(self, factor=1):
+    def __init__(self, factor=1, how="right"):
         self.factor = factor
+        self.how = how
 
     def derive(self, dataset, threads):
-        return Policy("counted", table={"count": dataset.game_id[:1] * 0 + self.factor * len(dataset.game_id)})
+        if self.how == "none":
+            return None
+        count = dataset.game_id[:1] * 0 + self.factor * len(dataset.game_id)
+        if self.how == "raises":
+            return {}["wrong"]
+        return Policy("counted", table={"count": count.astype(np.uint8) if self.how == "unsigned" else count})
+
+class Counting:
+    def __init__(self, policy=None):
+        assert policy is None or len(policy.table["count"]) == 1
+
+    def choose(self, position, rng):
+        return position.free[0], (*position.available, -1)[0]
 """
 
 
-def test_a_kind_of_ones_own_is_built_and_rebuilt_from_its_folder(
-    root: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's own folder with a kind, an agent that plays by it, and the module of both."""
+    monkeypatch.delitem(sys.modules, "counted_games", raising=False)
+    folder = tmp_path / "own"
     for path, text in {
-        "code/counted_games.py": OWN,
-        "own/kind/counted.yaml": "_target_: counted_games.Counted\nfactor: 1\n",
+        "counted_games.py": OWN,
+        "kind/counted.yaml": "_target_: counted_games.Counted\nfactor: 1\nhow: right\n",
+        "agent/counting.yaml": (
+            "_target_: counted_games.Counting\nreads: [counted]\ndefault_player: true\npolicy: null\n"
+        ),
     }.items():
-        (tmp_path / path).parent.mkdir(parents=True)
-        (tmp_path / path).write_text(text)
-    own = ["--config-dir", "own"]
-    built = qarena("policy", "build", "kind=counted", "kind.factor=2", "--where", CLASSIC, "--archive", str(root), *own)
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
+    root: Path, own: Path, qarena: Qarena
+) -> None:
+    mine = ["--config-dir", "own"]
+    before = [*sys.path]
+    built = qarena(
+        "policy", "build", "kind=counted", "kind.factor=2", "--where", CLASSIC, "--archive", str(root), *mine
+    )
     assert (built.code, built.err) == (0, "")
+    assert built.out.endswith(f"run agent@a=policy a.policy=counted archive.root={root} --config-dir own\n")
+    assert sys.path == before
     told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
     (card,) = (each for each in policy_cards.cards(Archive.open(root)) if each.name == "counted")
     assert [key for key in card.learned if f"`{key}`" not in told] == []
-    again = qarena("policy", "rebuild", "counted", "--archive", str(root), *own)
+    again = qarena("policy", "rebuild", "counted", "--archive", str(root), *mine)
     assert again.out.startswith("identical: policy counted ")
     refused = qarena("policy", "rebuild", "counted", "--archive", str(root))
     assert (refused.code, refused.out) == (2, "")
     assert "names the class counted_games.Counted, which no yaml of conf/kind names" in refused.err
     assert "name the folder that has kind/counted.yaml, --config-dir DIR" in refused.err
+    shown = qarena("policy", "show", "counted", "--archive", str(root), *mine)
+    assert "counted, read by counting, policy" in shown.out
+    played = qarena("run", "agent@a=policy", "a.policy=counted", f"archive.root={root}", "games=2", *mine)
+    assert (played.code, played.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raises", "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16"),
+        ("none", "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy"),
+        ("unsigned", "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions"),
+    ],
+)
+def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(
+    how: str, message: str, root: Path, own: Path, qarena: Qarena
+) -> None:
+    words = ["kind=counted", f"kind.how={how}", "--where", CLASSIC, "--archive", str(root), "--config-dir", "own"]
+    found = qarena("policy", "build", *words)
+    assert (found.code, found.out) == (1, "")
+    assert message in found.err
+
+
+def test_without_an_agent_that_reads_it_a_policy_says_what_is_missing(root: Path, own: Path, qarena: Qarena) -> None:
+    (own / "agent/counting.yaml").unlink()
+    words = ["kind=counted", "--where", CLASSIC, "--archive", str(root), "--config-dir", "own"]
+    assert "No agent plays by policies of kind 'counted' yet: " in qarena("policy", "build", *words).out
 
 
 @pytest.mark.parametrize("target", ["antigravity.fly", "subprocess.Popen", "agents.random.Random", None])

@@ -1,0 +1,28 @@
+"""Quarto for reinforcement learning: ``env()`` is its PettingZoo environment, two seats in turns.
+
+To import this package registers it as ``pettingzoo.make("aec", "quarto-arena/Quarto-v0")``, and the Gymnasium
+environment of the same name: one seat, with any agent of the project in the other one, or many such games at once
+(``gymnasium.make_vec``). Those need players, so they are in ``runners/environments``, which Gymnasium imports when one
+is made. Needs the extra ``rl``: without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
+"""
+
+from __future__ import annotations
+
+from quarto.errors import of_extra
+
+with of_extra("rl", "quarto.env"):
+    import gymnasium
+    import pettingzoo
+
+    from quarto.env.turns import env, raw_env
+
+ENV_ID = "quarto-arena/Quarto-v0"
+
+pettingzoo.register("aec", ENV_ID, "quarto.env.turns:env")
+gymnasium.register(
+    ENV_ID,
+    entry_point="runners.environments.single:QuartoEnv",
+    vector_entry_point="runners.environments.vector:QuartoVectorEnv",
+)
+
+__all__ = ["ENV_ID", "env", "raw_env"]

@@ -1,0 +1,117 @@
+"""A position as text, as an image, or in a window: what the environments' ``render`` returns."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.errors import RequestError, nearest, of_extra
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
+from quarto.position import Position, board
+from quarto.rules import NONE, PIECES, SIDE
+
+Image = NDArray[np.uint8]  # [height, width, 3]
+
+RENDER_MODES = ["human", "ansi", "rgb_array"]
+FRAMES_PER_SECOND = 2
+
+SQUARE_SIDE = 64  # pixels of a cell
+GAP = 16  # between the board and the pieces left
+HEIGHT, WIDTH = (SIDE + 1) * SQUARE_SIDE + GAP, 2 * SIDE * SQUARE_SIDE + GAP
+PAPER, CELL, EDGE = (250, 248, 242), (235, 229, 214), (120, 110, 95)
+# Okabe and Ito's orange and blue: told apart by everybody.
+COLOURED, PLAIN = (230, 159, 0), (0, 114, 178)
+HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
+
+
+def text_of(position: Position) -> str:
+    """The board with its coordinates, the piece in hand and the pieces left, each piece as its hex digit."""
+    pieces = ["." if piece == NONE else format_piece(piece) for piece in board(position)]
+    rows = [f"{digit} {' '.join(pieces[SIDE * row : SIDE * row + SIDE])}" for row, digit in enumerate(ROW_DIGITS)]
+    left = " ".join(format_piece(piece) for piece in range(PIECES) if position.available >> piece & 1)
+    hand = "-" if position.hand == NONE else format_piece(position.hand)
+    return "\n".join([f"  {' '.join(COLUMN_LETTERS)}", *rows, f"in hand: {hand}", f"left: {left or '-'}"])
+
+
+@functools.cache
+def _picture(piece: int) -> Image:
+    """A piece on a cell, [64, 64, 3]: high ones are larger, solid ones have no hole, square ones have corners."""
+    across = np.abs(np.arange(SQUARE_SIDE) - (SQUARE_SIDE - 1) / 2)
+    square = np.maximum(across[:, None], across)
+    distance = square if piece & 1 else np.hypot(across[:, None], across)
+    inside = distance <= (HIGH_REACH if piece & 8 else LOW_REACH)
+    if not piece & 2:
+        inside &= distance > HOLE_REACH
+    picture = np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL, np.uint8)
+    picture[inside] = COLOURED if piece & 4 else PLAIN
+    return _edged(picture)
+
+
+def _edged(picture: Image) -> Image:
+    for edge in (0, -1):
+        picture[edge] = picture[:, edge] = EDGE
+    return picture
+
+
+def image_of(position: Position) -> Image:
+    """The board, beside it the pieces left, each in a place of its own, and the piece in hand: [336, 528, 3] uint8."""
+    image = np.full((HEIGHT, WIDTH, 3), PAPER, np.uint8)
+    empty = _edged(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL, np.uint8))
+
+    def draw(piece: int, top: int, left: int) -> None:
+        image[top : top + SQUARE_SIDE, left : left + SQUARE_SIDE] = empty if piece == NONE else _picture(piece)
+
+    first_left = SIDE * SQUARE_SIDE + GAP
+    for place, piece in enumerate(board(position)):
+        top, left = SQUARE_SIDE * (place // SIDE), SQUARE_SIDE * (place % SIDE)
+        draw(piece, top, left)
+        if position.available >> place & 1:
+            draw(place, top, first_left + left)
+    draw(position.hand, SIDE * SQUARE_SIDE + GAP, 0)
+    return image
+
+
+class Renderer:
+    """Shows positions in one of ``RENDER_MODES``, or not at all. Raises ``RequestError`` for another mode."""
+
+    def __init__(self, mode: str | None) -> None:
+        if mode is not None and mode not in RENDER_MODES:
+            raise RequestError(f"render_mode {mode!r} does not exist{nearest(mode, RENDER_MODES)}")
+        self.mode = mode
+        self._window: Any = None
+        self._clock: Any = None
+
+    def watched(self, position: Position) -> None:
+        """Show a position that has just come about, if somebody watches."""
+        if self.mode == "human":
+            self._show(image_of(position))
+
+    def rendered(self, position: Position) -> str | Image | None:
+        """The position as text or as an image; ``None`` without a mode, and where the window shows it already."""
+        if self.mode == "ansi":
+            return text_of(position)
+        return image_of(position) if self.mode == "rgb_array" else None
+
+    def _show(self, image: Image) -> None:
+        with of_extra("rl", "render_mode 'human'"):
+            import pygame
+        if self._window is None:
+            pygame.display.init()
+            pygame.display.set_caption("Quarto")
+            self._window = pygame.display.set_mode((WIDTH, HEIGHT))
+            self._clock = pygame.time.Clock()
+        self._window.blit(pygame.image.frombuffer(image.tobytes(), (WIDTH, HEIGHT), "RGB"), (0, 0))
+        pygame.event.pump()
+        pygame.display.flip()
+        self._clock.tick(FRAMES_PER_SECOND)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            import pygame
+
+            pygame.display.quit()
+            self._window = self._clock = None

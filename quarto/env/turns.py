@@ -1,0 +1,117 @@
+"""The PettingZoo environment: two seats in turns (AEC). A seat places the piece in hand, then gives the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import EzPickle
+from numpy.typing import NDArray
+from pettingzoo import AECEnv
+from pettingzoo.utils import wrappers
+
+from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
+from quarto.named_rules import rules_named
+from quarto.notation import format_game
+from quarto.observations import SHAPE, mask, observation
+from quarto.rules import NONE, Rules
+from quarto.stepwise import ACTIONS, StepwiseGame
+
+SEATS = ("seat_0", "seat_1")
+
+
+def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEnv:
+    """The environment with PettingZoo's usual wrappers: an illegal action ends the game, with reward -1 for its seat.
+
+    ``rules``: ``Rules``, or the name of a yaml in ``conf/rules``. ``render_mode``: ``human``, ``ansi``, ``rgb_array``.
+    """
+    wrapped = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
+    return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(wrapped))
+
+
+class raw_env(AECEnv, EzPickle):  # noqa: N801  (PettingZoo's name for it)
+    """The environment without wrappers. It raises ``ValueError`` for an illegal action.
+
+    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``, see ``quarto.observations``; a seat
+    that does not decide now sees the same position and a mask of zeros. Rewards at the end of a game: 1 for the winner,
+    -1 for the loser, 0 for a draw. Then ``infos`` has the game as text (``game``).
+    """
+
+    metadata = {  # noqa: RUF012  (so PettingZoo declares it)
+        "name": "quarto_v0",
+        "render_modes": RENDER_MODES,
+        "render_fps": FRAMES_PER_SECOND,
+        "is_parallelizable": False,
+    }
+
+    def __init__(self, rules: Rules | str = "classic", render_mode: str | None = None) -> None:
+        EzPickle.__init__(self, rules, render_mode)
+        super().__init__()
+        self.rules = rules_named(rules)
+        self.render_mode = render_mode
+        self.possible_agents = [*SEATS]
+        seen = spaces.Dict(
+            {
+                "observation": spaces.Box(0, 1, SHAPE, np.int8),
+                "action_mask": spaces.Box(0, 1, (ACTIONS,), np.int8),
+            }
+        )
+        self.observation_spaces = dict.fromkeys(SEATS, seen)
+        self.action_spaces = {seat: spaces.Discrete(ACTIONS) for seat in SEATS}
+        self._renderer = Renderer(render_mode)
+        self._start()
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Begin a new game. Nothing here is random: the seed and the options have no effect."""
+        self._start()
+        self._renderer.watched(self.game.position)
+
+    def _start(self) -> None:
+        self.game = StepwiseGame(self.rules)
+        self.agents = [*SEATS]
+        self.agent_selection = SEATS[self.game.seat]
+        self.rewards = dict.fromkeys(SEATS, 0)
+        self._cumulative_rewards = dict.fromkeys(SEATS, 0)
+        self.terminations = dict.fromkeys(SEATS, False)
+        self.truncations = dict.fromkeys(SEATS, False)
+        self.infos: dict[str, dict[str, Any]] = {seat: {} for seat in SEATS}
+
+    def observe(self, agent: str) -> dict[str, NDArray[np.int8]]:
+        legal = self.game.legal if agent == self.agent_selection else 0
+        return {"observation": observation(self.game.places), "action_mask": mask(legal)}
+
+    def step(self, action: int | None) -> None:
+        """Take the decision of the selected seat; after the end of the game, with ``None``, take it out of the game."""
+        if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self._cumulative_rewards[self.agent_selection] = 0
+        if action is None:
+            raise ValueError(f"action None: {self.agent_selection} is to decide, and the game is not over")
+        self.game.act(int(action))
+        if self.game.over:
+            self._end()
+        self.agent_selection = SEATS[self.game.seat]
+        self._renderer.watched(self.game.position)
+
+    def _end(self) -> None:
+        self.terminations = dict.fromkeys(SEATS, True)
+        for seat, name in enumerate(SEATS):
+            self.infos[name] = {"game": format_game(self.game.plies)}
+            if self.game.winner != NONE:
+                self.rewards[name] = 1 if seat == self.game.winner else -1
+        self._accumulate_rewards()
+
+    def render(self) -> str | NDArray[np.uint8] | None:
+        """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""
+        return self._renderer.rendered(self.game.position)
+
+    def close(self) -> None:
+        self._renderer.close()

@@ -1,0 +1,201 @@
+"""The interface of the ``quarto`` package of the Politecnico di Torino (2022-23), for players that are written for it.
+
+``from quarto import Quarto, Player, Piece`` gives these classes. They are an implementation of our own of what that
+package's players use, private names included; names and conventions are that package's: x is the column, y the row,
+and a piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a process of
+their own (``runners/contestants/polito/``). NumPy and the standard library only: numba would take longer to import
+than many games take.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# That package's star import gives the last three as well, and there are players that use them without an import.
+__all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
+
+NO_PIECE = -1
+NO_PLAYER = -1
+
+
+class Player:
+    """A player of one game. A subclass answers ``choose_piece`` and ``place_piece``."""
+
+    def __init__(self, quarto: Quarto) -> None:
+        self.__quarto = quarto
+
+    def choose_piece(self) -> int:
+        """The number of the piece that the opponent is to place."""
+        raise NotImplementedError(f"{type(self).__name__} has no choose_piece()")
+
+    def place_piece(self) -> tuple[int, int]:
+        """Column and row, each 0 to 3, of the cell for the piece in hand."""
+        raise NotImplementedError(f"{type(self).__name__} has no place_piece()")
+
+    def get_game(self) -> Quarto:
+        return self.__quarto
+
+
+class Piece:
+    """A piece by its four attributes; ``binary`` has them as a list of four integers."""
+
+    def __init__(self, high: bool, coloured: bool, solid: bool, square: bool) -> None:
+        self.HIGH = high
+        self.COLOURED = coloured
+        self.SOLID = solid
+        self.SQUARE = square
+        self.binary = [int(high), int(coloured), int(solid), int(square)]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Piece:
+        """Another piece with the same attributes, quickly: players copy games at every node of their searches."""
+        copied = copy.copy(self)
+        copied.binary = self.binary.copy()
+        return copied
+
+
+class Quarto:
+    """A game: board, selected piece and players.
+
+    ``_board`` is [4, 4] int64, rows first, -1 where it is empty; ``_binary_board`` is [4, 4, 4] float64, the attributes
+    of the piece on each cell, NaN where there is none. Players read and write both, and ``_current_player``.
+    """
+
+    MAX_PLAYERS = 2
+    BOARD_SIDE = 4
+
+    def __init__(self) -> None:
+        self.__players: tuple[Player, ...] = ()
+        self.__pieces = PIECES.copy()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again with an empty board; the players stay."""
+        self._board = EMPTY_BOARD.copy()
+        self._binary_board = EMPTY_BINARY_BOARD.copy()
+        self._current_player = 0
+        self.__selected_piece_index = NO_PIECE
+
+    def set_players(self, players: tuple[Player, Player]) -> None:
+        """Players 0 and 1: the first one chooses the first piece, the second one places it."""
+        self.__players = players
+
+    def get_current_player(self) -> int:
+        return self._current_player
+
+    def select(self, pieceIndex: int) -> bool:  # noqa: N803  (that package's name)
+        """Choose a piece for the next placement. False, and nothing is changed, if it is on the board."""
+        if pieceIndex in self._board.ravel().tolist():
+            return False
+        self.__selected_piece_index = pieceIndex
+        return True
+
+    def place(self, x: int, y: int) -> bool:
+        """Put the selected piece on column ``x`` and row ``y``. False if that is outside the board or taken.
+
+        The piece stays selected. Raises ``IndexError`` for the number of a piece that does not exist.
+        """
+        if not self.__placeable(x, y):
+            return False
+        piece = self.__selected_piece_index
+        self._binary_board[y, x] = self.__pieces[piece].binary
+        self._board[y, x] = piece
+        return True
+
+    def __placeable(self, x: int, y: int) -> bool:
+        """Whether a cell is on the board and empty."""
+        return 0 <= x < self.BOARD_SIDE and 0 <= y < self.BOARD_SIDE and bool(self._board[y, x] < 0)
+
+    def get_board_status(self) -> NDArray[np.int64]:
+        """A copy of the board: [4, 4] int64, rows first, -1 where it is empty."""
+        return self._board.copy()
+
+    def get_selected_piece(self) -> int:
+        """The number of the selected piece; -1 before the first."""
+        return self.__selected_piece_index  # as it was given: a NumPy integer stays one
+
+    def get_piece_charachteristics(self, index: int) -> Piece:
+        """A copy of the piece of a number. The name is spelt as in that package."""
+        return copy.deepcopy(self.__pieces[index])
+
+    def check_winner(self) -> int:
+        """The number of the current player if any line has four pieces that share an attribute, else -1."""
+        return self.__winner_of(LINES)
+
+    def __check_horizontal(self) -> int:
+        """``check_winner`` for the rows."""
+        return self.__winner_of(LINES[0:4])
+
+    def __check_vertical(self) -> int:
+        """``check_winner`` for the columns."""
+        return self.__winner_of(LINES[4:8])
+
+    def __check_diagonal(self) -> int:
+        """``check_winner`` for the two diagonals."""
+        return self.__winner_of(LINES[8:10])
+
+    def __winner_of(self, lines: NDArray[np.intp]) -> int:
+        """The number of the current player if one of the lines [L, 4] is complete and matches, else -1."""
+        sums = np.add.reduce(self._binary_board.reshape(16, 4)[lines], axis=1)  # [L, 4]; NaN where a cell is empty
+        return self._current_player if ((sums == 0) | (sums == 4)).any() else NO_PLAYER
+
+    def check_finished(self) -> bool:
+        """Whether the board is full. A line does not count here."""
+        return NO_PIECE not in self._board.ravel().tolist()
+
+    def print(self) -> None:
+        """Print the board, the selected piece and whose turn it is."""
+        for row in self._board.tolist():
+            print(" ".join(f"{piece:2}" if piece >= 0 else " ." for piece in row))  # noqa: T201  (what it is for)
+        selected = self.__selected_piece_index
+        print(f"selected piece: {selected}, current player: {self._current_player}")  # noqa: T201
+
+    def run(self) -> int:
+        """Play to the end: the number of the winner, or -1 for a draw. An illegal answer is asked for again."""
+        winner = NO_PLAYER
+        while winner == NO_PLAYER and not self.check_finished():
+            while not self.select(self.__players[self._current_player].choose_piece()):
+                pass
+            self._current_player = (self._current_player + 1) % self.MAX_PLAYERS
+            while not self.place(*self.__players[self._current_player].place_piece()):
+                pass
+            winner = self.check_winner()
+        return winner
+
+    # The names of an older version, for players that were written for it.
+
+    @property
+    def __board(self) -> NDArray[np.int64]:
+        return self._board
+
+    @__board.setter
+    def __board(self, board: NDArray[np.int64]) -> None:
+        self._board = board
+
+    @property
+    def __binary_board(self) -> NDArray[np.float64]:
+        return self._binary_board
+
+    @__binary_board.setter
+    def __binary_board(self, board: NDArray[np.float64]) -> None:
+        self._binary_board = board
+
+    @property
+    def __current_player(self) -> int:
+        return self._current_player
+
+    @__current_player.setter
+    def __current_player(self, player: int) -> None:
+        self._current_player = player
+
+
+PIECES = [Piece(*(bool(piece & bit) for bit in (8, 4, 2, 1))) for piece in range(16)]  # players are given copies
+EMPTY_BOARD = np.full((4, 4), NO_PIECE, np.int64)
+EMPTY_BINARY_BOARD = np.full((4, 4, 4), np.nan)
+_CELLS = np.arange(16).reshape(4, 4)
+# Rows, columns, diagonals, as numbers of cells: [10, 4].
+LINES = np.array([*_CELLS, *_CELLS.T, _CELLS.diagonal(), _CELLS[:, ::-1].diagonal()], np.intp)

@@ -1,0 +1,122 @@
+"""Quarto as a game of OpenSpiel, ``python_quarto``: importing this module registers it.
+
+``pyspiel.load_game("python_quarto")``, or ``pyspiel.load_game("python_quarto(rules=square)")`` for other rules. Players
+0 and 1 are the seats. A player places the piece in hand, then gives the next one: two decisions of one player in a row,
+which share the actions 0 to 15. The observation tensor is that of ``quarto.observations`` as float32 [17, 8]. Needs the
+extra ``openspiel``: without it the import raises ``MissingExtraError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quarto.errors import of_extra
+from quarto.named_rules import rules_named
+from quarto.notation import format_cell, format_piece, format_position
+from quarto.observations import SHAPE, observation
+from quarto.rules import NONE
+from quarto.stepwise import ACTIONS, MAX_DECISIONS, StepwiseGame
+
+with of_extra("openspiel", "quarto.openspiel"):
+    import pyspiel
+    from open_spiel.python.observation import IIGObserverForPublicInfoGame
+
+GAME_TYPE = pyspiel.GameType(
+    short_name="python_quarto",
+    long_name="Quarto",
+    dynamics=pyspiel.GameType.Dynamics.SEQUENTIAL,
+    chance_mode=pyspiel.GameType.ChanceMode.DETERMINISTIC,
+    information=pyspiel.GameType.Information.PERFECT_INFORMATION,
+    utility=pyspiel.GameType.Utility.ZERO_SUM,
+    reward_model=pyspiel.GameType.RewardModel.TERMINAL,
+    max_num_players=2,
+    min_num_players=2,
+    provides_information_state_string=True,
+    provides_information_state_tensor=False,
+    provides_observation_string=True,
+    provides_observation_tensor=True,
+    parameter_specification={"rules": "classic"},
+)
+GAME_INFO = pyspiel.GameInfo(
+    num_distinct_actions=ACTIONS,
+    max_chance_outcomes=0,
+    num_players=2,
+    min_utility=-1.0,
+    max_utility=1.0,
+    utility_sum=0.0,
+    max_game_length=MAX_DECISIONS,
+)
+
+
+class QuartoGame(pyspiel.Game):
+    """The game under the rules that its parameter ``rules`` names."""
+
+    def __init__(self, params: Mapping[str, Any] | None = None) -> None:
+        super().__init__(GAME_TYPE, GAME_INFO, dict(params or {}))
+        self.rules = rules_named(self.get_parameters().get("rules", "classic"))
+
+    def new_initial_state(self) -> QuartoState:
+        return QuartoState(self)
+
+    def make_py_observer(self, iig_obs_type: Any = None, params: Any = None) -> Any:
+        """What a player sees: the position, which is public."""
+        if iig_obs_type is None or (iig_obs_type.public_info and not iig_obs_type.perfect_recall):
+            return PositionObserver(params)
+        return IIGObserverForPublicInfoGame(iig_obs_type, params)
+
+
+class QuartoState(pyspiel.State):
+    """A game so far; the names of its methods are those that OpenSpiel calls."""
+
+    def __init__(self, game: QuartoGame) -> None:
+        super().__init__(game)
+        self.quarto = StepwiseGame(game.rules)
+
+    def current_player(self) -> int:
+        player: int = pyspiel.PlayerId.TERMINAL if self.quarto.over else self.quarto.seat
+        return player
+
+    def _legal_actions(self, _player: int) -> list[int]:
+        legal = self.quarto.legal
+        return [action for action in range(ACTIONS) if legal >> action & 1]
+
+    def _apply_action(self, action: int) -> None:
+        self.quarto.act(action)
+
+    def _action_to_string(self, _player: int, action: int) -> str:
+        """A piece ``F`` or, where there is one in hand, a cell ``b1``."""
+        return format_piece(action) if self.quarto.hand == NONE else format_cell(action)
+
+    def is_terminal(self) -> bool:
+        return self.quarto.over
+
+    def returns(self) -> list[float]:
+        if self.quarto.winner == NONE:
+            return [0.0, 0.0]
+        return [1.0, -1.0] if self.quarto.winner == 0 else [-1.0, 1.0]
+
+    def __str__(self) -> str:
+        return format_position(self.quarto.position, self.quarto.rules.name)
+
+
+class PositionObserver:
+    """The position as a tensor, and as text. Raises ``ValueError`` for parameters: there are none."""
+
+    def __init__(self, params: Any) -> None:
+        if params:
+            raise ValueError(f"observation parameters {params} are not supported: leave them out")
+        self.tensor = np.zeros(SHAPE[0] * SHAPE[1], np.float32)
+        self.dict = {"observation": self.tensor.reshape(SHAPE)}
+
+    def set_from(self, state: QuartoState, _player: int) -> None:
+        """Write the position of ``state`` into the tensor."""
+        self.dict["observation"][:] = observation(state.quarto.places)
+
+    def string_from(self, state: QuartoState, _player: int) -> str:
+        return str(state)
+
+
+pyspiel.register_game(GAME_TYPE, QuartoGame)

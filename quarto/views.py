@@ -1,0 +1,281 @@
+"""Positions as agents in Python see them: lists of cells and pieces instead of bits, and what is safe, one or many.
+
+``PositionView`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
+along the second axis. Both know the rules, and neither is ever changed: ``after`` returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.batch import Batch
+from quarto.errors import RequestError
+from quarto.jit import int64, kernel, uint64
+from quarto.notation import PIECE_DIGITS, format_position, parse_position
+from quarto.position import ALL_CELLS, Position
+from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, SIDE, Rules
+from quarto.threats import safe_pieces, winning_cells
+
+SHOWN = 3  # positions of a batch that its text draws
+
+
+@lru_cache(1 << CELLS)
+def members(mask: int) -> tuple[int, ...]:
+    """The set bits of a 16-bit mask, ascending."""
+    return tuple(bit for bit in range(CELLS) if mask >> bit & 1)
+
+
+class PositionView:
+    """One position under the rules that are played.
+
+    Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``; NONE
+    is -1. ``packed`` is the position as five machine words. ``str`` draws it.
+    """
+
+    def __init__(self, packed: Position, rules: Rules = CLASSIC) -> None:
+        self.packed = packed
+        self.rules = rules
+        self.hand = packed.hand  # the piece to place, or NONE
+        self.last_cell = packed.last_cell  # the cell that was filled last, or NONE
+
+    @classmethod
+    def parse(cls, text: str, rules: Rules = CLASSIC) -> PositionView:
+        """The position of a text such as ``...F/.3../..../.... 7``, for tests and notebooks.
+
+        Raises ``RequestError`` for a text that is no position, or one of rules with another name.
+        """
+        packed, name = parse_position(text)
+        if name != rules.name:
+            raise RequestError(f"position {text!r} is one of rules '{name}', not of rules '{rules.name}'")
+        return cls(packed, rules)
+
+    @cached_property
+    def board(self) -> tuple[int, ...]:
+        """The piece on each of the 16 cells, NONE where it is empty."""
+        pieces = [NONE] * CELLS
+        for cell in members(self.packed.occupied):
+            column = self.packed.lanes >> cell  # bit 16 a: attribute a of the piece
+            pieces[cell] = column & 1 | column >> 15 & 2 | column >> 30 & 4 | column >> 45 & 8
+        return tuple(pieces)
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """The empty cells, ascending."""
+        return members(~self.packed.occupied & ALL_CELLS)
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """The pieces that can be given (or, where the mover chooses, placed): neither on the board nor in hand."""
+        return members(self.packed.available)
+
+    def winning_cells(self, piece: int | None = None) -> tuple[int, ...]:
+        """The empty cells on which a piece finishes a line, ascending; without ``piece``, those of the piece in hand.
+
+        Raises ``ValueError`` for a number that is no piece.
+        """
+        wanted = self.hand if piece is None else _checked("piece", piece, PIECES)
+        if wanted == NONE:
+            return ()
+        lanes, occupied = uint64(self.packed.lanes), self.packed.occupied
+        return members(int(_winning_cells(lanes, occupied, wanted, self.rules.tables)))
+
+    def safe_gifts(self, cell: int | None = None) -> tuple[int, ...]:
+        """The available pieces with which nobody could finish a line in the next ply, ascending.
+
+        With ``cell``, after the piece in hand is placed there. Raises ``ValueError`` for a cell that is not empty.
+        """
+        lanes, occupied, _ = self._placed(cell, self.hand)
+        return members(int(_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
+
+    def after(self, cell: int, gift: int = NONE) -> PositionView:
+        """The position after a turn: the piece in hand is on ``cell`` and ``gift``, unless it is NONE, is given.
+
+        Where the mover chooses, ``gift`` is the piece that is placed. Raises ``ValueError`` for a cell that is not
+        empty, and for a piece that is not available.
+        """
+        left = self.packed.available
+        if gift != NONE:
+            if not left >> _checked("gift", gift, PIECES) & 1:
+                raise ValueError(f"piece {gift} is not among those left in {format_position(self.packed)}")
+            left &= ~(1 << int(gift))
+        mover = self.rules.mover_chooses
+        lanes, occupied, last_cell = self._placed(cell, int(gift) if mover else self.hand)
+        return PositionView(Position(lanes, occupied, left, NONE if mover else int(gift), last_cell), self.rules)
+
+    def _placed(self, cell: int | None, piece: int) -> tuple[int, int, int]:
+        """Lanes, occupied and last cell after a piece, unless it is NONE, is placed on ``cell``."""
+        lanes, occupied = self.packed.lanes, self.packed.occupied
+        if cell is None or piece == NONE:
+            return lanes, occupied, self.last_cell
+        if occupied >> _checked("cell", cell, CELLS) & 1:
+            raise ValueError(f"cell {cell} is not empty in {format_position(self.packed)}")
+        for attribute in range(ATTRIBUTES):
+            lanes |= (piece >> attribute & 1) << (CELLS * attribute + int(cell))
+        return lanes, occupied | 1 << int(cell), int(cell)
+
+    def __str__(self) -> str:
+        cells = ["." if piece == NONE else PIECE_DIGITS[piece] for piece in self.board]
+        rows = [f"{row + 1}  {' '.join(cells[SIDE * row : SIDE * (row + 1)])}" for row in range(SIDE)]
+        hand = "none" if self.hand == NONE else PIECE_DIGITS[self.hand]
+        left = " ".join(PIECE_DIGITS[piece] for piece in self.available) or "none"
+        return "\n".join(["   a b c d", *rows, f"hand {hand}  left {left}"])
+
+    def __repr__(self) -> str:
+        return f"<{format_position(self.packed, self.rules.name)}>"
+
+
+def _checked(what: str, number: int, count: int) -> int:
+    """``number`` as an int. Raises ``ValueError`` unless it is in [0, count)."""
+    if not 0 <= number < count:
+        raise ValueError(f"{what} {number} is not in 0..{count - 1}")
+    return int(number)
+
+
+class BatchView:
+    """``B`` positions of one ply under the same rules: what ``PositionView`` tells, as arrays.
+
+    ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, ``len(batch)`` is ``B``;
+    ``str`` draws the first ones.
+    """
+
+    def __init__(self, packed: Batch, rules: Rules = CLASSIC) -> None:
+        self.packed = packed
+        self.rules = rules
+        self.hand = packed.hand  # [B] int8: the piece to place, or NONE
+        self.last_cell = packed.last_cell  # [B] int8: the cell that was filled last, or NONE
+
+    @cached_property
+    def board(self) -> NDArray[np.int8]:
+        """The piece on each cell, NONE where it is empty: [B, 16] int8."""
+        bits = _bits(self.packed.lanes).view(np.int8).reshape(-1, ATTRIBUTES, CELLS)
+        pieces = bits[:, 0] | bits[:, 1] << 1 | bits[:, 2] << 2 | bits[:, 3] << 3
+        return np.where(self.free, np.int8(NONE), pieces)
+
+    @cached_property
+    def free(self) -> NDArray[np.bool_]:
+        """Whether each cell is empty: [B, 16]."""
+        return ~_bits(self.packed.occupied)
+
+    @cached_property
+    def available(self) -> NDArray[np.bool_]:
+        """Whether each piece can be given (or, where the mover chooses, placed): [B, 16]."""
+        return _bits(self.packed.available)
+
+    def winning_cells(self, pieces: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
+        """Whether a piece finishes a line on each cell: [B, 16].
+
+        ``pieces`` is one piece, or [B] of them; None: those in hand. False for NONE, and for what is no piece at all.
+        """
+        wanted = self._each(self.hand if pieces is None else pieces)
+        return _bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, wanted, self.rules.tables))
+
+    def safe_gifts(self, cells: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
+        """Whether each piece is available, and nobody could finish a line with it in the next ply: [B, 16].
+
+        With ``cells``, one or [B], after the piece in hand is placed there, if there is one. NONE places nothing.
+        Raises ``ValueError`` for a cell that is not empty.
+        """
+        lanes, occupied = self._placed(cells, self.hand)
+        return _bits(_all_safe_pieces(lanes, occupied, self.rules.tables) & self.packed.available)
+
+    def after(self, cells: NDArray[np.integer] | int, gifts: NDArray[np.integer] | int = NONE) -> BatchView:
+        """The positions after a turn: the pieces in hand are on ``cells`` and ``gifts`` are given.
+
+        Both are one number or [B]; NONE places or gives nothing. Where the mover chooses, ``gifts`` are the pieces that
+        are placed. Raises ``ValueError`` for a cell that is not empty, and for a piece that is not available.
+        """
+        given, mover = self._each(gifts), self.rules.mover_chooses
+        masks = np.where(given == NONE, 0, 1 << np.clip(given, 0, PIECES - 1)).astype(np.uint16)
+        wrong = (given != NONE) & ((given < 0) | (given >= PIECES) | (self.packed.available & masks == 0))
+        self._refuse(wrong, "piece", given, "is not among those left")
+        lanes, occupied = self._placed(cells, given if mover else self.hand)
+        last_cell = np.where(occupied != self.packed.occupied, self._each(cells), self.last_cell).astype(np.int8)
+        hand = (np.full(len(self), NONE) if mover else given).astype(np.int8)
+        return BatchView(Batch(lanes, occupied, self.packed.available & ~masks, hand, last_cell), self.rules)
+
+    def _placed(
+        self, cells: NDArray[np.integer] | int | None, pieces: NDArray[np.integer]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
+        """Lanes and occupied after pieces [B] are placed on ``cells``; NONE is not placed."""
+        if cells is None:
+            return self.packed.lanes, self.packed.occupied
+        chosen = np.where(pieces == NONE, NONE, self._each(cells))
+        masks = np.where(chosen == NONE, 0, 1 << np.clip(chosen, 0, CELLS - 1)).astype(np.uint16)
+        wrong = (chosen != NONE) & ((chosen < 0) | (chosen >= CELLS) | (self.packed.occupied & masks != 0))
+        self._refuse(wrong, "cell", chosen, "is not empty")
+        lanes = self.packed.lanes.copy()
+        for attribute in range(ATTRIBUTES):
+            has = (pieces.astype(np.uint64) >> np.uint64(attribute) & np.uint64(1)) * masks.astype(np.uint64)
+            lanes |= has << np.uint64(CELLS * attribute)
+        return lanes, self.packed.occupied | masks
+
+    def _each(self, numbers: NDArray[np.integer] | int) -> NDArray[np.int64]:
+        """One number, or one for each position, as [B] int64. Raises ``ValueError`` for another shape."""
+        array = np.asarray(numbers)
+        if array.shape not in ((), (len(self),)):
+            raise ValueError(f"an array of shape {array.shape} is neither one number nor one for each of {len(self)}")
+        return np.ascontiguousarray(np.broadcast_to(array, len(self)), np.int64)
+
+    def _refuse(self, wrong: NDArray[np.bool_], what: str, numbers: NDArray[np.int64], why: str) -> None:
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise ValueError(f"{what} {numbers[i]} {why} in position {i}, {format_position(self.packed.position(i))}")
+
+    def __len__(self) -> int:
+        return len(self.packed.lanes)
+
+    def __iter__(self) -> Iterator[PositionView]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> PositionView:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"there is no position {i}: the batch has {len(self)}")
+        return PositionView(self.packed.position(i), self.rules)
+
+    def __str__(self) -> str:
+        drawn = [str(self[i]) for i in range(min(SHOWN, len(self)))]
+        more = len(self) - len(drawn)
+        return "\n\n".join([*drawn, *([f"and {more:,} more positions"] if more else [])]) or "no positions"
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} positions, rules {self.rules.name}>"
+
+
+def _bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
+    """The bits of words, the lowest first: [B, 16] for masks of 16 bits, [B, 64] for lanes."""
+    octets = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
+    return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little").view(np.bool_)
+
+
+@kernel()
+def _winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
+    return winning_cells(lanes, int64(occupied), int64(piece), rules)
+
+
+@kernel()
+def _safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
+    return safe_pieces(lanes, int64(occupied), rules)
+
+
+@kernel()
+def _all_winning_cells(
+    lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], pieces: NDArray[np.int64], rules: Any
+) -> NDArray[np.uint16]:
+    found = np.zeros(lanes.shape[0], np.uint16)
+    for i in range(lanes.shape[0]):
+        if 0 <= pieces[i] < PIECES:
+            found[i] = winning_cells(lanes[i], int64(occupied[i]), pieces[i], rules)
+    return found
+
+
+@kernel()
+def _all_safe_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], rules: Any) -> NDArray[np.uint16]:
+    found = np.zeros(lanes.shape[0], np.uint16)
+    for i in range(lanes.shape[0]):
+        found[i] = safe_pieces(lanes[i], int64(occupied[i]), rules)
+    return found

@@ -1,0 +1,24 @@
+"""The agent template: one position at a time, in plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quarto.rules import NONE
+from quarto.views import PositionView
+
+
+class Template:
+    """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
+
+    choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece
+
+    def __init__(self, safe: bool = True) -> None:
+        self.safe = safe
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        """The cell for the piece in hand, and the piece to give; with nothing in hand the cell is ignored."""
+        cell = int(rng.choice(position.winning_cells() or position.free))
+        safe = position.safe_gifts(cell) if self.safe else ()
+        gifts = safe or position.available
+        return cell, int(rng.choice(gifts)) if gifts else NONE

@@ -1,0 +1,29 @@
+"""The agent template: many positions at once, with NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.rng import Streams
+from quarto.views import BatchView
+
+
+class Template:
+    """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
+
+    choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece
+
+    def __init__(self, safe: bool = True) -> None:
+        self.safe = safe
+
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Cells for the pieces in hand, and pieces to give, both [B]; with nothing in hand the cells are ignored."""
+        cells = rng.choice(0, first_choice(batch.winning_cells(), batch.free))
+        safe = batch.safe_gifts(cells) & self.safe
+        return cells, rng.choice(1, first_choice(safe, batch.available))
+
+
+def first_choice(better: NDArray[np.bool_], rest: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """In each row ``better`` where anything is true there, else ``rest``: [B, 16]."""
+    return np.where(better.any(axis=1, keepdims=True), better, rest)

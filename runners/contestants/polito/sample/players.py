@@ -1,0 +1,15 @@
+"""The simplest player of the ``quarto`` package, which may serve as a pattern."""
+
+import random
+
+from quarto import Player
+
+
+class RandomPlayer(Player):
+    """Any piece and any cell, legal or not: the game asks again."""
+
+    def choose_piece(self) -> int:
+        return random.randrange(16)
+
+    def place_piece(self) -> tuple[int, int]:
+        return random.randrange(4), random.randrange(4)

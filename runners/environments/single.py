@@ -1,0 +1,157 @@
+"""The Gymnasium environment of one game: a learner against an agent. Made by ``gymnasium.make``, see ``quarto.env``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from agents.base import ERROR, LATE, Agent
+from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games
+from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
+from quarto.jit import uint64
+from quarto.named_rules import rules_named
+from quarto.notation import format_game
+from quarto.observations import SHAPE, mask, observation
+from quarto.position import ALL_CELLS
+from quarto.rng import OPENING, Streams, stream, turn_offset_of
+from quarto.rules import NONE, Rules
+from quarto.stepwise import ACTIONS, StepwiseGame
+from runners.arena.storage import ARCHIVE
+from runners.environments.game_log import GameLog
+from runners.environments.opponents import checked_seat, opponent_of
+
+Step = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
+SEEDS = 1 << 63
+
+
+class QuartoEnv(gymnasium.Env):
+    """A game of a learner against ``opponent``, which answers within ``step``.
+
+    Observations are int8 [17, 8], actions 0 to 15 are cells or pieces, see ``quarto.observations``. ``info`` has the
+    legal actions as ``action_mask``, int8 [16], and the learner's ``seat``; at the end of a game also its ``ending``
+    and the ``game`` as text. Rewards: 1 won, -1 lost, 0 drawn or not over. An illegal action forfeits the game (-1). If
+    the opponent forfeits, which no action of the learner caused, the game is truncated with reward 0.
+
+    ``opponent``: an agent's label or object. ``rules``: ``Rules`` or a yaml's name. ``seat``: 0, 1, or None for a
+    random one in each game. ``record``: a file to which finished games are appended as text, where the learner is
+    called ``name``. ``archive``, ``config_dir``: see ``opponent_of``.
+
+    Once the game is over the mask allows every action: where Gymnasium begins a new game in the next step, it asks for
+    one more action, which it ignores. The first game after ``reset(seed=s)`` is game 0 of seed s, further resets
+    without a seed go on with games 1, 2, …; seat and randomness of the opponent depend on both numbers alone.
+    """
+
+    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_SECOND}  # noqa: RUF012  (Gymnasium's form)
+
+    def __init__(
+        self,
+        opponent: str | Agent = "random",
+        rules: Rules | str = "classic",
+        seat: int | None = None,
+        render_mode: str | None = None,
+        record: str | Path | None = None,
+        name: str = "learner",
+        archive: str | Path = ARCHIVE,
+        config_dir: str | Path | None = None,
+    ) -> None:
+        self.rules = rules_named(rules)
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(0, 1, SHAPE, np.int8)
+        self.action_space = spaces.Discrete(ACTIONS)
+        self.seat = 0
+        self.game = StepwiseGame(self.rules)
+        self._fixed_seat = checked_seat(seat)
+        self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
+        self._player = self._opponent.player()
+        self._renderer = Renderer(render_mode)
+        self._log = None if record is None else GameLog(record, name, self._opponent.label, self.rules.name)
+        self._seed: int | None = None
+        self._number = 0  # of the game under this seed
+        self._stream = np.zeros(1, np.uint64)  # of the opponent in this game
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.int8], dict[str, Any]]:
+        """Begin a new game, in which the opponent may already have decided."""
+        super().reset(seed=seed)
+        self._number += 1
+        if seed is not None or self._seed is None:
+            self._seed = int(self.np_random.integers(SEEDS)) if seed is None else seed
+            self._number = 0
+        self.game = StepwiseGame(self.rules)
+        word = uint64(self._seed)
+        self._stream[0] = stream(word, self._number, 0)
+        random_seat = int(stream(word, self._number, OPENING) & uint64(1))
+        self.seat = random_seat if self._fixed_seat is None else self._fixed_seat
+        self._player.start(range(1))
+        ending = self._answer() if self.game.seat != self.seat else None
+        self._renderer.watched(self.game.position)
+        found, _, _, _, info = self._step(ending)
+        return found, info
+
+    def step(self, action: Any) -> Step:
+        """Take the learner's decision and, if it is then the opponent's turn, that turn."""
+        if not self.game.legal >> int(action) & 1:
+            return self._step(FORFEIT_ILLEGAL, forfeit_of=self.seat)
+        self.game.act(int(action))
+        ending = self._answer() if not self.game.over and self.game.seat != self.seat else None
+        self._renderer.watched(self.game.position)
+        return self._step(ending)
+
+    def _answer(self) -> int | None:
+        """Play the opponent's turn. Returns the ending if it forfeits."""
+        game, rng = self.game, Streams(self._stream + turn_offset_of(self.game.turn))
+        turns = self._opponent.ask(self._player, Batch.of([game.position]), rng, np.zeros(1, np.uint32))
+        cell, gift = int(turns.cells[0]), int(turns.gifts[0])
+        if cell in (ERROR, LATE):
+            return FORFEIT_ERROR if cell == ERROR else FORFEIT_TIME
+        actions = (gift, cell) if self.rules.mover_chooses else (gift,) if game.hand == NONE else (cell, gift)
+        for action in actions:
+            if game.over:
+                break
+            if not 0 <= action < ACTIONS or not game.legal >> action & 1:
+                return FORFEIT_ILLEGAL
+            game.act(action)
+        return None
+
+    def _step(self, forfeit: int | None, forfeit_of: int | None = None) -> Step:
+        """What ``step`` returns: ``forfeit`` is the ending of a game that was forfeited, by the opponent by default."""
+        lost_by = 1 - self.seat if forfeit_of is None else forfeit_of
+        game, info = self.game, {"action_mask": self._mask(forfeit), "seat": self.seat}
+        truncated = forfeit is not None and lost_by != self.seat
+        terminated = not truncated and (game.over or forfeit is not None)
+        winner = game.winner if forfeit is None else 1 - lost_by
+        if terminated or truncated:
+            ending = forfeit if forfeit is not None else FULL_BOARD if winner == NONE else LINE
+            info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
+            self._record(winner, ending)
+        reward = 0.0 if truncated or not terminated or winner == NONE else 1.0 if winner == self.seat else -1.0
+        return observation(game.places), reward, terminated, truncated, info
+
+    def _mask(self, forfeit: int | None) -> NDArray[np.int8]:
+        over = self.game.over or forfeit is not None
+        return mask(ALL_CELLS if over else self.game.legal)
+
+    def _record(self, winner: int, ending: int) -> None:
+        if self._log is not None:
+            games = Games.zeros(1)
+            for ply, (piece, cell) in enumerate(self.game.plies):
+                games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
+            games.plies[0], games.winner[0], games.ending[0] = len(self.game.plies), winner, ending
+            self._log.add(games, np.array([self.seat], np.int8))
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """The legal actions: bool [16], under the name that sb3-contrib asks for."""
+        return self._mask(None).astype(bool)
+
+    def render(self) -> Any:
+        """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""
+        return self._renderer.rendered(self.game.position)
+
+    def close(self) -> None:
+        self._renderer.close()

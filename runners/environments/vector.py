@@ -1,0 +1,154 @@
+"""The vectorised Gymnasium environment: many learners' games at once. Made by ``gymnasium.make_vec``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from agents.base import Agent
+from agents.lift import KernelPlayer
+from quarto.env.rendering import RENDER_MODES, image_of, text_of
+from quarto.errors import RequestError, nearest
+from quarto.named_rules import rules_named
+from quarto.observations import SHAPE, encoded
+from quarto.rng import Streams
+from quarto.rules import Rules
+from quarto.stepwise import ACTIONS
+from runners.arena.storage import ARCHIVE
+from runners.environments.game_log import GameLog
+from runners.environments.opponents import checked_seat, opponent_of
+from runners.environments.single import SEEDS
+from runners.environments.stepping import Asked, answer_all, decide_all, games_of, new_envs, positions_of
+
+STILL_MODES = [mode for mode in RENDER_MODES if mode != "human"]
+Observations = NDArray[np.int8]  # [N, 17, 8]
+Steps = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+
+
+class QuartoVectorEnv(VectorEnv):
+    """``num_envs`` games of a learner against ``opponent``, each at its own ply, stepped together by compiled code.
+
+    Game ``i`` after ``reset(seed=s)`` is the game of ``QuartoEnv`` after ``reset(seed=s + i)``, with the same keys; a
+    list of seeds gives each its own. Arrays of ``N`` games: observations int8 [N, 17, 8], rewards float64 [N],
+    terminations and truncations bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] and ``seat`` int8 [N]; if games
+    have ended, ``ending`` int8 [N], an index into ``quarto.batch.ENDINGS`` where ``_ending`` is true.
+
+    A game that is over begins anew in the next step, whose action for it is ignored (``AutoresetMode.NEXT_STEP``).
+    Jitted agents are asked for all games at once, agents in Python once for each ply at which they have to decide.
+    """
+
+    metadata = {"render_modes": STILL_MODES, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
+        self,
+        num_envs: int = 1,
+        opponent: str | Agent = "random",
+        rules: Rules | str = "classic",
+        seat: int | None = None,
+        render_mode: str | None = None,
+        record: str | Path | None = None,
+        name: str = "learner",
+        archive: str | Path = ARCHIVE,
+        config_dir: str | Path | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise RequestError(f"num_envs={num_envs} is not a number of games: give 1 or more")
+        if render_mode is not None and render_mode not in STILL_MODES:
+            raise RequestError(f"render_mode {render_mode!r} does not exist{nearest(render_mode, STILL_MODES)}")
+        self.rules = rules_named(rules)
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.single_observation_space = spaces.Box(0, 1, SHAPE, np.int8)
+        self.single_action_space = spaces.Discrete(ACTIONS)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        fixed_seat = checked_seat(seat)
+        self._fixed_seat = -1 if fixed_seat is None else fixed_seat
+        self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
+        self._player = self._opponent.player()
+        self._log = None if record is None else GameLog(record, name, self._opponent.label, self.rules.name)
+        self._envs, self._asked = new_envs(num_envs), Asked.empty(num_envs)
+        self._has_seeds = False
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Begin all games anew; those that are not over are lost."""
+        envs = self._envs
+        if seed is not None or not self._has_seeds:
+            envs["seed"], envs["number"] = self._seeds(seed), -1
+            self._has_seeds = True
+        envs["over"] = True
+        self._player.start(range(self.num_envs))
+        self._advance(np.zeros(self.num_envs, np.int64), fresh=True)
+        observations, masks = self._seen()
+        return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> NDArray[np.uint64]:
+        """A seed for each game: [N] uint64."""
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        drawn = self.np_random.integers(SEEDS, size=self.num_envs).tolist()
+        if seed is None:
+            given: Sequence[int | None] = drawn
+        elif isinstance(seed, int):
+            given = range(seed, seed + self.num_envs)
+        else:
+            given = seed
+        if len(given) != self.num_envs:
+            raise ValueError(f"{len(given)} seeds for {self.num_envs} games: give one for each, or a single number")
+        return np.array([own if own is not None else other for own, other in zip(given, drawn, strict=True)], np.uint64)
+
+    def step(self, actions: Any) -> Steps:
+        """Take a decision in each game, ``actions`` [N] integers, and the opponent's turn where it follows."""
+        chosen = np.asarray(actions, np.int64)
+        if chosen.shape != (self.num_envs,):
+            raise ValueError(f"actions have shape {chosen.shape}, not ({self.num_envs},)")
+        envs = self._envs
+        self._advance(chosen)
+        observations, masks = self._seen()
+        infos: dict[str, Any] = {"action_mask": masks, "seat": envs["seat"].copy()}
+        over = envs["over"].copy()
+        if over.any():
+            infos |= {"ending": envs["ending"].copy(), "_ending": over}
+            if self._log is not None:
+                self._log.add(games_of(envs[over]), envs["seat"][over])
+        rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
+        return observations, rewards, terminated, truncated, infos
+
+    def _advance(self, actions: NDArray[np.int64], fresh: bool = False) -> None:
+        """Take one step in all games; with ``fresh`` the player has been told already that they begin."""
+        envs, asked, rules = self._envs, self._asked, self.rules.tables
+        size = decide_all(envs, asked, actions, self._fixed_seat, rules)
+        if self._player.game_words and not fresh:
+            self._player.restart(np.flatnonzero(envs["begun"]))
+        if size == 0:
+            return
+        batch = asked.batch.part(0, size)
+        slots, seeds, turns = asked.slots[:size], asked.seeds[:size], asked.turns[:size]
+        if isinstance(self._player, KernelPlayer):
+            answer_all(envs, slots, self._opponent.ask(self._player, batch, Streams(seeds), slots), rules)
+            return
+        for turn in np.unique(turns):
+            among = turns == turn
+            answers = self._opponent.ask(self._player, batch.chosen(among), Streams(seeds[among]), slots[among])
+            answer_all(envs, slots[among], answers, rules)
+
+    def _seen(self) -> tuple[Observations, NDArray[np.int8]]:
+        """Observations and action masks; in a game that is over every action is allowed."""
+        observations, masks = encoded(positions_of(self._envs))
+        masks[self._envs["over"]] = 1
+        return observations, masks
+
+    def render(self) -> tuple[Any, ...] | None:
+        """The board of each game, as text (``ansi``) or as an image, [height, width, 3] uint8 (``rgb_array``)."""
+        if self.render_mode is None:
+            return None
+        positions = positions_of(self._envs)
+        shown = text_of if self.render_mode == "ansi" else image_of
+        return tuple(shown(positions.position(i)) for i in range(self.num_envs))

@@ -1,0 +1,136 @@
+"""``qarena policy import``: a table that was learned elsewhere becomes a policy, and is played like any other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from agents.learning.afterstates import VALUE_COLUMNS
+from agents.parameters import checked_number
+from analytics.policies import policy_store
+from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
+from analytics.policies.policy_store import Origin
+from analytics.store import policy_cards
+from analytics.store.archive import Archive
+from analytics.store.records import PolicyCard, run_id_of
+from quarto.errors import RequestError, nearest
+from runners.arena.code import code_by
+from runners.arena.config_groups import load_rules
+from runners.terminal import console
+
+IMPORT = "import"  # what is on a card in place of a trainer
+READER = "analytics.policies.imported.imported"
+
+
+@dataclass(frozen=True)
+class ImportSettings:
+    """The settings of an import as they are typed, ``KEY=VALUE``."""
+
+    kind: str = ""
+    name: str = ""
+    rules: str = "classic"
+    scale: str = "1"
+    conflicts: str = CONFLICTS[0]
+
+
+def settings_of(words: Sequence[str]) -> ImportSettings:
+    """The settings in ``KEY=VALUE`` words. Raises ``RequestError`` for a word that is none of them."""
+    known = [each.name for each in fields(ImportSettings)]
+    given: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not value:
+            raise RequestError(f"{word!r} is not KEY=VALUE{nearest(key, known)}")
+        if key not in known:
+            raise RequestError(f"there is no setting {key!r}{nearest(key, known)}")
+        given[key] = value
+    return ImportSettings(**given)
+
+
+def import_policy(root: Path, file: Path, settings: ImportSettings, command: str) -> None:
+    """Store the policy of a file in the archive at ``root``, and print what was read.
+
+    Raises ``RequestError`` for a setting or a file that cannot be, and for a name that belongs to another policy.
+    """
+    name = settings.name or file.stem
+    policy_store.check_name(name, "name")
+    options = _options(settings)
+    frame = read_table(file)
+    archive = Archive.open(root, create=True)
+    learned = _learned(file, settings, command)
+    taken = policy_store.named(archive, name)
+    if taken is not None and taken.learned["training"] != learned["training"]:
+        raise RequestError(
+            f"name={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}; 'qarena policy "
+            f"show {name}' describes it): choose another name"
+        )
+    try:
+        found = imported(frame, options)
+    except RequestError as error:
+        raise RequestError(f"{file}: {error}") from error
+    origin = Origin(name, options.rules, code_by([READER], learning=False), learned)
+    card = policy_store.save(archive, found.policy, origin)
+    _show(found, card, options, root)
+
+
+def _options(settings: ImportSettings) -> ImportOptions:
+    if settings.kind not in VALUE_COLUMNS:
+        wrong = f"kind={settings.kind} is not a kind of values of turns" if settings.kind else "kind=KIND is missing"
+        raise RequestError(f"{wrong}{nearest(settings.kind, VALUE_COLUMNS)}")
+    if settings.conflicts not in CONFLICTS:
+        raise RequestError(f"conflicts={settings.conflicts} does not exist{nearest(settings.conflicts, CONFLICTS)}")
+    try:
+        scale = checked_number("scale", float(settings.scale))
+    except ValueError as error:
+        raise RequestError(f"scale={settings.scale} is not a finite number") from error
+    rules = load_rules(settings.rules)
+    if rules.mover_chooses:
+        raise RequestError(
+            f"rules={rules.name}: there the mover chooses the piece, and the agent policy plays where the opponent does"
+        )
+    return ImportOptions(settings.kind, rules, scale, settings.conflicts)
+
+
+def _learned(file: Path, settings: ImportSettings, command: str) -> dict[str, Any]:
+    """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
+    how = {"kind": settings.kind, "rules": settings.rules, "scale": settings.scale, "conflicts": settings.conflicts}
+    try:
+        with file.open("rb") as opened:
+            sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError(f"{file} cannot be read: {error.strerror}") from error
+    return {
+        "training": run_id_of({"import": how}),
+        "trainer": IMPORT,
+        "parameters": how,
+        "seed": 0,
+        "games": 0,
+        "run_ids": [],
+        "command": command,
+        "imported": {"file": file.name, "sha256": sha256},
+    }
+
+
+def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: Path) -> None:
+    """Print what was read, what was left out or contradicted itself, and a command that plays by the policy."""
+    afterstates = len(found.policy.table["lanes"])
+    if found.decided:
+        console.print_note(
+            f"{found.decided:,} rows are left out: they finish a line or place the last piece, where no value is read"
+        )
+    if found.conflicts:
+        taken = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
+        console.print_note(
+            f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
+        )
+    where = "" if root == console.DEFAULT_ROOT else f" archive.root={root}"
+    folder = policy_cards.folder_of(Archive(root), card.policy_id)
+    for line in (
+        f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
+        "Play by it:",
+        f"  {console.program()} run agent@a=policy a.policy={card.name} rules={options.rules.name}{where}",
+    ):
+        console.print_line(line)

@@ -1,0 +1,209 @@
+"""A table that was learned elsewhere becomes the policy that its slow twin makes of it."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, Q_TABLE
+from agents.policy import PolicyAgent
+from analytics.policies.imported import ImportOptions, imported, read_table
+from analytics.policies.position_texts import positions_of, positions_of_plies
+from quarto.errors import RequestError
+from quarto.notation import format_cell, format_game, format_piece, format_position
+from quarto.position import from_plies
+from quarto.rules import CLASSIC, NONE, Rules
+from tests import naive
+from tests.naive import PRESETS
+from tests.naive_policies.games import key_of, position_of
+from tests.positions import asked, view_of
+
+TEXT = "...F/.3../..../.... 7"
+Row = tuple[str, int | None, int | None, float]
+
+
+def value_of(key: tuple[int, int]) -> float:
+    """Some value that depends on the afterstate alone."""
+    return ((key[0] * 31 + key[1]) % 2001 - 1000) / 1000
+
+
+def table(rules: Rules, games: int) -> tuple[list[Row], dict[tuple[int, int], float], int]:
+    """All turns in some positions; the values of their afterstates; how many turns no value is read of."""
+    rows: list[Row] = []
+    values: dict[tuple[int, int], float] = {}
+    decided = 0
+    for position in asked(rules, games):
+        view = view_of(position, rules)
+        cells: list[int | None] = [*naive.empty_cells(view.board)[:3]] if view.hand != NONE else [None]
+        gifts: list[int | None] = [*view.available[-3:]] or [None]
+        for cell, gift in product(cells, gifts):
+            after = view.board if cell is None else naive.with_piece(view.board, view.hand, cell)
+            key = key_of(position_of(after, NONE if gift is None else gift), rules)
+            rows.append((format_position(position, rules.name), cell, gift, value_of(key)))
+            if gift is None or naive.has_line(after, rules):
+                decided += 1
+            else:
+                values[key] = value_of(key)
+    return rows, values, decided
+
+
+def frame(rows: list[Row], **columns: Any) -> pl.DataFrame:
+    return pl.DataFrame(rows, ["position", "cell", "gift", "value"], orient="row").with_columns(**columns)
+
+
+def read(rows: list[Row], kind: str = Q_TABLE, rules: Rules = CLASSIC, **options: Any) -> Any:
+    return imported(frame(rows), ImportOptions(kind, rules, **options))
+
+
+@pytest.mark.parametrize(("kind", "column"), [(Q_TABLE, "value"), (FITTED_Q, "value"), (MC_AFTERSTATE, "mean")])
+def test_each_afterstate_has_its_value_under_its_canonical_form(kind: str, column: str) -> None:
+    rows, values, decided = table(CLASSIC, 3)
+    found = read(rows, kind)
+    learned = found.policy.table
+    keys = list(zip(learned["lanes"].tolist(), learned["occupied"].tolist(), strict=True))
+    assert keys == sorted(values)
+    assert learned[column].tolist() == [values[key] for key in keys]
+    assert (found.rows, found.decided, found.conflicts, found.example) == (len(rows), decided, 0, "")
+    assert decided > 0
+    if "count" in learned:
+        assert learned["count"].sum() == len(rows) - decided
+    PolicyAgent(found.policy).knowledge(CLASSIC)  # which refuses a table that is not in form
+
+
+def test_rules_with_other_symmetries_and_names_in_their_texts() -> None:
+    rules = PRESETS["torus_square"]
+    rows, values, _ = table(rules, 1)
+    assert len(read(rows, rules=rules).policy.table["lanes"]) == len(values)
+    unnamed: list[Row] = [(text.removesuffix(" torus_square"), *rest) for text, *rest in rows]  # type: ignore[misc]
+    one, other = (read(each, rules=rules).policy.table["value"] for each in (unnamed, rows))
+    assert one.tolist() == other.tolist()
+
+
+def test_cells_and_gifts_are_numbers_or_texts() -> None:
+    rows, _, _ = table(CLASSIC, 1)
+    texts = frame(rows).with_columns(
+        cell=pl.Series([None if cell is None else format_cell(cell).upper() for _, cell, _, _ in rows]),
+        gift=pl.Series(["-" if gift is None else format_piece(gift).lower() for _, _, gift, _ in rows]),
+    )
+    one, other = read(rows).policy, imported(texts, ImportOptions(Q_TABLE, CLASSIC)).policy
+    assert {name: column.tolist() for name, column in one.table.items()} == {
+        name: column.tolist() for name, column in other.table.items()
+    }
+
+
+def test_a_conflict_is_named_and_resolved_as_asked() -> None:
+    # The second and the fourth row are images of the first: the board turned over, the cell and pieces with it.
+    rows: list[Row] = [
+        (TEXT, 0, 1, 0.5),
+        ("..../..../..3./F... 7", 15, 1, -0.25),
+        (TEXT, 0, 8, 0.125),
+        ("..../..../..3./F... 7", 15, 1, 0.5),
+    ]
+    with pytest.raises(RequestError) as refused:
+        read(rows)
+    assert str(refused.value).startswith(
+        f"1 turns have different values, up to symmetry; the furthest apart: row 1 ({TEXT}: a1 1) has 0.5, "
+        "row 2 (..../..../..3./F... 7: d4 1) has -0.25: conflicts=mean "
+    )
+    for conflicts, value in (("mean", 0.25), ("first", 0.5)):
+        found = read(rows, MC_AFTERSTATE, conflicts=conflicts)
+        assert sorted(zip(found.policy.table["mean"].tolist(), found.policy.table["count"].tolist(), strict=True)) == (
+            [(0.125, 1), (value, 3)]
+        )
+        assert found.conflicts == 1
+
+
+def test_a_value_that_was_computed_twice_is_no_conflict() -> None:
+    rows: list[Row] = [(TEXT, 0, 1, 0.1 + 0.2), (TEXT, 0, 1, 0.3)]
+    assert read(rows).policy.table["value"].tolist() == [0.1 + 0.2]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ((TEXT, 3, 1, 0.0), "cell d1 is not empty in ...F/"),
+        ((TEXT, 16, 1, 0.0), "cell 16 is not in 0..15"),
+        ((TEXT, None, 1, 0.0), "no cell for the piece in hand in ...F/"),
+        ((TEXT, 0, 7, 0.0), "piece 7 is not among those left in ...F/"),
+        ((TEXT, 0, 15, 0.0), "piece F is not among those left"),
+        ((TEXT, 0, None, 0.0), "no gift in ...F/"),
+        ((TEXT.replace("7", "-"), 0, 1, 0.0), "cell a1, and no piece in hand"),
+        ((TEXT.replace("7", "3"), 0, 1, 0.0), "piece '3' is in hand and on b2"),
+        ((TEXT.replace("F", "3"), 0, 1, 0.0), "piece '3' is on d1 and on b2"),
+        ((TEXT.replace("F", "x"), 0, 1, 0.0), "piece 'x' is not a hex digit 0-F"),
+        ((TEXT.replace("7", "."), 0, 1, 0.0), "piece '.' is not a hex digit 0-F"),
+        ((TEXT.replace("/", "|", 1), 0, 1, 0.0), "3 rows instead of 4"),
+        ((f"{TEXT} torus", 0, 1, 0.0), "is one of rules 'torus', not of rules 'classic'"),
+        (("0123/..../..../.... 7", 4, 8, 0.0), "a line is finished in 0123/..../..../.... 7 under rules 'classic'"),
+        ((TEXT, 0, 1, float("nan")), "value nan is not a finite number"),
+        (
+            (TEXT, 0, 1, 4.0),
+            "value 4 is not from -1 (a loss for the player who makes the turn) to 1 (a win); scale=0.2",
+        ),
+        ((None, 0, 1, 0.0), "the position is missing"),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(row: Any, message: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        read([(TEXT, 0, 1, 0.0), (TEXT, 0, 1, 0.0), row])
+    assert str(refused.value).startswith("row 3: ")
+    assert message in str(refused.value)
+
+
+def test_values_are_scaled() -> None:
+    assert read([(TEXT, 0, 1, 3.0)], scale=0.25).policy.table["value"].tolist() == [0.75]
+
+
+def test_plies_with_the_piece_in_hand_are_positions_too() -> None:
+    plies = [(15, 3), (3, 5)]
+    texts = [f"{format_game(plies)} 7", format_game(plies), "", "A"]
+    expected = [from_plies(plies, 7), from_plies(plies), from_plies([]), from_plies([], 10)]
+    batch = positions_of_plies(texts)
+    assert [batch.position(i) for i in range(4)] == expected
+    rows = frame([(texts[0], 0, 1, 0.5)]).rename({"position": "plies"})
+    assert imported(rows, ImportOptions(Q_TABLE, CLASSIC)).policy.table["value"].tolist() == [0.5]
+    wrong = frame([(texts[0], 0, 1, 0.5), ("F@b1 3@c1 3", 0, 1, 0.5)]).rename({"position": "plies"})
+    with pytest.raises(RequestError, match="row 2: the piece in hand, 3, was placed before"):
+        imported(wrong, ImportOptions(Q_TABLE, CLASSIC))
+
+
+def test_texts_of_every_form_are_read_alike() -> None:
+    positions = [position._replace(last_cell=NONE) for position in asked(CLASSIC, 4)]
+    texts = [format_position(position) for position in positions]
+    strange = [text.lower() if i % 3 else f" {text}  classic" for i, text in enumerate(texts)]
+    for each in (texts, strange):
+        batch = positions_of(each, "classic")
+        assert [batch.position(i) for i in range(len(each))] == positions
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "", "is neither a .parquet nor a .csv file"),
+        ("a.parquet", "no parquet", "cannot be read: "),
+        ("a.csv", "position,cell,gift\nx,1,2\n", "has no column 'value'"),
+        ("a.csv", "cell,gift,value\n1,2,3\n", "and has neither; its columns: cell, gift, value"),
+        ("a.csv", "position,plies,cell,gift,value\nx,y,1,2,3\n", "and has both"),
+        ("a.csv", "position,cell,gift,value\n", "has no rows"),
+    ],
+)
+def test_a_file_that_is_no_such_table_is_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(RequestError) as refused:
+        read_table(tmp_path / name)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_both_forms_of_file_hold_the_same(name: str, tmp_path: Path) -> None:
+    rows, _, _ = table(CLASSIC, 1)
+    whole = frame(rows, note=pl.lit("more columns do not matter"))
+    path = tmp_path / name
+    whole.write_csv(path) if name.endswith("csv") else whole.write_parquet(path)
+    policy = imported(read_table(path), ImportOptions(Q_TABLE, CLASSIC)).policy
+    assert policy.table["value"].tolist() == read(rows).policy.table["value"].tolist()

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quarto.errors import RequestError
+from quarto.notation import parse_game
+
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.filterwarnings("ignore:The old environment creation API:DeprecationWarning"),  # of PettingZoo's tests
+]
+
+
+@pytest.fixture(autouse=True)
+def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that nobody sees, and no waiting between its pictures."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    rendering = pytest.importorskip("quarto.env.rendering")
+    monkeypatch.setattr(rendering, "FRAMES_PER_SECOND", 10_000)
+
+
+def made(**options: Any) -> Any:
+    from quarto.env import env
+
+    return env(**options)
+
+
+def played(environment: Any, seed: int) -> list[str]:
+    """A random game: which seat decided, in turn."""
+    chance, seats = random.Random(seed), []
+    environment.reset(seed=seed)
+    for agent in environment.agent_iter():
+        seen, _, terminated, truncated, _ = environment.last()
+        action = None
+        if not (terminated or truncated):
+            seats.append(agent)
+            action = chance.choice(np.flatnonzero(seen["action_mask"]).tolist())
+        environment.step(action)
+    return seats
+
+
+@pytest.mark.parametrize("rules", ["classic", "own_piece"])
+def test_pettingzoo_accepts_it(rules: str) -> None:
+    from pettingzoo.test import api_test, seed_test
+
+    with warnings.catch_warnings():  # it would rather have plain arrays than ones with a mask, and no empty board
+        warnings.filterwarnings("ignore", "Observation", UserWarning)
+        api_test(made(rules=rules), num_cycles=1000)
+        seed_test(lambda: made(rules=rules), num_cycles=200)
+
+
+def test_pettingzoo_renders_it() -> None:
+    from pettingzoo.test import render_test
+
+    render_test(made)
+
+
+def test_pettingzoo_measures_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from pettingzoo.test import performance_benchmark
+
+    monkeypatch.setattr("time.time", iter(range(0, 1000, 2)).__next__)  # five seconds after three cycles
+    performance_benchmark(made())
+    assert "turns per second" in capsys.readouterr().out
+
+
+def test_pettingzoo_makes_it_by_name() -> None:
+    import pettingzoo
+
+    from quarto.env import ENV_ID
+
+    environment = pettingzoo.make("aec", ENV_ID, rules="square")
+    assert environment.unwrapped.rules.squares == "plain"
+
+
+def test_a_seat_places_and_then_gives() -> None:
+    environment = made()
+    seats = played(environment, seed=1)
+    assert seats[0] == "seat_0"
+    pairs = list(zip(seats[1::2], seats[2::2], strict=False))
+    assert all(placed == gave for placed, gave in pairs)
+    assert [placed for placed, _ in pairs] == ["seat_1", "seat_0"] * (len(pairs) // 2) + ["seat_1"] * (len(pairs) % 2)
+    own_piece = played(made(rules="own_piece"), seed=1)
+    assert own_piece[:4] == ["seat_1", "seat_1", "seat_0", "seat_0"]
+
+
+def test_the_winner_gets_one_and_the_game_is_in_the_infos() -> None:
+    from quarto.env import raw_env
+
+    environment = raw_env()
+    environment.reset()
+    for action in (0, 0, 1, 1, 2, 2, 3):
+        environment.step(action)
+        assert environment.rewards == {"seat_0": 0, "seat_1": 0}
+    environment.step(3)
+    assert environment.rewards == {"seat_0": 1, "seat_1": -1}
+    assert all(environment.terminations.values())
+    for agent in ("seat_0", "seat_1"):
+        assert parse_game(environment.infos[agent]["game"]) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+        assert not environment.observe(agent)["action_mask"].any()
+
+
+def test_an_illegal_action_loses() -> None:
+    environment = made()
+    environment.reset()
+    environment.step(5)
+    environment.step(0)
+    environment.step(5)  # given before
+    assert environment.rewards == {"seat_0": 0, "seat_1": -1}
+    assert all(environment.terminations.values()) or all(environment.truncations.values())
+
+
+def test_the_seat_that_waits_has_an_empty_mask() -> None:
+    environment = made()
+    environment.reset()
+    environment.step(3)
+    assert environment.observe("seat_1")["action_mask"].sum() == 16
+    assert not environment.observe("seat_0")["action_mask"].any()
+    assert environment.observe("seat_0")["observation"][16].tolist() == [1, 1, 0, 0, 0, 0, 1, 1]
+
+
+def test_wrong_names_are_refused_with_the_right_ones() -> None:
+    with pytest.raises(RequestError, match=r"rules 'clasic' does not exist; did you mean 'classic'"):
+        made(rules="clasic")
+    with pytest.raises(RequestError, match=r"render_mode 'asci' does not exist; did you mean 'ansi'"):
+        made(render_mode="asci")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quarto.observations import observation_of
+from quarto.rules import NONE, Rules
+from quarto.stepwise import StepwiseGame
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.extras
+
+PLAYTHROUGH = ROOT / "tests/quarto/playthroughs/python_quarto.txt"
+
+
+def loaded(name: str = "python_quarto") -> Any:
+    import pyspiel
+
+    import quarto.openspiel  # noqa: F401  (registers the game)
+
+    return pyspiel.load_game(name)
+
+
+@pytest.mark.parametrize("rules", ["classic", "square", "own_piece"])
+def test_openspiel_plays_it_at_random(rules: str) -> None:
+    import pyspiel
+
+    pyspiel.random_sim_test(loaded(f"python_quarto(rules={rules})"), num_sims=10, serialize=False, verbose=False)
+
+
+def test_the_playthrough_is_as_recorded() -> None:
+    """``playthrough("python_quarto", None, seed=1)`` of OpenSpiel's ``generate_playthrough`` records a new one."""
+    loaded()
+    from absl import flags
+    from open_spiel.python.algorithms.generate_playthrough import replay
+
+    flags.FLAGS.mark_as_parsed()
+    expected, found = replay(str(PLAYTHROUGH))
+    assert found == expected
+
+
+def test_its_states_are_those_of_the_game() -> None:
+    game, twin = loaded(), StepwiseGame()
+    state, chance = game.new_initial_state(), np.random.default_rng(1)
+    while not state.is_terminal():
+        assert state.current_player() == twin.seat
+        assert state.legal_actions() == [action for action in range(16) if twin.legal >> action & 1]
+        tensor = np.array(state.observation_tensor()).reshape(17, 8)
+        assert np.array_equal(tensor, observation_of(twin.position))
+        action = int(chance.choice(state.legal_actions()))
+        text = state.action_to_string(action)
+        assert len(text) == (1 if twin.hand == NONE else 2)
+        before = state.clone()
+        state.apply_action(action)
+        assert before.current_player() == twin.seat  # a clone goes on by itself
+        twin.act(action)
+    assert twin.over
+    assert state.returns() == {0: [1, -1], 1: [-1, 1], NONE: [0, 0]}[twin.winner]
+
+
+def test_rules_are_a_parameter() -> None:
+    game = loaded("python_quarto(rules=square)")
+    assert game.rules == Rules("square", squares="plain")
+    assert str(game.new_initial_state()).endswith("square")

@@ -1,0 +1,163 @@
+"""What agents in Python are told of a position and of a batch is what their slow twins find."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from quarto.batch import Batch
+from quarto.errors import RequestError
+from quarto.position import EMPTY, Position
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, NONE, Rules
+from quarto.views import BatchView, PositionView
+from tests import naive
+from tests.naive import PRESETS
+from tests.paths import ROOT
+from tests.positions import asked, view_of
+
+GAMES = 4
+TEXT = "...F/.3../..../.... 7"
+DRAWN = """\
+   a b c d
+1  . . . F
+2  . 3 . .
+3  . . . .
+4  . . . .
+hand 7  left 0 1 2 4 5 6 8 9 A B C D E"""
+
+
+@pytest.fixture(params=PRESETS.values(), ids=lambda rules: rules.name)
+def rules(request: pytest.FixtureRequest) -> Rules:
+    found: Rules = request.param
+    return found
+
+
+def members(row: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(row).tolist())
+
+
+def safe_after(position: Position, cell: int | None, rules: Rules) -> tuple[int, ...]:
+    view = view_of(position, rules)
+    placed = cell is not None and view.hand != NONE
+    board = naive.with_piece(view.board, view.hand, cell) if placed and cell is not None else view.board
+    return tuple(naive.safe_pieces(board, view.available, rules))
+
+
+def test_one_position_tells_what_its_twin_finds(rules: Rules) -> None:
+    for packed in asked(rules, GAMES):
+        view, twin = PositionView(packed, rules), view_of(packed, rules)
+        assert (view.board, view.hand, view.last_cell) == (tuple(twin.board), twin.hand, twin.last_cell)
+        assert (view.free, view.available) == (tuple(naive.empty_cells(twin.board)), tuple(twin.available))
+        for piece in (0, 7, 15):
+            assert view.winning_cells(piece) == tuple(naive.winning_cells(twin.board, piece, rules))
+        assert view.winning_cells() == (view.winning_cells(view.hand) if view.hand != NONE else ())
+        for cell in (None, view.free[0], view.free[-1]):
+            assert view.safe_gifts(cell) == safe_after(packed, cell, rules)
+
+
+def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
+    positions = asked(rules, GAMES)
+    batch = BatchView(Batch.of(positions), rules)
+    cells = np.array([view.free[len(view.free) // 2] for view in batch])
+    gifts = np.array([(*view.available, NONE)[0] for view in batch])
+    after = batch.after(cells, gifts)
+    assert len(batch) == len(positions) > 40
+    for i, view in enumerate(batch):
+        assert tuple(batch.board[i].tolist()) == view.board
+        assert (members(batch.free[i]), members(batch.available[i])) == (view.free, view.available)
+        assert (batch.hand[i], batch.last_cell[i]) == (view.hand, view.last_cell)
+        assert members(batch.winning_cells()[i]) == view.winning_cells()
+        assert members(batch.winning_cells(9)[i]) == view.winning_cells(9)
+        assert members(batch.safe_gifts()[i]) == view.safe_gifts()
+        assert members(batch.safe_gifts(cells)[i]) == view.safe_gifts(cells[i])
+        assert after[i].packed == view.after(cells[i], gifts[i]).packed
+    assert members(batch.winning_cells(batch.board[:, 0])[0]) == ()  # NONE: no piece finishes no line
+
+
+def test_what_follows_a_turn_is_the_position_that_is_asked_about_next() -> None:
+    compared = 0
+    for rules in (CLASSIC, PRESETS["own_piece"]):
+        positions = [each for each in asked(rules, GAMES) if rules.mover_chooses or each.hand != NONE]
+        for before, packed in pairwise(positions):
+            if packed.occupied > before.occupied:
+                piece = PositionView(packed).board[packed.last_cell] if rules.mover_chooses else packed.hand
+                assert PositionView(before, rules).after(packed.last_cell, piece).packed == packed
+                compared += 1
+    assert compared > 40
+
+
+def test_the_text_of_a_position_is_a_drawing() -> None:
+    view = PositionView.parse(TEXT)
+    assert str(view) == DRAWN
+    assert repr(view) == f"<{TEXT}>"
+    assert str(PositionView(EMPTY)).endswith("\nhand none  left 0 1 2 3 4 5 6 7 8 9 A B C D E F")
+    batch = BatchView(Batch.of([view.packed] * 5))
+    assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more positions"])
+    assert str(BatchView(Batch.of([view.packed]))) == DRAWN
+    assert (str(BatchView(Batch.empty(0))), repr(batch)) == ("no positions", "<5 positions, rules classic>")
+
+
+def test_the_example_of_the_page_on_agents_is_true() -> None:
+    page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
+    (parsed,) = re.findall(r'PositionView\.parse\("(.*)"\)', page)
+    position = PositionView.parse(parsed)
+    assert f"```\n{position}\n```" in page
+    told = re.findall(r"^position\.(\w+)\((\d*)\) +# (\(.*?\)):", page, re.MULTILINE)
+    assert len(told) == 4
+    for method, argument, answer in told:
+        assert getattr(position, method)(*map(int, filter(None, [argument]))) == ast.literal_eval(answer)
+    for view, heading in ((PositionView, "### Positions"), (BatchView, "### Batches")):
+        section = page.partition(heading)[2].partition("\n#")[0]
+        named = set(re.findall(r"`(\w+)", "".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))))
+        public = {name for name in {*dir(view), "hand", "last_cell", "rules", "packed"} if name[0] != "_"}
+        assert public - named <= {"parse", "rules", "packed"}
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "message"),
+    [
+        ("winning_cells", (16,), "piece 16 is not in 0..15"),
+        ("safe_gifts", (3,), "cell 3 is not empty in ...F/"),
+        ("safe_gifts", (-1,), "cell -1 is not in 0..15"),
+        ("after", (5,), "cell 5 is not empty"),
+        ("after", (0, 15), "piece 15 is not among those left"),
+        ("after", (0, 7), "piece 7 is not among those left"),
+    ],
+)
+def test_a_turn_that_is_not_possible_is_refused(method: str, arguments: tuple[int, ...], message: str) -> None:
+    view = PositionView.parse(TEXT)
+    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+        getattr(view, method)(*arguments)
+
+
+def test_turns_that_are_not_possible_are_refused_in_a_batch() -> None:
+    view = PositionView.parse(TEXT)
+    batch = BatchView(Batch.of([view.packed] * 3))
+    with pytest.raises(ValueError, match=r"cell 5 is not empty in position 1, \.\.\.F"):
+        batch.safe_gifts(np.array([0, 5, 3]))
+    with pytest.raises(ValueError, match="piece 15 is not among those left in position 2"):
+        batch.after(0, np.array([0, 1, 15]))
+    with pytest.raises(ValueError, match=r"shape \(2,\) is neither one number nor one for each of 3"):
+        batch.winning_cells(np.array([1, 2]))
+    with pytest.raises(IndexError, match="no position 3: the batch has 3"):
+        batch[3]
+    with pytest.raises(RequestError, match="is one of rules 'torus', not of rules 'classic'"):
+        PositionView.parse(f"{TEXT} torus")
+
+
+def test_a_choice_is_uniform_among_what_is_allowed_and_follows_from_the_word() -> None:
+    rng = Streams(np.arange(4000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    allowed = np.zeros((4000, 16), np.bool_)
+    allowed[:, [2, 5, 11]] = True
+    allowed[0] = False
+    chosen = rng.choice(3, allowed)
+    assert chosen[0] == NONE
+    assert set(chosen[1:].tolist()) == {2, 5, 11}
+    assert np.bincount(chosen[1:])[[2, 5, 11]].min() > 1200
+    ranks = rng.below(3, 3)
+    assert np.array_equal(chosen[1:], np.array([2, 5, 11])[ranks[1:]])

@@ -1,0 +1,137 @@
+"""`qarena agents new` writes agents that play, each with a test that passes and that fails for a broken agent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents.lift import lift
+from quarto.batch import Batch
+from quarto.errors import FailureError, RequestError
+from quarto.rules import CLASSIC, NONE
+from runners.checking import templates
+from runners.checking.check import agent_in, faults
+from runners.checking.new_agent import SEAMS, class_name, new_agent
+from tests import naive
+from tests.agents.test_contract import streams
+from tests.paths import ROOT
+from tests.positions import asked, view_of
+from tests.quarto.test_views import safe_after
+from tests.runners.conftest import Qarena
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with a new agent for each seam."""
+    for seam in SEAMS:
+        monkeypatch.delitem(sys.modules, f"new_{seam}", raising=False)
+        new_agent(f"new_{seam}", seam, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(seam: str, folder: Path) -> None:
+    assert faults(folder, f"new_{seam}") == []
+    positions = asked(CLASSIC, 6)
+    turns = {}
+    for safe in ("true", "false"):
+        player = lift(agent_in(folder, f"new_{seam}(safe={safe})"), CLASSIC, "it")
+        turns[safe] = player.play(Batch.of(positions), streams(len(positions)))
+    for i, position in enumerate(positions):
+        view, cell, gift = view_of(position, CLASSIC), int(turns["true"].cells[i]), int(turns["true"].gifts[i])
+        if view.hand != NONE:
+            assert cell in (naive.winning_cells(view.board, view.hand, CLASSIC) or naive.empty_cells(view.board))
+        assert gift in (safe_after(position, cell, CLASSIC) or tuple(view.available) or (NONE,))
+    assert turns["true"].cells.tolist() == turns["false"].cells.tolist()
+    assert turns["true"].gifts.tolist() != turns["false"].gifts.tolist()
+
+
+def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) -> None:
+    new_agent("broken", "choose", folder)
+    source = folder / "broken.py"
+    source.write_text(source.read_text().replace("return cell, ", "return (cell + 1) % 16, "))
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "mine"],
+        cwd=folder.parent,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "2 failed, 10 passed" in ended.stdout
+    assert "test_broken.py::test_it_keeps_to_the_rules_of_the_arena" in ended.stdout
+    assert "test_broken.py::test_it_takes_a_win" in ended.stdout
+
+
+def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert files == {f for s in SEAMS for f in (f"new_{s}.py", f"agent/new_{s}.yaml", f"test_new_{s}.py")}
+    for path in folder.rglob("*.*"):
+        assert "template" not in path.read_text().lower()
+    assert "class NewPlay:" in (folder / "new_play.py").read_text()
+    assert class_name("corner_first2") == "CornerFirst2"
+    names = {path.name for path in Path(str(templates.__file__)).parent.glob("*.*")}
+    assert names == {"__init__.py", "template.yaml", "test_template.py", *(f"{seam}.py" for seam in SEAMS)}
+
+
+def test_the_command_writes_into_a_folder_and_its_commands_work(qarena: Qarena, tmp_path: Path) -> None:
+    made = qarena("agents", "new", "fresh_one", "--seam", "play")
+    assert (made.code, made.err) == (0, "")
+    lines = made.out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == [
+        "my_agents/fresh_one.py",
+        "my_agents/agent/fresh_one.yaml",
+        "my_agents/test_fresh_one.py",
+    ]
+    commands = [line.split()[1:] for line in lines if line.startswith("  qarena")]
+    assert [words[0] for words in commands] == ["agents", "run", "sweep"]
+    for words in commands[1:]:
+        played = qarena(*(word.replace("games=1000", "games=20") for word in words))
+        assert played.code == 0
+        assert "fresh_one" in played.out
+    assert "fresh_one(safe=false)" in played.out
+    listed = qarena("agents", "--config-dir", "my_agents")
+    assert "│ fresh_one            │ Takes wins, gives safe pieces, else plays at random. │" in listed.out
+    assert max(map(len, listed.out.splitlines())) <= 80
+    assert "safe: true #" in qarena("agents", "show", "fresh_one", "--config-dir", "my_agents").out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("Corner",), "'Corner' cannot be the name of an agent"),
+        (("for",), "'for' cannot be the name of an agent"),
+        (("../corner",), "'../corner' cannot be the name of an agent"),
+        (("oracle",), "'oracle' is an agent already"),
+        (("json",), "'json' is the name of a Python module that is installed"),
+        (("corner", "--seam", "paly"), "--seam paly does not exist; did you mean 'play'?"),
+        (("corner", "--config-dir", "file"), "--config-dir file is not a folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_written(
+    words: tuple[str, ...], message: str, qarena: Qarena, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    found = qarena("agents", "new", *words)
+    assert (found.code in (1, 2), found.out) == (True, "")
+    assert found.err.startswith(f"error: {message}")
+    assert found.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_no_file_is_overwritten(folder: Path) -> None:
+    with pytest.raises(RequestError, match=r"mine/new_play\.py exists already"):
+        new_agent("new_play", "choose", folder)
+    (folder / "test_another.py").write_text("mine")
+    with pytest.raises(RequestError, match="exists already"):
+        new_agent("another", "choose", folder)
+    assert not (folder / "another.py").exists()
+    (folder.parent / "other").mkdir()
+    (folder.parent / "other/agent").write_text("")
+    with pytest.raises(FailureError, match=r"other/agent cannot be written: "):
+        new_agent("another", "choose", folder.parent / "other")

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analytics import open_archive
+from analytics.store.archive import Archive
+from quarto.batch import ENDINGS
+from quarto.errors import RequestError
+from runners.cli.main import app
+from tests.runners.greedy import Greedy
+
+pytestmark = pytest.mark.extras
+
+GAMES = 24
+
+
+class SamePly:
+    """The first cell and the last piece; notes at which plies it was asked at once."""
+
+    def __init__(self) -> None:
+        self.plies: set[tuple[int, ...]] = set()
+
+    def play(self, batch: Any, rng: Any) -> tuple[Any, Any]:
+        self.plies.add(tuple(np.unique(np.bitwise_count(batch.occupied)).tolist()))
+        cells = [next(c for c in range(16) if not o >> c & 1) for o in batch.occupied.tolist()]
+        gifts = [max((p for p in range(16) if a >> p & 1), default=-1) for a in batch.available.tolist()]
+        return np.array(cells), np.array(gifts)
+
+
+def made(count: int = GAMES, **options: Any) -> Any:
+    import gymnasium
+
+    from quarto.env import ENV_ID
+
+    return gymnasium.make_vec(ENV_ID, num_envs=count, **options)
+
+
+def single(**options: Any) -> Any:
+    import gymnasium
+
+    from quarto.env import ENV_ID
+
+    return gymnasium.make(ENV_ID, **options)
+
+
+def chosen(masks: Any, chance: np.random.Generator, illegal: float = 0.0) -> Any:
+    """Random legal actions, sometimes any."""
+    legal = (chance.random(masks.shape) * masks).argmax(axis=1)
+    return np.where(chance.random(len(masks)) < illegal, chance.integers(16, size=len(masks)), legal)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"opponent": "random"},
+        {"opponent": "random", "rules": "own_piece"},
+        {"opponent": "random", "rules": "torus_square", "seat": 1},
+        {"opponent": "rule_based(faithful=true)"},  # remembers the game
+        {"opponent": "mcts(iterations=4,reuse=true)"},  # keeps its tree
+        {"opponent": Greedy()},  # in Python
+        {"opponent": SamePly(), "seat": 0},  # in Python, answers to batches
+    ],
+    ids=lambda options: ",".join(str(value) if isinstance(value, str | int) else "own" for value in options.values()),
+)
+def test_each_game_is_that_of_the_single_environment(options: dict[str, Any]) -> None:
+    many, alone = made(**options), [single(**options) for _ in range(GAMES)]
+    chance = np.random.default_rng(1)
+    observations, infos = many.reset(seed=5)
+    starts = [each.reset(seed=5 + i) for i, each in enumerate(alone)]
+    assert np.array_equal(observations, [seen for seen, _ in starts])
+    assert np.array_equal(infos["action_mask"], [info["action_mask"] for _, info in starts])
+    over = np.zeros(GAMES, bool)
+    ended = 0
+    for _ in range(45):
+        actions = chosen(infos["action_mask"], chance, illegal=0.02)
+        observations, rewards, terminated, truncated, infos = many.step(actions)
+        for i, each in enumerate(alone):
+            if over[i]:
+                (seen, info), reward, ends = each.reset(), 0.0, (False, False)
+            else:
+                seen, reward, *ends, info = each.step(actions[i])
+            assert np.array_equal(observations[i], seen)
+            assert (rewards[i], terminated[i], truncated[i]) == (reward, *ends)
+            assert np.array_equal(infos["action_mask"][i], info["action_mask"])
+            assert infos["seat"][i] == info["seat"]
+            over[i] = any(ends)
+            if over[i]:
+                assert ENDINGS[infos["ending"][i]] == info["ending"]
+                ended += 1
+    assert ended > GAMES
+
+
+def test_agents_in_python_are_asked_for_games_of_one_ply_at_a_time() -> None:
+    opponent = SamePly()
+    environment, chance = made(opponent=opponent), np.random.default_rng(2)
+    _, infos = environment.reset(seed=1)
+    for _ in range(40):
+        *_, infos = environment.step(chosen(infos["action_mask"], chance))
+    assert all(len(plies) == 1 for plies in opponent.plies)
+    assert len(opponent.plies) > 8
+
+
+def test_seeds_may_be_a_list_and_resets_go_on() -> None:
+    one, other = made(3), made(3)
+    first, _ = one.reset(seed=[4, 9, None])
+    again, _ = other.reset(seed=[4, 9, 1])
+    assert np.array_equal(first[:2], again[:2])
+    masks = [environment.reset()[1]["seat"].tolist()[:2] for environment in (one, other)]
+    assert masks[0] == masks[1]
+    with pytest.raises(ValueError, match="2 seeds for 3 games"):
+        one.reset(seed=[1, 2])
+
+
+def test_what_was_returned_is_not_changed_later() -> None:
+    environment, chance = made(), np.random.default_rng(3)
+    _, infos = environment.reset(seed=1)
+    kept = environment.step(chosen(infos["action_mask"], chance))
+    copies = [np.copy(each) for each in (*kept[:4], kept[4]["action_mask"], kept[4]["seat"])]
+    for _ in range(20):
+        environment.step(chosen(kept[4]["action_mask"], chance))
+    for each, copied in zip((*kept[:4], kept[4]["action_mask"], kept[4]["seat"]), copies, strict=True):
+        assert np.array_equal(each, copied)
+
+
+def test_its_games_are_imported_into_an_archive(tmp_path: Path) -> None:
+    environment, chance = made(record=tmp_path / "games.txt", name="mine"), np.random.default_rng(4)
+    _, infos = environment.reset(seed=1)
+    rewards, ended = [], 0
+    while ended < 100:
+        _, reward, terminated, truncated, infos = environment.step(chosen(infos["action_mask"], chance, illegal=0.01))
+        rewards += reward[terminated].tolist()
+        ended += int((terminated | truncated).sum())
+    arguments = ["archive", "import", str(tmp_path / "games.txt"), "--archive", str(tmp_path / "archive")]
+    app(arguments, standalone_mode=False)
+    archive = Archive.open(tmp_path / "archive")
+    (record,) = archive.runs()
+    assert {label for pair in record.pairings for label in pair} == {"mine", "random"}
+    assert sum(commit.games.rows for commit in archive.commits(record.run_id)) == ended
+    with open_archive(tmp_path / "archive") as opened:
+        won, lost = opened.sql(
+            "SELECT count(*) FILTER ((winner = 0 AND agent_0 = 'mine') OR (winner = 1 AND agent_1 = 'mine')),"
+            " count(*) FILTER ((winner = 1 AND agent_0 = 'mine') OR (winner = 0 AND agent_1 = 'mine')) FROM games"
+        ).row(0)
+    assert (won, lost) == (rewards.count(1.0), rewards.count(-1.0))
+
+
+def test_it_is_drawn_as_text_and_as_pictures() -> None:
+    for mode, kind in (("ansi", str), ("rgb_array", np.ndarray)):
+        environment = made(2, render_mode=mode)
+        environment.reset(seed=1)
+        frames = environment.render()
+        assert len(frames) == 2
+        assert all(isinstance(frame, kind) for frame in frames)
+    assert made(2).render() is None
+
+
+def test_wrong_requests_are_refused_in_a_line() -> None:
+    with pytest.raises(RequestError, match="num_envs=0 is not a number of games"):
+        made(0)
+    with pytest.raises(RequestError, match=r"render_mode 'human' does not exist; .*valid: ansi, rgb_array"):
+        made(render_mode="human")
+    environment = made(3)
+    environment.reset()
+    with pytest.raises(ValueError, match=r"actions have shape \(2,\), not \(3,\)"):
+        environment.step([1, 2])

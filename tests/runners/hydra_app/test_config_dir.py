@@ -1,0 +1,67 @@
+"""The modules beside a user's yamls are found, after all others, here and in processes that a launcher starts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners.hydra_app.config_dir import OWN_FOLDERS, find_own_modules, own_modules
+from tests.runners.conftest import Qarena
+
+PLAYER = """
+class Player:
+    def choose(self, position, rng):
+        return position.free[0], (*position.available, -1)[0]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with an agent, and with a module named like one of Python's."""
+    monkeypatch.delitem(sys.modules, "beside_the_yaml", raising=False)
+    for path, text in {
+        "beside_the_yaml.py": PLAYER,
+        "colorsys.py": "raise SystemExit",
+        "agent/beside.yaml": "_target_: beside_the_yaml.Player\n",
+    }.items():
+        (tmp_path / "own" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own" / path).write_text(text)
+    return tmp_path / "own"
+
+
+def test_they_come_last_and_for_the_time_of_a_command_only(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    before = [*sys.path]
+    with own_modules([own, own]):
+        assert sys.path == [*before, str(own)]
+        assert own not in Path(str(importlib.import_module("colorsys").__file__)).parents
+    assert sys.path == before
+    assert OWN_FOLDERS not in os.environ
+
+
+def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with own_modules([own]):
+        handed_on = os.environ[OWN_FOLDERS]
+    monkeypatch.setenv(OWN_FOLDERS, handed_on)  # all that such a process has
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert find_own_modules() == [str(own)]
+    assert find_own_modules() == []
+    assert sys.path[-1] == str(own)
+
+
+@pytest.mark.parametrize("words", [("--config-dir", "own"), ("-cd", "own"), ("hydra.searchpath=[file://{own}]",)])
+def test_commands_play_what_a_yaml_beside_its_module_names(words: tuple[str, ...], own: Path, qarena: Qarena) -> None:
+    given = [word.format(own=own) for word in words]
+    found = qarena("run", *given, "agents=[beside,random]", "games=2")
+    assert (found.code, found.err) == (0, "")
+
+
+def test_without_the_folder_a_message_says_where_modules_are_looked_for(own: Path, qarena: Qarena) -> None:
+    (own / "agent/beside.yaml").write_text("_target_: not_beside_the_yaml.Player\n")
+    found = qarena("agents", "check", "beside", "--config-dir", "own")
+    assert found.code == 2
+    assert "of a module in the folder of --config-dir or on PYTHONPATH" in found.err

@@ -1,0 +1,117 @@
+"""`qarena policy import`: a file becomes a policy that is played, shown and verified like any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics.store import policy_cards
+from analytics.store.archive import Archive
+from quarto.notation import format_position
+from quarto.position import EMPTY
+from tests.runners.conftest import Qarena
+
+START = format_position(EMPTY._replace(available=0xFFFE, hand=0))
+ROWS = [(START, "b1", "F", 0.5), (START, "a1", "3", -0.5), (format_position(EMPTY), None, "0", 0.25)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "theirs.csv"
+    pl.DataFrame(ROWS, ["position", "cell", "gift", "value"], orient="row").write_csv(path)
+    return path
+
+
+def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qarena: Qarena) -> None:
+    made = qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned")
+    assert (made.code, made.err) == (0, "")
+    assert made.out.startswith("q_table: 3 turns up to symmetry from 3 rows; the policy is in data/archive/policies/")
+    assert made.out.endswith("  qarena run agent@a=policy a.policy=learned rules=classic\n")
+    archive = Archive.open(Path("data/archive"))
+    (card,) = policy_cards.cards(archive)
+    assert card.learned["imported"] == {
+        "file": "theirs.csv",
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    told = (Path(__file__).parents[3] / "data/README.md").read_text(encoding="utf-8")
+    assert [key for key in card.learned if f"`{key}`" not in told] == []
+    played = qarena("run", "agent@a=policy", "a.policy=learned", "agent@b=random", "games=20")
+    assert played.code == 0
+    first = qarena(
+        "sql",
+        "SELECT DISTINCT piece FROM plies JOIN games USING (run_id, game_id) "
+        "WHERE plies.ply = 0 AND agent_0 LIKE 'policy%'",
+        "--format",
+        "csv",
+    )
+    assert first.out == "piece\n0\n"  # the only first gift of which it knows a value
+    shown = qarena("policy", "show", "learned").out
+    assert f"theirs.csv, SHA-256 {card.learned['imported']['sha256']}" in shown
+    assert "imported from theirs.csv" in qarena("policy", "lineage", "learned").out
+    assert "import" in qarena("policy", "ls").out
+    assert qarena("archive", "verify").code == 0
+    again = qarena("policy", "rebuild", "learned")
+    assert (again.code, again.out) == (2, "")
+    assert "was imported from theirs.csv (SHA-256 " in again.err
+    assert qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned").code == 0
+    assert [each.policy_id for each in policy_cards.cards(archive)] == [card.policy_id]
+
+
+def test_what_was_left_out_or_differs_is_told(file: Path, qarena: Qarena) -> None:
+    file.write_text(file.read_text() + f"{START},c2,F,0.0\n{START},b2,F,0.5\n012./..../..../.... 3,d1,F,1\n")
+    refused = qarena("policy", "import", "theirs.csv", "kind=q_table")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: theirs.csv: 1 turns have different values, up to symmetry; ")
+    found = qarena("policy", "import", "theirs.csv", "kind=q_table", "conflicts=mean")
+    assert found.code == 0
+    left, different = found.err.splitlines()
+    assert left == "1 rows are left out: they finish a line or place the last piece, where no value is read"
+    assert different.startswith("1 turns have different values, up to symmetry: their mean is taken; the furthest ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "kind=KIND is missing; valid: fitted_q, mc_afterstate, q_table"),
+        (("kind=gift",), "kind=gift is not a kind of values of turns"),
+        (("kind=q_table", "nme=x"), "there is no setting 'nme'; did you mean 'name'?"),
+        (("kind=q_table", "mine"), "'mine' is not KEY=VALUE"),
+        (("kind=q_table", "scale=x"), "scale=x is not a finite number"),
+        (("kind=q_table", "scale=inf"), "scale=inf is not a finite number"),
+        (("kind=q_table", "conflicts=max"), "conflicts=max does not exist"),
+        (("kind=q_table", "rules=own_piece"), "there the mover chooses the piece"),
+        (("kind=q_table", "rules=tours"), "'tours' does not exist; did you mean 'torus'?"),
+        (("kind=q_table", "name=7"), "name='7' cannot be a name"),
+    ],
+)
+def test_wrong_requests_are_refused_and_make_no_archive(
+    words: tuple[str, ...], message: str, file: Path, qarena: Qarena, tmp_path: Path
+) -> None:
+    found = qarena("policy", "import", "theirs.csv", *words)
+    assert (found.code, found.out) == (2, "")
+    assert message in found.err
+    assert found.err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_name_of_another_policy_is_refused(file: Path, qarena: Qarena) -> None:
+    assert qarena("policy", "import", "theirs.csv", "kind=q_table").code == 0
+    other = qarena("policy", "import", "theirs.csv", "kind=fitted_q")
+    assert other.code == 2
+    assert "name=theirs is the name of another policy (import, kind q_table; " in other.err
+    assert qarena("policy", "import", "nowhere.csv", "kind=q_table").err.startswith(
+        "error: nowhere.csv cannot be read: "
+    )
+
+
+def test_a_card_without_runs_is_one_of_an_imported_policy(file: Path, qarena: Qarena) -> None:
+    qarena("policy", "import", "theirs.csv", "kind=q_table")
+    (path,) = Path("data/archive/policies").glob("*/card.json")
+    card = json.loads(path.read_text())
+    del card["learned"]["imported"]
+    path.write_text(json.dumps(card))
+    assert qarena("policy", "show", "theirs").code == 1
