@@ -88,7 +88,11 @@ class Engine:
         and of one in progress only what is finished soon is yielded. ``idle`` is called while no block is finished.
         Raises ``StuckError``.
         """
-        return Crew(threads, self.play_parts, stop).results(orders, idle)
+        return self.crew(threads, stop).results(orders, idle)
+
+    def crew(self, threads: int, stop: threading.Event | None = None) -> Crew[Order, TimedBlock]:
+        """Threads that play orders, as ``play`` lets them."""
+        return Crew(threads, self.play_parts, stop)
 
     def play_block(self, order: Order) -> TimedBlock:
         """Play the games of each pair of ``order`` in the calling thread."""

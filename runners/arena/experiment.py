@@ -24,7 +24,7 @@ from runners.arena.code import code_of, differences
 from runners.arena.config import Request
 from runners.arena.engine import Engine
 from runners.arena.schedule import Pace, missing, orders
-from runners.arena.shard_writer import ShardWriter
+from runners.arena.shard_writer import ShardWriter, Submit
 from runners.arena.spec import RunSpec
 from runners.arena.storage import where_typed
 
@@ -82,9 +82,9 @@ class Experiment:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
         return games_left(self.archive, self.request.spec, games)
 
-    def shard_writer(self, threads: int) -> ShardWriter:
-        """A writer that stores games of this run as the request says, on so many threads."""
-        return ShardWriter(self.archive, self.request.spec, self.request.storage, threads)
+    def shard_writer(self, submit: Submit, most: int) -> ShardWriter:
+        """A writer that stores games of this run as the request says; ``submit`` and ``most`` as it takes them."""
+        return ShardWriter(self.archive, self.request.spec, self.request.storage, submit, most)
 
 
 def prepare(request: Request) -> Experiment:
@@ -248,14 +248,15 @@ def _play(experiment: Experiment, stop: threading.Event, progress: Progress | No
     # Repeated only if another process committed some games first: the archive drops our shards that hold any of those.
     while games and not stop.is_set():
         source = takewhile(lambda _: not stop.is_set(), orders(experiment.left(request.games), pace))
-        with experiment.shard_writer(request.threads) as writer:
+        crew = engine.crew(request.threads, stop)
+        with experiment.shard_writer(crew.submit, request.threads) as writer:
 
             def idle(writer: ShardWriter = writer) -> None:
                 writer.look(at_once=stop.is_set())
                 if progress:
                     progress.idle(engine.turns)
 
-            for block, seconds in engine.play(source, request.threads, stop, idle):
+            for block, seconds in crew.results(source, idle):
                 pace.update(block.pairing, block.pairs, seconds)
                 writer.add(block)
                 if progress:

@@ -1,11 +1,13 @@
-"""Blocks become shards of the archive, in threads beside those that play."""
+"""Blocks become shards of the archive, by the threads that play."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as StillWaitingError
+from typing import NamedTuple, Self
 
 from analytics.store.archive import Archive
 from analytics.store.records import Commit
@@ -14,17 +16,31 @@ from runners.arena.spec import RunSpec
 from runners.arena.storage import Storage
 from runners.contestants.contestant import StuckError
 
+PATIENCE = 1.0  # seconds that a shard waits for a thread to be free; then the thread that gathers writes it
+
+Submit = Callable[..., "Future[Commit | None]"]
+
+
+class _Shard(NamedTuple):
+    """A shard that is handed over."""
+
+    blocks: list[Block]
+    future: Future[Commit | None]
+    since: float
+
 
 class ShardWriter:
-    """Gathers the blocks of a run into shards, and commits each shard while the next ones are played.
+    """Gathers the blocks of a run into shards, and hands each over to be encoded, stored and committed.
 
-    As many shards are written at a time as there are ``threads``: each is encoded, stored and committed by a thread of
-    its own, so that every core writes. Apart from these one shard is in memory, and none has more than ``shard_games``
-    games. Blocks are gathered here, not by the threads that play, since one of those may never return from a turn.
-    Leaving the context commits the rest, unless the user insists on leaving at once or the archive refuses.
+    ``submit`` lets some thread call a function: of a run, the next that has finished a block, so that every core plays
+    and writes and commits are all that the threads share. Blocks are gathered in the calling thread, since one that
+    plays may never return from a turn; for the same reason the calling thread writes what nobody has begun after
+    ``PATIENCE``. At most ``most`` shards wait or are written; another is gathered, and none has more than
+    ``shard_games`` games. Leaving the context commits the rest, unless the user insists on leaving at once or the
+    archive refuses.
     """
 
-    def __init__(self, archive: Archive, spec: RunSpec, storage: Storage, threads: int) -> None:
+    def __init__(self, archive: Archive, spec: RunSpec, storage: Storage, submit: Submit, most: int) -> None:
         self.committed = 0  # games
         self._archive = archive
         self._spec = spec
@@ -32,19 +48,18 @@ class ShardWriter:
         self._blocks: list[Block] = []
         self._games = 0
         self._since = time.monotonic()  # when the first of the blocks came
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="write")
-        self._writing: deque[Future[Commit | None]] = deque()  # in the order in which they were begun
+        self._submit_call = submit
+        self._most = most
+        self._writing: deque[_Shard] = deque()  # in the order in which they were handed over
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            if kind is None or issubclass(kind, StuckError):
-                self.flush()
-        finally:
-            self._pool.shutdown()
+        if kind is None or issubclass(kind, StuckError):
+            self.flush()
+        for shard in self._writing:
+            shard.future.cancel()
 
     def add(self, block: Block) -> None:
         """Take a block, and commit a shard if there are enough games or enough time has passed.
@@ -62,23 +77,34 @@ class ShardWriter:
 
     def look(self, at_once: bool = False) -> None:
         """Commit what has waited long enough; with ``at_once``, whatever there is. Raises as ``add`` does."""
-        if self._blocks and (at_once or time.monotonic() - self._since >= self._storage.shard_seconds):
+        now = time.monotonic()
+        if self._blocks and (at_once or now - self._since >= self._storage.shard_seconds):
             self._submit()
+        while self._writing and (self._writing[0].future.done() or now - self._writing[0].since >= PATIENCE):
+            self._settle()
 
     def flush(self) -> None:
         """Commit all blocks taken and wait for it. Raises what the archive raised."""
         if self._blocks:
             self._submit()
-        self._settle(most=0)
+        while self._writing:
+            self._settle()
 
     def _submit(self) -> None:
-        self._settle(most=self._threads - 1)
+        while len(self._writing) >= self._most:
+            self._settle(PATIENCE)
         blocks, self._blocks, self._games = self._blocks, [], 0
-        self._writing.append(self._pool.submit(self._archive.commit, self._spec.run_id, blocks, self._spec.labels))
+        self._writing.append(_Shard(blocks, self._submit_call(self._commit, blocks), time.monotonic()))
 
-    def _settle(self, most: int) -> None:
-        """Wait until at most so many shards are being written; those that are finished are counted."""
-        while self._writing and (len(self._writing) > most or self._writing[0].done()):
-            commit = self._writing.popleft().result()
-            if commit is not None:
-                self.committed += commit.games.rows
+    def _commit(self, blocks: list[Block]) -> Commit | None:
+        return self._archive.commit(self._spec.run_id, blocks, self._spec.labels)
+
+    def _settle(self, patience: float = 0.0) -> None:
+        """Wait until the oldest shard is committed; after ``patience`` seconds write it here if nobody has begun."""
+        blocks, future, _ = self._writing.popleft()
+        try:
+            commit = future.result(patience)
+        except StillWaitingError:
+            commit = self._commit(blocks) if future.cancel() else future.result()
+        if commit is not None:
+            self.committed += commit.games.rows

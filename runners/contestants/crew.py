@@ -6,12 +6,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 PLAYING = "play"  # prefix of the names of the threads
 IDLE_SECONDS = 0.5  # without a result, after which the caller hears that there is none
@@ -28,7 +31,7 @@ class Crew(Generic[Job, Result]):
 
     ``work(job, cut)`` is a generator; once ``cut()`` is true it ends with what is finished. That is so ``GRACE``
     seconds after ``stop`` was set, and as soon as the results are no longer taken. The threads are daemons: a job that
-    never ends keeps nobody waiting.
+    never ends keeps nobody waiting. Between two jobs a thread carries out what was handed to ``submit``.
     """
 
     def __init__(
@@ -38,11 +41,19 @@ class Crew(Generic[Job, Result]):
         self._stop = stop or threading.Event()
         self._cut_at: float | None = None  # once ``stop`` is set
         self._closing = False
-        self._todo: SimpleQueue[Job | None] = SimpleQueue()  # None: no more work
+        self._todo: SimpleQueue[Job | _Wake | None] = SimpleQueue()  # None: no more work
+        self._tasks: SimpleQueue[_Task] = SimpleQueue()
         self._done: SimpleQueue[Result | _Finished | _Raised] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._carry_out, name=f"{PLAYING} {i}", daemon=True) for i in range(threads)
         ]
+
+    def submit(self, call: Callable[..., Value], *arguments: Any) -> Future[Value]:
+        """Let the next thread that is free call a function; until one has begun, the future can be cancelled."""
+        future: Future[Value] = Future()
+        self._tasks.put(_Task(future, call, arguments))
+        self._todo.put(_Wake())
+        return future
 
     def results(self, jobs: Iterable[Job], idle: Callable[[], None]) -> Iterator[Result]:
         """The results of all jobs as they are finished, not always in order. Raises what ``work`` raises.
@@ -84,7 +95,13 @@ class Crew(Generic[Job, Result]):
 
     def _carry_out(self) -> None:
         _only_main_exits()
-        while (job := self._todo.get()) is not None:
+        while True:
+            job = self._todo.get()
+            self._carry_out_tasks()
+            if job is None:
+                return
+            if isinstance(job, _Wake):
+                continue
             try:
                 if not (self._closing or self._stop.is_set()):
                     for result in self._work(job, self._is_cut):
@@ -92,6 +109,11 @@ class Crew(Generic[Job, Result]):
                 self._done.put(_Finished())
             except BaseException as error:  # noqa: BLE001  (raised again by ``results``)
                 self._done.put(_Raised(error))
+
+    def _carry_out_tasks(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._tasks.get_nowait().carry_out()
 
     def _is_cut(self) -> bool:
         if not self._stop.is_set():
@@ -118,6 +140,27 @@ def _only_main_exits() -> None:
 
     if os._exit is _exit:
         os._exit = exit_from_main
+
+
+class _Task(NamedTuple):
+    """A call that any thread may make."""
+
+    future: Future[Any]
+    call: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def carry_out(self) -> None:
+        """Make the call, unless it was cancelled."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self.call(*self.arguments))
+        except BaseException as error:  # noqa: BLE001  (raised again by whoever asks for the result)
+            self.future.set_exception(error)
+
+
+class _Wake:
+    """There is a task."""
 
 
 class _Finished:

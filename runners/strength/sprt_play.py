@@ -93,8 +93,10 @@ def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: 
     covered = experiment.archive.covered(experiment.run_id).get(0, [])
     gaps, pace, held = missing(most, covered), _pace(experiment), dict[int, Block]()
     source = takewhile(lambda _: not (stop.is_set() or trial.ended), _orders(gaps, most, pace))
-    with experiment.shard_writer(experiment.request.threads) as writer:
-        for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.look):
+    threads = experiment.request.threads
+    crew = experiment.engine.crew(threads, stop)
+    with experiment.shard_writer(crew.submit, threads) as writer:
+        for block, seconds in crew.results(source, writer.look):
             pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block

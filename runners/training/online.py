@@ -10,6 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from agents.learning.game_updates import TrainingGames
@@ -178,7 +179,7 @@ class _OnlineTraining:
 
     def _play(self, first_pair: int, end_pair: int) -> None:
         """Play pairs that the archive lacks, learn from them and commit them."""
-        with self._experiment.shard_writer(threads=1) as writer:
+        with ThreadPoolExecutor(1) as pool, self._experiment.shard_writer(pool.submit, most=1) as writer:
             while first_pair < end_pair and not self._stopping():
                 pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
                 games = self._block(first_pair, pairs)

@@ -6,8 +6,10 @@ import json
 import re
 import signal
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from runners.arena.engine import Order
 from runners.arena.experiment import engine_of, execute
 from runners.arena.schedule import Pace
 from runners.arena.shard_writer import ShardWriter
+from runners.contestants.crew import Crew
 from runners.contestants.interruption import interruptible
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, request, rows, stored_at
@@ -408,7 +411,10 @@ def test_a_shard_is_committed_while_the_next_is_played(tmp_path: Path, monkeypat
     asked = request("archive.shard_games=4", "archive.shard_seconds=1000")
     engine = engine_of(asked.spec)
     blocks = [engine.play_block(Order(0, pair, 1)).block for pair in range(5)]
-    with ShardWriter(archive, asked.spec, asked.storage, threads=1) as writer:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        ShardWriter(archive, asked.spec, asked.storage, pool.submit, most=1) as writer,
+    ):
         for block in blocks[:3]:
             writer.add(block)
         assert writing.wait(10)
@@ -417,6 +423,36 @@ def test_a_shard_is_committed_while_the_next_is_played(tmp_path: Path, monkeypat
         for block in blocks[3:]:
             writer.add(block)
     assert committed == [2, 2, 1]
+
+
+def test_shards_that_no_thread_begins_to_write_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.arena.shard_writer.PATIENCE", 0.01)
+    archive = Archive.open(tmp_path, create=True)
+    asked = request("archive.shard_games=4", "archive.shard_seconds=1000")
+    engine = engine_of(asked.spec)
+    nobody = engine.crew(1)  # its threads are never started, as if they hung in a turn
+    with ShardWriter(archive, asked.spec, asked.storage, nobody.submit, most=1) as writer:
+        for pair in range(5):
+            writer.add(engine.play_block(Order(0, pair, 1)).block)
+        time.sleep(0.02)
+        writer.look()
+        assert writer.committed == 8
+    assert [commit.games.rows for commit in archive.commits(asked.spec.run_id)] == [4, 4, 2]
+
+
+def test_threads_that_play_carry_out_tasks_between_two_jobs() -> None:
+    def play(job: int, _cut: Callable[[], bool]) -> Iterator[int]:
+        yield job
+
+    crew = Crew(2, play, None)
+    found = [crew.submit(divmod, 7, k) for k in range(3)]
+    assert sorted(crew.results(range(5), lambda: None)) == [0, 1, 2, 3, 4]
+    assert [future.result(0) for future in found[1:]] == [(7, 0), (3, 1)]
+    with pytest.raises(ZeroDivisionError):
+        found[0].result(0)
+    assert crew.submit(divmod, 7, 2).cancel()
 
 
 # Ctrl-C.
