@@ -24,6 +24,9 @@ def _column(column: Columns) -> pl.Expr:
     return pl.col(column) if isinstance(column, str) else column
 
 
+PLY_BITS = 4  # of a ply in the pieces, and in the cells, of an ordered opening; the first ply is highest
+
+
 def cell_name(cell: Columns) -> pl.Expr:
     """The name of a cell, ``a1`` to ``d4``; null for other numbers."""
     return _column(cell).replace_strict(_CELLS, _CELL_NAMES, default=None, return_dtype=pl.String)
@@ -39,6 +42,16 @@ def cell_class(cell: Columns) -> pl.Expr:
 def piece_name(piece: Columns) -> pl.Expr:
     """The hex digit of a piece; null for other numbers."""
     return _column(piece).replace_strict(list(range(PIECES)), list(PIECE_DIGITS), default=None, return_dtype=pl.String)
+
+
+def opening_text(pieces: Columns, cells: Columns, plies: int) -> pl.Expr:
+    """The first ``plies`` (1 to 8) of an opening as text, ``0@a1 3@d4``, from its pieces and cells as numbers."""
+    shifts = (PLY_BITS * (7 - ply) for ply in range(plies))
+    each = (
+        piece_name(_column(pieces) // (1 << shift) & 15) + "@" + cell_name(_column(cells) // (1 << shift) & 15)
+        for shift in shifts
+    )
+    return pl.concat_str(*each, separator=" ")
 
 
 def high(piece: Columns) -> pl.Expr:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import polars as pl
 
+from analytics.derived_tables.boards import ORDERED_PLIES, ORDERS
 from analytics.sql import records, replays
-from analytics.sql.expressions import board_text, piece_name
+from analytics.sql.expressions import PLY_BITS, board_text, opening_text, piece_name
 from analytics.sql.files import ArchiveFiles, damage, require_whole
 from analytics.sql.views import VIEWS, Pairing, pairings
 from analytics.store.archive import unknown_run
 from analytics.store.checked_files import first_damaged
 from analytics.store.schema import DECISIONS, GIFT, NOT_COUNTED, POSITIONS, TABLES
 from quarto.batch import GAME_BITS
+from quarto.errors import RequestError
 from quarto.rules import NONE
 
 _STORED = {**TABLES, "decisions": DECISIONS, "positions": POSITIONS}
@@ -102,7 +104,22 @@ class Frames(ArchiveFiles):
 
     def boards(self, run_id: str | None = None) -> pl.LazyFrame:
         """The view ``boards``: a row a ply, with the board before it."""
-        return self._replayed(replays.boards, "boards", run_id)
+        return _as_view("boards", self._replayed(replays.boards, VIEWS["boards"], run_id))
+
+    def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
+        """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
+
+        Raises ``RequestError`` for another number.
+        """
+        if not 1 <= plies <= ORDERED_PLIES:
+            raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
+        rest = 1 << PLY_BITS * (ORDERED_PLIES - plies)
+        rows = self._replayed(replays.orders, ("run_id", *ORDERS), run_id).filter(pl.col("ordered") >= plies)
+        return rows.select(
+            *("run_id", "game_id", "pairing", pl.col("outcome").cast(pl.Int32)),
+            opening_text("pieces", "cells", plies).alias("opening"),
+            *(pl.col(word) // rest * rest for word in ("pieces", "cells")),
+        )
 
     def decisions(self, run_id: str | None = None) -> pl.LazyFrame:
         """The view ``decisions``: a row a decision of annotated games."""
@@ -140,15 +157,16 @@ class Frames(ArchiveFiles):
         rows = self._scan(table, run_id).with_columns(number=number)
         return rows.join(known, left_on=["run_id", "number"], right_on=["run", "number"])
 
-    def _replayed(self, replay: Callable[..., pl.LazyFrame], view: str, run_id: str | None) -> pl.LazyFrame:
+    def _replayed(
+        self, replay: Callable[..., pl.LazyFrame], columns: Iterable[str], run_id: str | None
+    ) -> pl.LazyFrame:
         self._require_sound({"plies"})
         of_runs = [
             replay(self.archive, each).select(pl.lit(each).alias("run_id"), pl.all())
             for each in ([run_id] if run_id is not None else self.archive.run_ids())
             if self._require_run(each)
         ]
-        rows = pl.concat(of_runs) if of_runs else pl.LazyFrame(schema=dict.fromkeys(VIEWS[view], pl.Int64))
-        return _as_view(view, rows)
+        return pl.concat(of_runs) if of_runs else pl.LazyFrame(schema=dict.fromkeys(columns, pl.Int64))
 
     def _require_run(self, run_id: str) -> bool:
         """Raise ``RequestError`` unless a run is in the archive."""

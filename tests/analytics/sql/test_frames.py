@@ -52,6 +52,20 @@ def test_each_view_is_a_lazy_frame_of_the_same_rows(whole: Archive) -> None:
             assert found.sort(order).equals(in_sql.sort(order)), view
 
 
+@pytest.mark.parametrize("plies", [1, 3, 8])
+def test_openings_in_order_are_a_lazy_frame_of_the_same_rows(whole: Archive, plies: int) -> None:
+    with open_archive(whole.root) as opened:
+        in_sql = opened.sql(f"FROM ordered_openings({plies})")
+        assert in_sql.height > 0
+        found = opened.ordered_openings(plies).collect()
+        assert found.schema == in_sql.schema
+        assert found.sort("run_id", "game_id").equals(in_sql.sort("run_id", "game_id"))
+        (first, *_) = in_sql["run_id"]
+        assert opened.ordered_openings(plies, first).collect().height == (in_sql["run_id"] == first).sum()
+        with pytest.raises(RequestError, match="plies must be 1 to 8"):
+            opened.ordered_openings(plies + 8)
+
+
 def test_a_lazy_frame_may_be_of_one_run(whole: Archive) -> None:
     with open_archive(whole.root) as opened:
         for view in ("games", "plies", "seats", "pairs", "boards", "decisions", "positions"):
