@@ -8,9 +8,11 @@ import importlib.util
 import io
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -129,8 +131,30 @@ class CompilingNotice:
         self._last = now
 
 
+class OneOfABurst:
+    """A handler of Ctrl-C that raises ``KeyboardInterrupt`` once a second at most.
+
+    Keys that are held down must not interrupt the handling of the first: Python would end by the signal.
+    """
+
+    SECONDS = 1.0
+
+    def __init__(self) -> None:
+        self._last: float | None = None  # when it raised
+
+    def __call__(self, _signal: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._last is None or now - self._last >= self.SECONDS:
+            self._last = now
+            raise KeyboardInterrupt
+
+
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
+    handler, before = OneOfABurst(), signal.getsignal(signal.SIGINT)
+    ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, handler)
     try:
         short_memory.carry_out(_main)
     except SystemExit as left:
@@ -143,6 +167,9 @@ def main() -> None:
     except KeyboardInterrupt:  # a further one, while the first is answered
         _ignore_interrupts()
         raise SystemExit(INTERRUPTED) from None
+    finally:
+        if ours and signal.getsignal(signal.SIGINT) is handler:
+            signal.signal(signal.SIGINT, before)
 
 
 def _ignore_interrupts() -> None:
