@@ -62,7 +62,7 @@ class QuartoGame(pyspiel.Game):
         return QuartoState(self)
 
     def make_py_observer(self, iig_obs_type: Any = None, params: Any = None) -> Any:
-        """What a player sees: the position, which is public."""
+        """The position as text, which both players see."""
         if iig_obs_type is None or (iig_obs_type.public_info and not iig_obs_type.perfect_recall):
             return PositionObserver(params)
         return IIGObserverForPublicInfoGame(iig_obs_type, params)

@@ -35,7 +35,7 @@ NOTHING = ("", "-", "-1", "none", "null")  # texts that stand for no cell or no 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How to read a table as a policy."""
+    """The settings by which a table is read as a policy."""
 
     kind: str
     rules: Rules

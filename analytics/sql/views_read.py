@@ -15,7 +15,7 @@ POLICY = "policy"  # the macro that is the table of a policy
 
 
 class Read(NamedTuple):
-    """What a question may read, and perhaps more."""
+    """The views and policies that a question may read, and perhaps more."""
 
     views: set[str]  # views and table macros
     policies: set[str] | None  # names in policy('NAME'); None: any

@@ -66,7 +66,7 @@ class Snapshot(Archive):
 
 
 def _kept(read: Callable[[], T]) -> T | FailureError:
-    """What was read, or the error, for whoever asks for it."""
+    """The record that was read, or the error that is raised when it is asked for."""
     try:
         return read()
     except FailureError as error:

@@ -75,7 +75,7 @@ def check(options: CheckOptions) -> bool:
 
 
 def faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:
-    """What an agent of a user's own folder does wrong, for its test: each finding of ``agents check`` that is not fine.
+    """The faults of an agent of a user's own folder, for its test: each finding of ``agents check`` that is not fine.
 
     ``folder`` has ``agent/NAME.yaml``. Raises ``RequestError`` for an agent that cannot be made or does not play the
     rules.
@@ -105,7 +105,7 @@ def turn_of(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) 
 
 
 def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -> Iterator[Finding]:
-    """What twenty games of an agent with itself and twenty with ``random`` show; with ``timed`` its speed too."""
+    """The findings of twenty games of an agent with itself and twenty with ``random``; with ``timed`` its speed too."""
     spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     printed = io.StringIO()
     with _unlogged(), _captured(printed):

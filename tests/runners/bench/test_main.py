@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from quarto.errors import FailureError
+from runners.arena.machine import available_cores
 from runners.bench.main import bench
 from runners.bench.processes import process
 from runners.bench.searches import searches
@@ -77,11 +78,15 @@ def test_a_command_that_fails_is_not_measured(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
     figures = bench(quick=True)
+    cores = f"{available_cores()}_threads"
     for name in ("simulate", "write_only", "end_to_end"):
-        assert figures[name]["games_per_second"] > 0
-        assert figures["rule_based_v_random"][name]["games_per_second"] > 0
+        for threads in ("1_threads", cores):
+            assert figures[threads][name]["games_per_second"] > 0
+            assert figures["rule_based_v_random"][threads][name]["games_per_second"] > 0
+    assert figures["end_to_end_speedup"] > 0
+    assert {"playing", "encoding", "checksums", "tallies", "writing"} == set(figures["stages"])
     assert {"random", "dumb", "semi_random", "rule_based"} <= set(figures["agents"])
-    assert 0 < figures["end_to_end"]["bytes_per_ply_row"] <= 3.2
+    assert 0 < figures["bytes_per_ply_row"] <= 3.2
     for name, (target, reached) in {
         "mcts": ("target_rollouts_per_second", "rollouts_per_second"),
         "genetic_minimax": ("target_turns_per_second", "turns_per_second"),
