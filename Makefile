@@ -10,6 +10,9 @@ PIP_INSTALL := $(PIP) install -qq --no-build-isolation --use-pep517
 COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
+# What test-extras installs.
+EXTRAS := rl openspiel ray slurm optuna s3 delta
+
 # Two or more cores share the tests, a file at a time: what a file's tests prepare together is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
@@ -32,7 +35,7 @@ test-all: debian
 	@$(MAKE) --no-print-directory -j2 lint warm
 	$(PYTEST) -m "not extras"
 
-# The environments for reinforcement learning, with the libraries that they are for: nothing else needs those.
+# Environments for reinforcement learning, launchers, clusters, object storage: with the libraries that only they need.
 test-extras: $(VENV)/installed-extras
 	$(PYTEST) -m "extras and not slow" --durations=5 --durations-min=2
 
@@ -60,8 +63,9 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml -o requirements.lock
-	$(COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
-	$(COMPILE) pyproject.toml --extra rl --extra openspiel --group rl-docs -c requirements-dev.lock -o requirements-extras.lock
+	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group rl-docs --group s3-tests -c requirements.lock \
+		-o requirements-extras.lock
+	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
