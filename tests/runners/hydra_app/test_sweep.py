@@ -14,7 +14,7 @@ from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from runners.contestants import interruption
-from runners.hydra_app.application import _sweep_id
+from runners.hydra_app.sweep_start import sweep_id
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows
 
@@ -212,11 +212,11 @@ def test_jobs_that_share_a_folder_are_all_shown(qarena: Qarena) -> None:
 
 def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     swept = ["rules=classic,square", "games=20"]
-    same = _sweep_id(swept)
+    same = sweep_id(swept)
     assert re.fullmatch("[0-9a-f]{12}", same)
     others = ("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x")
-    assert {_sweep_id([*swept[::-1], other]) for other in others} == {same}
-    assert _sweep_id([*swept, "seed=2"]) != same
-    assert _sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
-    assert _sweep_id([*swept, "hydra/sweeper=optuna"]) != same
-    assert _sweep_id(["rules=classic,square,torus", "games=20"]) != same
+    assert {sweep_id([*swept[::-1], other]) for other in others} == {same}
+    assert sweep_id([*swept, "seed=2"]) != same
+    assert sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
+    assert sweep_id([*swept, "hydra/sweeper=optuna"]) != same
+    assert sweep_id(["rules=classic,square,torus", "games=20"]) != same
