@@ -148,8 +148,8 @@ class Application(ABC, Generic[Prepared]):
 
 
 def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> DictConfig:
-    """The configuration, its archive named by an absolute path if Hydra changes the current folder for the task."""
-    if not hydra_cfg.job.chdir:
+    """The configuration, its archive named by an absolute path if the task runs in another folder than was typed in."""
+    if not hydra_cfg.job.chdir and Path(hydra_cfg.runtime.cwd) == Path.cwd():
         return cfg  # a path is shown as it was typed
     fixed = copy.copy(cfg)
     OmegaConf.update(fixed, "archive.root", str(Path(hydra_cfg.runtime.cwd) / cfg.archive.root), force_add=True)

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -256,14 +256,12 @@ def _tally(spec: RunSpec, name: str | None, results: Sequence[PairingResult]) ->
     return reduce(Tally.__add__, views, Tally())
 
 
-def objective_of(settings: Any, name: str) -> Objective:
+def objective_of(settings: Mapping[str, Any], name: str) -> Objective:
     """The objective that a node of the configuration describes; ``name`` is the option of the group.
 
     Raises ``RequestError`` for a setting that does not exist or does not fit.
     """
     from runners.arena.spec import made_of
 
-    if not isinstance(settings, dict):
-        raise RequestError(f"objective={settings} is not an objective: choose one with objective=NAME")
     made: Objective = made_of(f"objective '{name}'", settings, Objective)
     return made

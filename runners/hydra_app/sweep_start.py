@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from quarto.errors import RequestError
 from runners.hydra_app import sweep_folders
+from runners.hydra_app.flags import quoted
 from runners.hydra_app.study import StudyConfig, StudySweeper, Target, checked_direction
 from runners.terminal import console
 
@@ -29,8 +30,8 @@ WITHOUT_EFFECT = re.compile(
 )
 
 
-# In place of the nodes of plugins, if these are installed. By default, Ray joins whatever cluster it finds, tells of its
-# start and has a web server; and the plugin limits the memory for objects, which Ray refuses when it joins a cluster.
+# In place of the nodes of plugins, if these are installed. By default, Ray joins whatever cluster it finds, tells of
+# its start and has a web server; and the plugin limits the memory for objects, which Ray refuses if it joins a cluster.
 RAY = {
     "_target_": "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher",
     "ray": {
@@ -93,6 +94,9 @@ def begin(config: DictConfig, target: Callable[[DictConfig, DictConfig], Target 
     sweep_folders.begin(Path(config.hydra.sweep.dir).absolute())
     if (launcher := config.hydra.runtime.choices.get("hydra/launcher")) != "basic":
         console.print_note(f"{launcher}: the jobs' output folders are in {config.hydra.sweep.dir}")
+        with open_dict(config.hydra):  # jobs may run in another current folder
+            config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())
+            config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(config.hydra.sweep.dir)}")
 
 
 def _first_job(config: DictConfig, given: Sequence[str]) -> DictConfig:
