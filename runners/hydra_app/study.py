@@ -133,7 +133,8 @@ class StudySweeper(Sweeper):
         except Exception as error:  # of whatever database is behind the address
             reason = " ".join(str(error).split()).partition(" (Background on")[0]
             raise RequestError(f"hydra.sweeper.storage={storage} (study '{name}') cannot be used: {reason}") from error
-        if differences := _differences(study, settings, self._direction):
+        differences = _differences(study, settings, self._direction) or _other_values(study, self._space)
+        if differences:
             raise RequestError(
                 f"study '{name}' in {storage} was begun with other settings ({differences}): name another one, "
                 "hydra.sweeper.study_name=NAME"
@@ -158,14 +159,8 @@ class StudySweeper(Sweeper):
 
     def _propose(self, trial: Any) -> None:
         """Let the sampler choose a trial's settings, those that it has already excepted."""
-        try:
-            for name, distribution in self._space.items():
-                trial._suggest(name, distribution)
-        except ValueError as error:
-            raise RequestError(
-                f"the study has trials with other values than are asked for now ({error}): name another one, "
-                "hydra.sweeper.study_name=NAME"
-            ) from error
+        for name, distribution in self._space.items():
+            trial._suggest(name, distribution)
         if self._asked.custom_search_space:
             instantiate({"_target_": self._asked.custom_search_space, "_partial_": True})(self._config, trial)
 
@@ -250,6 +245,19 @@ def _differences(study: Any, settings: Mapping[str, str], direction: str) -> str
         for key in keys
         if begun.get(key) != now.get(key)
     )
+
+
+def _other_values(study: Any, space: Mapping[str, Any]) -> str:
+    """A setting whose values in the study's trials are of another kind than those of ``space``, as a text."""
+    from optuna.distributions import check_distribution_compatibility
+
+    for trial in study.get_trials(deepcopy=False):
+        for name in trial.distributions.keys() & space.keys():
+            try:
+                check_distribution_compatibility(trial.distributions[name], space[name])
+            except ValueError:
+                return f"{name}: {trial.distributions[name]}, now {space[name]}"
+    return ""
 
 
 def _settings(trial: Any) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -77,8 +78,15 @@ def sweep_id(arguments: Sequence[str], config: str = "run") -> str:
 def begin(config: DictConfig, target: Callable[[DictConfig, DictConfig], Target | None]) -> None:
     """Check a sweep before its first job, and let its jobs know its id; ``target`` is the application's.
 
-    Raises ``RequestError`` for an objective that cannot be the value of the jobs.
+    Raises ``RequestError`` for a launcher that cannot work here, and an objective that cannot be the value of the jobs.
     """
+    launcher = config.hydra.runtime.choices.get("hydra/launcher")
+    for program in ("srun", "sbatch") if launcher == "submitit_slurm" else ():
+        if shutil.which(program) is None:
+            raise RequestError(
+                f"hydra/launcher=submitit_slurm needs Slurm: {program} is not on PATH; submit from a machine of the "
+                "cluster, or use hydra/launcher=submitit_local"
+            )
     given: list[str] = OmegaConf.to_container(config.hydra.overrides.task)  # type: ignore[assignment]
     first = _first_job(config, given)
     StudySweeper.target = target(first, first.hydra)
@@ -92,7 +100,7 @@ def begin(config: DictConfig, target: Callable[[DictConfig, DictConfig], Target 
         with open_dict(config.hydra):
             config.hydra.overrides.task.append(f"sweep.id={StudySweeper.sweep_id}")
     sweep_folders.begin(Path(config.hydra.sweep.dir).absolute())
-    if (launcher := config.hydra.runtime.choices.get("hydra/launcher")) != "basic":
+    if launcher != "basic":
         console.print_note(f"{launcher}: the jobs' output folders are in {config.hydra.sweep.dir}")
         with open_dict(config.hydra):  # jobs may run in another current folder
             config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())
