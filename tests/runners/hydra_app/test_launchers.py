@@ -25,7 +25,8 @@ environment = os.environ | dict(SLURM_ARRAY_JOB_ID="77", SLURM_NTASKS="1", SLURM
     SLURM_JOB_NODELIST="node", SLURM_PROCID="0", SLURM_LOCALID="0")
 print("Submitted batch job 77", flush=True)
 if os.fork() == 0:
-    os.close(1)
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     for task in range(first, last + 1):
         own = dict(SLURM_JOB_ID=str(78 + task), SLURM_ARRAY_TASK_ID=str(task))
         subprocess.run(["bash", sys.argv[1]], env=environment | own)
