@@ -135,8 +135,9 @@ class Application(ABC, Generic[Prepared]):
     def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
         """``prepare``, with paths as they were meant."""
         find_own_modules()  # this may be a process that a launcher started
+        fixed = with_fixed_paths(cfg, hydra_cfg)
         with where_typed():
-            return self.prepare(with_fixed_paths(cfg, hydra_cfg), hydra_cfg)
+            return self.prepare(fixed, hydra_cfg)
 
     def keys(self, unknown: str, arguments: Sequence[str]) -> list[str]:
         """The keys that the user may have meant by an unknown one: those of its option, or all."""

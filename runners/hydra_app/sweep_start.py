@@ -6,6 +6,7 @@ Wrong requests are found here, before Hydra creates any folder; the sweep gets i
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -100,11 +101,21 @@ def begin(config: DictConfig, target: Callable[[DictConfig, DictConfig], Target 
         with open_dict(config.hydra):
             config.hydra.overrides.task.append(f"sweep.id={StudySweeper.sweep_id}")
     sweep_folders.begin(Path(config.hydra.sweep.dir).absolute())
+    if launcher == "ray":
+        _tell_ray(config)
     if launcher != "basic":
         console.print_note(f"{launcher}: the jobs' output folders are in {config.hydra.sweep.dir}")
         with open_dict(config.hydra):  # jobs may run in another current folder
             config.hydra.sweep.dir = str(Path(config.hydra.sweep.dir).absolute())
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(config.hydra.sweep.dir)}")
+
+
+def _tell_ray(config: DictConfig) -> None:
+    """Let processes of a cluster that is there already have the environment variables of ours that jobs read."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
+    place = "hydra.launcher.ray.init.runtime_env.env_vars"
+    given = OmegaConf.to_container(OmegaConf.select(config, place) or OmegaConf.create({}))
+    OmegaConf.update(config, place, own | dict(given), force_add=True)  # type: ignore[arg-type]
 
 
 def _first_job(config: DictConfig, given: Sequence[str]) -> DictConfig:
