@@ -12,7 +12,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
-from quarto.rules import CELLS, NONE, PIECES, finished_lines
 from runners.arena.checks import check_range
 
 if TYPE_CHECKING:
@@ -134,6 +133,8 @@ class Regret(Objective):
 
         Raises ``RequestError`` for a value out of range.
         """
+        from quarto.rules import PIECES
+
         super().__init__(agent)
         for name, value, most in (("from_pieces", from_pieces, PIECES - 1), ("seconds", seconds, MOST_SECONDS)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
@@ -227,6 +228,7 @@ def agent_in(spec: RunSpec, name: str | None, key: str) -> int:
 def _random_game(rules: Rules, least: int, dice: random.Random) -> Games | None:
     """A random game of more than ``least`` plies; None if there was none among a thousand."""
     from quarto.batch import ENDINGS, Games
+    from quarto.rules import CELLS, NONE, PIECES, finished_lines
 
     for _ in range(1000):
         order = [dice.sample(range(PIECES), PIECES) for _ in ("pieces", "cells")]
