@@ -29,7 +29,7 @@ from quarto.jit import load_all
 from runners.arena.agent_labels import load_agent
 from runners.arena.config import Request
 from runners.arena.config_groups import load_rules, names, settings_of
-from runners.arena.experiment import execute
+from runners.arena.playing import execute
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
 from runners.contestants.contestant import Contestant

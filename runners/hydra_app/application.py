@@ -267,7 +267,7 @@ def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
 
     It does depend on the sweeper, which decides what the jobs are.
     """
-    ignored = r"\+*(hydra[./](?!sweeper[.=])|archive[.=]|threads=|progress=)"
+    ignored = r"\+*(hydra[./](?!sweeper[.=])|archive[.=]|threads=|progress=|executor[.=]|ray[.])"
     kept = sorted(argument for argument in arguments if not re.match(ignored, argument))
     return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 

@@ -31,7 +31,7 @@ class RunApplication(Application["Experiment"]):
         return prepare(request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
 
     def execute(self, prepared: Experiment) -> Finished:
-        from runners.arena.experiment import carry_out
+        from runners.arena.playing import carry_out
         from runners.contestants.interruption import interruptible
 
         for note in prepared.request.notes:

@@ -19,7 +19,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import check_keys
 from runners.arena.config_groups import names, plain, settings_of
-from runners.arena.schemas import SweepConfig, check_values, threads_of
+from runners.arena.schemas import RayConfig, SweepConfig, check_values, executor_of, threads_of
 from runners.arena.storage import ARCHIVE
 from runners.hydra_app.application import Application, Finished, typed_command
 from runners.hydra_app.flags import config_dirs
@@ -46,6 +46,8 @@ class PolicyBuildConfig:
     name: str | None = None
     where: str = MISSING
     threads: int | None = None
+    executor: Any = None
+    ray: RayConfig = field(default_factory=RayConfig)
     archive: SourceConfig = field(default_factory=SourceConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
@@ -79,6 +81,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         name=name,
         where=cfg.where,
         threads=threads_of(cfg),
+        executor=executor_of(cfg),
         root=Path(cfg.archive.root),
         command=command,
     )

@@ -21,10 +21,10 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
-from runners.arena.machine import available_cores
 from runners.arena.named_classes import check_named, targets_in
 from runners.arena.spec import made_of
 from runners.arena.storage import Storage
+from runners.executors.machine import available_cores
 from runners.training.derive import code_of, derivation_of
 from runners.training.schemas import GROUP
 

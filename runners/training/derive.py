@@ -21,9 +21,11 @@ from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
-from runners.arena.machine import MEBIBYTE, available_megabytes
 from runners.arena.spec import made_of
 from runners.contestants.places import place_of
+from runners.executors.base import Executor
+from runners.executors.machine import MEBIBYTE, available_megabytes
+from runners.executors.threads import THREADS
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -41,6 +43,7 @@ class BuildRequest:
     threads: int
     root: Path
     command: str
+    executor: Executor = THREADS
 
     @property
     def training(self) -> str:

@@ -25,7 +25,8 @@ from runners.arena.agent_labels import agent_of, agent_settings, parse_label
 from runners.arena.checks import MAX_OPENING_PLIES
 from runners.arena.config import Request
 from runners.arena.config_groups import settings_of
-from runners.arena.experiment import Outcome, carry_out, prepare
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, carry_out
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.derive import BuildRequest, build, code_of, derivation_of
 from runners.training.derive import prepare as prepare_build
