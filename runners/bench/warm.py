@@ -35,7 +35,7 @@ from runners.arena.storage import Storage
 from runners.contestants.contestant import Contestant
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
-from runners.training.derive import derivation_of
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 
 Step = tuple[str, Callable[[], object]]

@@ -70,7 +70,8 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         if key not in (own := settings_of(GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
-    from runners.training.derive import BuildRequest, derivation_of
+    from runners.training.derive import BuildRequest
+    from runners.training.kinds import derivation_of
 
     name = kind if cfg.name is None else cfg.name
     policy_store.check_name(name, "name")
@@ -137,6 +138,8 @@ class BuildApplication(Application["PreparedBuild"]):
     def execute(self, prepared: PreparedBuild) -> Finished:
         from runners.training.derive import build
 
+        for note in prepared.request.notes:
+            console.print_note(note)
         started = time.perf_counter()
         card = build(prepared)
         seconds = time.perf_counter() - started

@@ -25,7 +25,8 @@ from runners.arena.named_classes import check_named, targets_in
 from runners.arena.spec import made_of
 from runners.arena.storage import Storage
 from runners.executors.machine import available_cores
-from runners.training.derive import code_of, derivation_of
+from runners.training.derive import code_of
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
