@@ -7,9 +7,11 @@ import logging
 import os
 import re
 import socket
+import sys
 import threading
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -21,11 +23,13 @@ AUTO = "auto"  # the cluster to which this machine belongs
 PORT = 6379  # on which the head of a cluster listens, if nobody says otherwise
 CONNECT_SECONDS = 5.0
 POLL_SECONDS = 0.2
-# Before Ray is imported: it reports nothing to anybody, and says nothing here.
+# Before Ray is imported: it reports nothing to anybody, says nothing here, and does not try for minutes to connect.
 VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_gcs_rpc_server_connect_timeout_s": str(int(CONNECT_SECONDS)),
+    "RAY_gcs_rpc_server_connect_timeout_s": "4",
+    "RAY_py_gcs_connect_timeout_s": "4",
+    "RAY_NUM_REDIS_GET_RETRIES": "1",
 }
 
 
@@ -165,15 +169,31 @@ def _connect(address: str) -> None:
     """Connect to a cluster that runs. Raises ``FailureError`` if none answers."""
     import ray
 
-    where = AUTO if address == AUTO else _answering(address)
+    known = os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address
+    where = AUTO if known == AUTO else _answering(known)
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
             ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL)
     except Exception as error:
-        reason = "there is none" if isinstance(error, ConnectionError) and address == AUTO else _reason(error)
+        none = isinstance(error, ConnectionError) and where == AUTO
+        reason = "there is none" if none else f"something else answers, or an unlike version of Ray: {_reason(error)}"
         raise FailureError(f"no Ray cluster at ray.address={address} ({reason}): {_HOW}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Inside the context nothing is written to standard error: Ray's C++ code writes there what Python cannot stop."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
 
 
 _HOW = "start one with 'ray start --head', let this machine join it, or play here with executor=processes"
