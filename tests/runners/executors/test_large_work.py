@@ -118,7 +118,7 @@ def inline(tmp_path: Path) -> tuple[str, ...]:
     return "--config-dir", "own", "executor=inline"
 
 
-@pytest.mark.parametrize("where", ["true", "agent_0 = 'random' AND game_id % 3 > 0"])
+@pytest.mark.parametrize("where", ["true", "agent_0 = 'random' AND game_id % 3 > 0"], ids=["all", "some"])
 def test_a_policy_that_follows_from_counts(
     where: str, roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
 ) -> None:
@@ -161,7 +161,7 @@ def test_generations_of_a_training_are_played_by_workers(
         "trainer.population=5",
         "trainer.offspring=2",
         "trainer.generations=1",
-        "trainer.games=4",
+        "trainer.games=2",
     )
     for root, how in (("here", ()), ("there", inline)):
         found = qarena(*evolve, f"archive={root}", "policy.name=bred", "threads=1", *how)

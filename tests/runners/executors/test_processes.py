@@ -94,12 +94,11 @@ DICE = "{agent:random,_target_:tests.runners.experiments.Dice,name:dice}"
 CHEAT = "{agent:random,_target_:tests.runners.experiments.Cheat,name:cheat}"
 RAISING = "{agent:random,_target_:tests.runners.experiments.Hot,name:hot}"
 TOURNAMENT = (f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]", "games=60", "opening_plies=1", "seed=5")
-ELSEWHERE = f"threads={WORKERS}"
 
 
 def played(root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None) -> Outcome:
     """The outcome of a request that is carried out by processes."""
-    asked = replace(stored_at(root, request(*overrides, ELSEWHERE)), executor=processes)
+    asked = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
     return execute(asked, "qarena run", stop or threading.Event())
 
 
@@ -121,7 +120,7 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     assert {line.partition(":")[0] for line in found.misbehaviour} == {
         line.partition(":")[0] for line in expected.misbehaviour
     }
-    again = played(tmp_path / "again", processes, *TOURNAMENT)  # by the same workers: nothing is counted twice
+    again = played(tmp_path / "again", processes, *TOURNAMENT, "threads=1")  # nothing is counted twice
     assert sorted(again.misbehaviour) == sorted(expected.misbehaviour)
 
 
@@ -131,7 +130,7 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     monkeypatch.setattr(processes, "_folder", tmp_path)
     (tmp_path / CUP).touch()
     mortal = ("agents=[{agent:random,_target_:tests.runners.executors.mortal.Mortal,name:mortal},random]", "games=400")
-    outcome = played(tmp_path / "archive", processes, *mortal)
+    outcome = played(tmp_path / "archive", processes, *mortal, "threads=1")  # by the one process, then by the other
     assert not (tmp_path / CUP).exists()
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
@@ -141,7 +140,7 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
 
 
 def test_ctrl_c_commits_what_is_finished(processes: Processes, tmp_path: Path) -> None:
-    slow = (f"agents=[{DICE},random]", "games=100_000", "seed=2", "archive.shard_seconds=0.1")
+    slow = (f"agents=[{DICE},random]", "games=100_000", "seed=2", "archive.shard_seconds=0.1", "threads=1")
     stop = threading.Event()
 
     def interrupt() -> None:
