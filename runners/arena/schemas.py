@@ -53,6 +53,7 @@ class RunConfig:
     opening_plies: int = 0
     threads: int | None = None
     progress: bool = True
+    objective: Any = None
     executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.threads.Threads"})  # of tests too
     ray: RayConfig = field(default_factory=RayConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)

@@ -83,13 +83,12 @@ class AnnotationWorker:
     def carry_out(self, part: Any, stop: threading.Event, tell: Tell) -> None:
         run_id, number, extent = part
 
-        def progress(games: int) -> None:
-            tell({"games": games})
+        def end_if_asked() -> None:
             if stop.is_set():
                 raise StoppedError
 
         job = AnnotationJob(self._shards[run_id, number], AnnotationExtent(**extent))
         try:
-            tell({"done": self._annotator.annotate(job, progress)})
+            tell({"done": self._annotator.annotate(job, lambda games: tell({"games": games}), end_if_asked)})
         except StoppedError:
             return
