@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -57,7 +57,7 @@ class Outcome:
     seconds: float  # playing and writing them
     interrupted: bool  # games are still missing
     stopped: bool  # because the user asked to
-    root: Path  # of the archive
+    root: PurePath  # of the archive
     misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited games of this process
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
 
+from analytics.files.location import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
@@ -31,7 +32,7 @@ class Job:
 
     record: SweepJob
     folder: Path  # of its output
-    root: Path  # of its archive
+    root: PurePath  # of its archive
 
 
 def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
@@ -40,7 +41,7 @@ def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
     overrides.pop("sweep.id", None)
     asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": overrides, "games": max(0, games)}
     record = typed(asked | {"status": "failed"}, SweepJob)
-    return Job(record, Path(hydra_cfg.runtime.output_dir), Path(cfg.archive.root))
+    return Job(record, Path(hydra_cfg.runtime.output_dir), location_of(cfg.archive.root))
 
 
 def completed(job: Job, run_id: str | None, row: Mapping[str, str] | None = None) -> None:
@@ -94,7 +95,7 @@ def report() -> int:
     failures = [each for each in jobs if each.record.status == "failed"]
     for each in failures:
         with suppress(ArenaError):  # there may be no archive
-            Archive.open(Path(each.archive)).save_sweep_job(each.record)
+            Archive.open(location_of(each.archive)).save_sweep_job(each.record)
     if any(each.row for each in jobs):
         console.show([_table_of_rows(jobs)])
     else:
@@ -110,7 +111,7 @@ def report() -> int:
 
 def _report_pairings(jobs: Sequence[_Kept]) -> None:
     """Print the pairings of the jobs' runs, and queries that show more."""
-    played = [(each.record, Path(each.archive), each.record.run_id) for each in jobs if each.record.run_id]
+    played = [(each.record, location_of(each.archive), each.record.run_id) for each in jobs if each.record.run_id]
     outcomes = [(record, results(Archive.open(root), run_id)) for record, root, run_id in played]
     if outcomes:
         console.show([_table([each.record for each in jobs], outcomes)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from analytics import open_archive
 from analytics.derived_tables.decisions import annotation_jobs
@@ -31,7 +31,7 @@ from runners.terminal.progress import progress_bar
 
 
 def annotate(
-    root: Path, wanted: Sequence[str], choices: bool, from_pieces: int | None, threads: int | None, megabytes: float
+    root: PurePath, wanted: Sequence[str], choices: bool, from_pieces: int | None, threads: int | None, megabytes: float
 ) -> None:
     """Judge the decisions that are not judged yet. Raises ``RequestError`` for an unknown run."""
     check_tables(megabytes)
@@ -46,7 +46,7 @@ def annotate(
     console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
-def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
+def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:
     if not done.shards:
         return f"Nothing to judge: all decisions in {root} are judged."
     speed = done.decisions / seconds
@@ -56,7 +56,7 @@ def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
     )
 
 
-def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
+def show_mistakes(root: PurePath, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
     """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:

@@ -61,7 +61,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
     Raises ``FailureError`` for an ``OSError`` inside.
     """
-    from analytics.store.atomic import aside, sync_file
+    from analytics.files.atomic import aside, sync_file
 
     try:
         if _is_stream(path):

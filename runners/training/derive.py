@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from agents.learning.policy import Policy
@@ -39,7 +39,7 @@ class BuildRequest:
     name: str
     where: str
     threads: int
-    root: Path
+    root: PurePath
     command: str
 
     @property

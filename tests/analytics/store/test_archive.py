@@ -12,7 +12,6 @@ import pytest
 from msgspec import structs
 
 from analytics.statistics.tally import tally
-from analytics.store import atomic
 from analytics.store.archive import MARKER, Archive
 from analytics.store.records import RunRecord, SweepJob
 from analytics.verify.archive import verify
@@ -24,7 +23,7 @@ from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_blo
 
 
 def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
-    return sorted(row for path in archive.committed_files(table) for row in pl.read_parquet(path).rows())
+    return sorted(row for path in archive.committed_files(table) for row in pl.read_parquet(Path(path)).rows())
 
 
 # What is an archive.
@@ -111,7 +110,7 @@ def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
 )
 def test_a_damaged_run_is_named(archive: Archive, content: bytes) -> None:
     path = archive.root / "runs" / f"{RUN_ID}.json"
-    path.write_bytes(content)
+    Path(path).write_bytes(content)
     with pytest.raises(FailureError, match=re.escape(str(path))) as caught:
         archive.runs()
     assert "\n" not in str(caught.value)
@@ -147,7 +146,7 @@ def test_jobs_of_sweeps_are_stored_and_replaced(archive: Archive) -> None:
 
 def test_a_job_in_the_place_of_another_is_damage(archive: Archive) -> None:
     archive.save_sweep_job(SweepJob("a", 2))
-    (archive.root / "sweeps" / "a" / "2.json").rename(archive.root / "sweeps" / "a" / "3.json")
+    Path(archive.root / "sweeps" / "a" / "2.json").rename(archive.root / "sweeps" / "a" / "3.json")
     with pytest.raises(FailureError, match=r"3\.json is damaged \(it is job 2 of sweep a\)"):
         archive.sweep_jobs()
 
@@ -178,9 +177,9 @@ def test_gaps_in_what_is_covered_are_seen(archive: Archive) -> None:
     ids=["all", "end", "last pair"],
 )
 def test_pairs_already_there_are_not_stored_again(archive: Archive, block: Block) -> None:
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     assert Archive.open(archive.root).commit(RUN_ID, [block, random_block(2, 2, 100)], PAIRINGS) is None
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
 
 
 def test_blocks_that_overlap_one_another_are_a_mistake(archive: Archive) -> None:
@@ -200,9 +199,9 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
     def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content, ready)
+        return archive.backend.create(path, content, ready)
 
-    monkeypatch.setattr("analytics.store.archive.create", overtake)
+    monkeypatch.setattr(archive.backend, "create", overtake)
     assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
     assert archive.covered(RUN_ID)[0] == [(0, 20)]
     assert unreferenced_files(archive) == []
@@ -214,9 +213,9 @@ def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkey
     def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content, ready)
+        return archive.backend.create(path, content, ready)
 
-    monkeypatch.setattr("analytics.store.archive.create", overtake)
+    monkeypatch.setattr(archive.backend, "create", overtake)
     commit = archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)
     assert commit is not None
     assert commit.shard == 3
@@ -227,7 +226,7 @@ def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkey
 
 
 def test_a_missing_commit_takes_its_games_with_it(archive: Archive) -> None:
-    (archive.root / "commits" / f"run={RUN_ID}" / "000000.json").unlink()
+    Path(archive.root / "commits" / f"run={RUN_ID}" / "000000.json").unlink()
     assert archive.covered(RUN_ID) == {0: [(8, 12)], 2: [(0, 8)]}
     assert len(stored(archive, "games")) == 24
     assert len(unreferenced_files(archive)) == 2
@@ -240,12 +239,12 @@ def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
     before = stored(archive, "games"), stored(archive, "plies"), archive.tallies(RUN_ID)
     for table in ("games", "plies", "commits"):
         folder = archive.folder(table, RUN_ID)
-        (folder / f".tmp-{'0' * 32}").write_bytes(b"PAR1 half")
-        (folder / f"part-000007-{'0' * 32}.parquet").write_bytes(b"PAR1 never committed")
-        (folder / "notes.txt").write_text("mine")
-        (folder / "notes.json").write_text("{}")
-    (archive.root / "commits" / "run=mine").mkdir()
-    (archive.root / "runs" / "notes.json").write_text("{}")
+        Path(folder / f".tmp-{'0' * 32}").write_bytes(b"PAR1 half")
+        Path(folder / f"part-000007-{'0' * 32}.parquet").write_bytes(b"PAR1 never committed")
+        Path(folder / "notes.txt").write_text("mine")
+        Path(folder / "notes.json").write_text("{}")
+    Path(archive.root / "commits" / "run=mine").mkdir()
+    Path(archive.root / "runs" / "notes.json").write_text("{}")
     again = Archive.open(archive.root, create=True)
     assert (stored(again, "games"), stored(again, "plies"), again.tallies(RUN_ID)) == before
     assert len(again.runs()) == 1
@@ -255,7 +254,7 @@ def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
 @pytest.mark.parametrize("content", [b"", b'{"shard": 0', b"{}", b"null"], ids=str)
 def test_a_damaged_commit_is_named(archive: Archive, content: bytes) -> None:
     path = archive.root / "commits" / f"run={RUN_ID}" / "000001.json"
-    path.write_bytes(content)
+    Path(path).write_bytes(content)
     for use in (archive.commits, archive.covered, archive.tallies):
         with pytest.raises(FailureError, match=re.escape(str(path))):
             use(RUN_ID)
@@ -265,6 +264,6 @@ def test_a_damaged_commit_is_named(archive: Archive, content: bytes) -> None:
 
 def test_a_commit_cannot_name_a_file_elsewhere(archive: Archive) -> None:
     path = archive.root / "commits" / f"run={RUN_ID}" / "000001.json"
-    path.write_text(re.sub(r"part-[^\"]+", "../../../secret.parquet", path.read_text()))
+    Path(path).write_text(re.sub(r"part-[^\"]+", "../../../secret.parquet", Path(path).read_text()))
     with pytest.raises(FailureError, match="does not match"):
         archive.committed_files("games")

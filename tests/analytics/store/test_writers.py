@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
-from analytics.store import atomic
+from analytics.files import atomic
 from analytics.store.archive import Archive, _Ledger
 from analytics.store.records import Commit
 from analytics.verify.archive import verify
@@ -73,13 +73,13 @@ def test_when_the_disk_refuses_nothing_is_lost_or_left(
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     monkeypatch.setattr(os, failing, refuse)
     with pytest.raises(FailureError, match=f"{re.escape(str(archive.root))}.*{cause}") as caught:
         archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
     assert archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
 
 
@@ -96,7 +96,7 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
             raise OSError(errno.EIO, "Input/output error")
         real(descriptor)
 
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     monkeypatch.setattr(os, "fsync", stop)
     stopped = False
     try:
@@ -107,7 +107,7 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
     assert stopped == (sync <= 6)
     assert not verify(archive).problems
     assert unreferenced_files(archive) == []
-    assert (snapshot(archive.root) == before) == (sync <= 5)
+    assert (snapshot(Path(archive.root)) == before) == (sync <= 5)
 
 
 @pytest.mark.parametrize("derived", [False, True], ids=["commit", "index"])
@@ -121,7 +121,7 @@ def test_ctrl_c_after_the_link_leaves_what_it_names(
             raise KeyboardInterrupt
         real(folder)
 
-    atomic.make_folder(archive.folder("indexes", RUN_ID))
+    atomic.make_folder(Path(archive.folder("indexes", RUN_ID)))
     monkeypatch.setattr(atomic, "sync_folder", stop)
     jobs = index_jobs(archive, INDEXES.shards(archive, [RUN_ID]))[:1]
     with pytest.raises(KeyboardInterrupt):
@@ -211,7 +211,7 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
             print(error)
         """
     )
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # the limit would also hit the cache of compiled code
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
@@ -219,7 +219,7 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
     assert done.stderr == ""
     assert "limit on the size of files" in done.stdout
     assert done.stdout.count("\n") == 1
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
 
 
 FILL_DISK = """

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
+from analytics.files.pending import PendingFiles
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
-from analytics.store.pending import PendingFiles
 from analytics.store.records import SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import UnreferencedFile, named_files, remove, seconds_of, unreferenced_files
@@ -35,10 +35,10 @@ def litter(archive: Archive, old: bool = True) -> tuple[list[Path], list[Path]]:
         archive.root / "runs" / "x.json",
     ]
     for path in [*ours, *foreign]:
-        path.write_bytes(b"12345")
+        Path(path).write_bytes(b"12345")
         if old:
             os.utime(path, (time.time() - HOUR - 60,) * 2)
-    return sorted(ours), sorted(foreign)
+    return sorted(map(Path, ours)), sorted(map(Path, foreign))
 
 
 def test_what_no_commit_names_is_found_and_only_ours_removed(archive: Archive) -> None:
@@ -62,21 +62,21 @@ def test_young_files_may_belong_to_a_writer(archive: Archive) -> None:
 
 def test_files_of_a_missing_commit_are_garbage(archive: Archive) -> None:
     games, plies = archive.committed_files("games")[1], archive.committed_files("plies")[1]
-    (archive.folder("commits", RUN_ID) / "000001.json").unlink()
+    Path(archive.folder("commits", RUN_ID) / "000001.json").unlink()
     assert sorted(file.path for file in unreferenced_files(archive)) == [games, plies]
 
 
 def test_with_a_damaged_commit_nothing_is_called_garbage(archive: Archive) -> None:
     path = archive.folder("commits", RUN_ID) / "000001.json"
-    path.write_text("{")
+    Path(path).write_text("{")
     with pytest.raises(FailureError, match=re.escape(str(path))):
         unreferenced_files(archive)
 
 
 def test_other_parts_of_the_archive_are_left_alone(archive: Archive) -> None:
     other = archive.root / "notebooks" / "p1"
-    other.mkdir(parents=True)
-    (other / "table.parquet").write_bytes(b"x")
+    Path(other).mkdir(parents=True)
+    Path(other / "table.parquet").write_bytes(b"x")
     assert unreferenced_files(archive) == []
 
 
@@ -132,11 +132,11 @@ def test_what_names_no_file_that_is_gone_is_committed(
     archive: Archive, suspended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_locks(monkeypatch)
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     with pytest.raises(FailureError, match="it was removed while in use: run the same command again"):
         archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
     assert suspended == [3]
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
     monkeypatch.undo()
     assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
     assert verify(archive).problems == []
@@ -175,4 +175,4 @@ def test_ages_are_told_by_the_clock_of_the_files(archive: Archive, monkeypatch: 
     litter(archive, old=False)
     monkeypatch.setattr(time, "time", lambda: clock() + 2 * HOUR)
     assert remove(archive, unreferenced_files(archive), HOUR) == []
-    assert named_files(archive) <= set(archive.root.rglob("*"))
+    assert named_files(archive) <= set(Path(archive.root).rglob("*"))

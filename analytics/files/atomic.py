@@ -7,9 +7,9 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from analytics.store import locks
+from analytics.files import locks
 from quarto.errors import FailureError
 from quarto.hooks import ignore
 
@@ -27,7 +27,7 @@ _ADVICE = {
 
 
 @contextmanager
-def explained(what: str, path: Path) -> Iterator[None]:
+def explained(what: str, path: PurePath) -> Iterator[None]:
     """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
     try:
         yield
