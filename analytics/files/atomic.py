@@ -38,7 +38,12 @@ def explained(what: str, path: PurePath) -> Iterator[None]:
 
 def temporary_beside(path: Path) -> Path:
     """A path in the same folder with a name that no other writer uses."""
-    return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+    return path.with_name(temporary_name())
+
+
+def temporary_name() -> str:
+    """A name that no other writer uses, of a file that is not finished or does not stay."""
+    return f"{TEMPORARY}{uuid.uuid4().hex}"
 
 
 @contextmanager

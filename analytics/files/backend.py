@@ -119,10 +119,9 @@ class Backend(ABC):
     def identity(self, root: PurePath) -> bytes:
         """A name of ``root`` that is the same wherever it is used."""
 
-    def kept(self, root: PurePath) -> Backend:
-        """A backend for one reader, which lists the folders of the archive in ``root`` once, if listing takes long."""
+    def prepare(self, root: PurePath) -> None:
+        """Raise ``OSError`` for a store in which archives would not be safe. Called before one is made in ``root``."""
         del root
-        return self
 
     # Other readers.
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from quarto.errors import RequestError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://?(.*)", re.DOTALL)
-SCHEMES = {"s3": "s3", "gs": "gs", "az": "az"}  # of object storage
+SCHEMES = ("s3", "gs", "az")  # of object storage
 _CONTAINER = re.compile(r"[a-z0-9][a-z0-9_.-]{1,221}[a-z0-9]")
 _KEY = re.compile(r"([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]+/?|")
 
@@ -23,8 +23,8 @@ class ObjectUrl(PurePosixPath):
     __slots__ = ()
 
     def __str__(self) -> str:
-        scheme, _, rest = super().__str__().partition(":/")
-        return f"{scheme}://{rest}"
+        text = super().__str__()
+        return text.replace(":/", "://", 1) if text.partition("/")[0].removesuffix(":") in SCHEMES else text
 
     def __fspath__(self) -> str:
         raise TypeError(f"{self} is not a file of this machine")

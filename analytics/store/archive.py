@@ -161,6 +161,8 @@ class Archive:
             return self.backend.read(self.root / MARKER)
         except FileNotFoundError:
             return None
+        except ConnectionError as error:
+            raise FailureError(f"archive {self.root} cannot be opened: {error}") from error
         except OSError as error:
             raise RequestError(
                 f"{self.root / MARKER} cannot be read ({error}): is this an archive of yours?"
@@ -170,6 +172,7 @@ class Archive:
         """Make a place an archive, and return its marker. Raises ``RequestError`` if that is not possible."""
         content = dump(Marker(FORMAT, SCHEMA_VERSION))
         try:
+            self.backend.prepare(self.root)
             if self.backend.create(self.root / MARKER, content):  # never replaced: writers lock it
                 return content
         except PermissionError as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import TypeVar
 
+from analytics.files.backends import listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import Commit, PolicyCard, RunRecord, SweepJob
@@ -23,7 +24,7 @@ class Snapshot(Archive):
 
     def __init__(self, root: PurePath) -> None:
         super().__init__(root)
-        self.backend = self.backend.kept(root)
+        self.backend = listed_once(root)
         # What is written last is read first, so that all that it speaks of is there. A run's record is written before
         # its first commit and after its last one, so a record that is new since is read after the commits.
         self._jobs = _kept(super().sweep_jobs)
