@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from analytics.files.pending import PendingFiles
 from quarto.errors import RequestError
@@ -134,9 +134,4 @@ class Backend(ABC):
     @property
     def polars_options(self) -> dict[str, str] | None:
         """The ``storage_options`` with which Polars reads files."""
-        return None
-
-    @property
-    def filesystem(self) -> Any:
-        """The filesystem by fsspec that DuckDB is to read files with; None: its own."""
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analytics.files.backend import Backend
 from analytics.files.local import LOCAL
@@ -31,6 +31,16 @@ def _objects(scheme: str, bucket: str, settings: Settings) -> Backend:
     from analytics.files.objects import ObjectBackend
 
     return ObjectBackend(scheme, bucket, settings)
+
+
+def filesystem_of(backend: Backend) -> Any:
+    """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
+    if backend is LOCAL:
+        return None
+    from analytics.files.object_filesystem import ObjectFiles
+    from analytics.files.objects import ObjectBackend
+
+    return ObjectFiles(backend) if isinstance(backend, ObjectBackend) else None
 
 
 def listed_once(root: PurePath) -> Backend:

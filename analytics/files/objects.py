@@ -8,8 +8,10 @@ already counts as somebody else's, its content is compared with our own.
 
 from __future__ import annotations
 
+import errno
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +40,7 @@ PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
 MOST_PAUSE_SECONDS = 5.0
 # A writer names its files within this time, or not at all: there are no locks, so ``gc`` goes by the age of a file.
 LEASE_SECONDS = 1800.0
+MARK = "writer"  # an object's attribute
 
 
 class _Version(NamedTuple):
@@ -95,11 +98,16 @@ class ObjectBackend(Backend):
         with self._asked(path) as store:
             found = obstore.get(store, _key(path))
             meta = found.meta
-            known = {name: meta[name] for name in ("e_tag", "version") if meta.get(name)}
+            known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
             return _Version(bytes(found.bytes()), known)
 
     def read(self, path: PurePath) -> bytes:
         return self._version(path).content
+
+    def read_range(self, path: PurePath, start: int, end: int) -> bytes:
+        """The bytes of an object from ``start`` to before ``end``."""
+        with self._asked(path) as store:
+            return bytes(obstore.get_range(store, _key(path), start=start, end=end))
 
     def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
         return at_once(self.read, paths)
@@ -134,16 +142,26 @@ class ObjectBackend(Backend):
 
     # Writing.
 
-    def create(self, path: PurePath, content: bytes | memoryview, ready: Callable[[], None] = ignore) -> bool:
+    def create(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> bool:
         ready()
+        return self.put_if(path, content, "create")
+
+    def put_if(self, path: PurePath, content: bytes | memoryview, condition: Any) -> bool:
+        """Write an object if the condition holds (``create``, or a version); false if it does not.
+
+        A refusal may be the answer to the repetition of our own request, whose first answer was lost. Two writers may
+        want to write the same bytes, so each attempt has a mark by which it is known again.
+        """
+        mark = uuid.uuid4().hex
+        options = {"attributes": {MARK: mark}, "use_multipart": False}
         for attempt, pause in enumerate(pauses(), 1):
             try:
                 with self._asked(path) as store:
-                    obstore.put(store, _key(path), content, mode="create", use_multipart=False)
-            except (FileExistsError, ConnectionError):  # in both cases it may be our own that was carried out
-                found = self._found(path)
-                if found is not None:
-                    return found == content
+                    self._put(store, path, content, condition, options)
+            except (FileExistsError, ConnectionError):
+                there = self._mark(path)
+                if there is not None:
+                    return there == mark
                 if attempt == ATTEMPTS:
                     raise
                 time.sleep(pause)
@@ -151,9 +169,19 @@ class ObjectBackend(Backend):
                 return True
         raise AssertionError
 
-    def _found(self, path: PurePath) -> bytes | None:
+    def _put(self, store: Any, path: PurePath, content: bytes | memoryview, condition: Any, options: Any) -> None:
         try:
-            return self.read(path)
+            obstore.put(store, _key(path), content, mode=condition, **options)
+        except NotSupportedError:
+            if condition == "create":  # without which nothing is safe
+                raise
+            obstore.put(store, _key(path), content, **options)
+
+    def _mark(self, path: PurePath) -> str | None:
+        """The mark of an object, nothing if it has none; None: there is no such object."""
+        try:
+            with self._asked(path) as store:
+                return str(obstore.get(store, _key(path), options={"head": True}).attributes.get(MARK, ""))
         except FileNotFoundError:
             return None
 
@@ -173,26 +201,11 @@ class ObjectBackend(Backend):
             content = change(known and known.content)
             if content is None:
                 return
-            if known is None:
-                if self.create(path, content):
-                    return
-            elif self._replaced(path, content, known.condition):
+            if self.put_if(path, content, known.condition if known else "create"):
                 return
             if attempt == CONFLICTS:
                 raise OSError(f"other writers change it all the time ({CONFLICTS} attempts)")
             time.sleep(pause)
-
-    def _replaced(self, path: PurePath, content: bytes, condition: Any) -> bool:
-        """Replace the version of an object that the condition names; false if it is another one by now."""
-        try:
-            with self._asked(path) as store:
-                try:
-                    obstore.put(store, _key(path), content, mode=condition, use_multipart=False)
-                except NotSupportedError:
-                    obstore.put(store, _key(path), content, use_multipart=False)
-        except (FileExistsError, ConnectionError):  # in both cases it may be our own request that was carried out
-            return self._found(path) == content
-        return True
 
     def pending(self) -> PendingFiles:
         return _PendingObjects(self)
@@ -260,14 +273,6 @@ class ObjectBackend(Backend):
     def polars_options(self) -> dict[str, str] | None:
         return self.settings.polars_options()
 
-    @property
-    def filesystem(self) -> Any:
-        with of_extra("s3", "an archive on object storage"):
-            from obstore.fsspec import FsspecStore
-
-        options = {"client_options": self.settings.client_options(), "retry_config": self.settings.retries()}
-        return FsspecStore(self.bucket.scheme, **options)
-
 
 class _PendingObjects(PendingFiles):
     """New objects that a later one is going to name."""
@@ -279,7 +284,7 @@ class _PendingObjects(PendingFiles):
         self._since = _boot_seconds()
 
     def add(self, path: PurePath, content: bytes | memoryview) -> None:
-        if not self._backend.create(path, content):
+        if not self._backend.put_if(path, content, "create"):
             raise FileExistsError(f"{path} exists")
         self._made.append(path)
 
@@ -295,7 +300,7 @@ class _PendingObjects(PendingFiles):
             files := [*self._made, *self._adopted], at_once(self._backend.status, files), strict=True
         ):
             if status is None:
-                raise FileNotFoundError(f"{path} was removed while in use: run the same command again")
+                raise FileNotFoundError(errno.ENOENT, "it was removed while in use", str(path))
 
     def _remove(self, path: PurePath) -> None:
         self._backend.remove(path)

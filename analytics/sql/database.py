@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 import duckdb
 import polars as pl
 
+from analytics.files.backends import filesystem_of
 from analytics.sql import records, replays, views
 from analytics.sql.answers import Answer, Complaint, Writer, ask, explained
 from analytics.sql.arrow_stream import LazyRows, Stream
@@ -199,7 +200,7 @@ class OpenArchive(Frames):
     def _connect(self) -> duckdb.DuckDBPyConnection:
         spill = str(self._scratch_folder().spill)
         connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
-        if (filesystem := self.archive.backend.filesystem) is not None:
+        if (filesystem := filesystem_of(self.archive.backend)) is not None:
             connection.register_filesystem(filesystem)
         self._broken, self._prepared, self._policies = {}, set(), {}
         connection.execute((files("analytics.sql") / "macros.sql").read_text(encoding="utf-8"))
