@@ -90,13 +90,14 @@ class Proxy:
     """Passes requests on to the server. ``fault`` says what goes wrong with a request:
 
     ``drop`` (it never arrives), ``lose`` (it is carried out, and its answer lost), ``slow`` (the answer takes
-    ``delay`` seconds), or a status, ``503`` or ``429``, with which it is answered.
+    ``delay`` seconds), ``unconditional`` (its conditions are ignored), or a status such as ``503``, with which it is
+    answered.
     """
 
     port: int
     fault: Fault = lambda method, path: None
     delay: float = 1.0
-    requests: Counter[str] = field(default_factory=Counter)  # by method
+    requests: list[str] = field(default_factory=list)  # methods and paths
     faults: Counter[str] = field(default_factory=Counter)
 
 
@@ -114,7 +115,7 @@ def proxy(target: int) -> Iterator[Proxy]:
         def handle_one(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             with lock:
-                front.requests[self.command] += 1
+                front.requests.append(f"{self.command} {self.path}")
                 fault = front.fault(self.command, self.path)
                 front.faults.update([fault] if fault else [])
             if fault == "drop":
@@ -122,7 +123,10 @@ def proxy(target: int) -> Iterator[Proxy]:
             if fault and fault.isdigit():
                 return self._answer(int(fault), [], b"<Error><Code>SlowDown</Code></Error>")
             there = http.client.HTTPConnection(HOST, target, timeout=60)
-            there.request(self.command, self.path, body, dict(self.headers))
+            headers = dict(self.headers)
+            if fault == "unconditional":
+                headers = {name: value for name, value in headers.items() if not name.lower().startswith("if-")}
+            there.request(self.command, self.path, body, headers)
             answer = there.getresponse()
             content = answer.read()
             there.close()
@@ -145,7 +149,8 @@ def proxy(target: int) -> Iterator[Proxy]:
                         self.send_header(name, value)
                 self.send_header("Content-Length", length)
                 self.end_headers()
-                self.wfile.write(content)
+                if self.command != "HEAD":
+                    self.wfile.write(content)
             except OSError:  # the client did not wait
                 self.close_connection = True
 

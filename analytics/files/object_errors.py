@@ -63,7 +63,7 @@ def _answer(text: str, status: re.Match[str] | None, store: str, settings: Setti
     if status:
         what = f"{store} answers {status[1]} {status[2]}".strip()
         return ConnectionError(f"{what}: try again later") if _IN_PASSING.fullmatch(status[1]) else OSError(what)
-    if re.search("timed out|[Tt]imeout", text):
+    if re.search("timed out|kind: Timeout", text):
         return ConnectionError(f"{store} took more than {settings.timeout:g} s to answer: try again later")
     if re.search("sending request|[Cc]onnect|HTTP error", text):
         return ConnectionError(f"{store} does not answer: is the address right, and the server running?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from analytics.files.location import location_of
@@ -18,6 +19,7 @@ with of_extra("s3", "an archive on object storage"):
 # The end of a Parquet file, where its metadata is, is read by one request; so is a file that is not much larger.
 TAIL_BYTES = 1 << 16
 WHOLE_BYTES = 1 << 18
+KEPT_BYTES = 1 << 26  # of such ends, for the next question: committed files never change
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
@@ -29,6 +31,23 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
         super().__init__()
         self.protocol = backend.bucket.scheme
         self._backend = backend
+        self._ends: dict[PurePath, tuple[int, bytes]] = {}  # of files: where they begin, and their bytes
+        self._room = KEPT_BYTES
+
+    def end_of(self, path: PurePath, size: int) -> tuple[int, bytes]:
+        """The end of a file, or all of a small one: where it begins, and its bytes."""
+        found = self._ends.get(path)
+        if found is None:
+            begin = 0 if size <= WHOLE_BYTES else size - TAIL_BYTES
+            found = begin, self.range_of(path, begin, size)
+            if self._room >= len(found[1]):
+                self._room -= len(found[1])
+                self._ends[path] = found
+        return found
+
+    def range_of(self, path: PurePath, start: int, end: int) -> bytes:
+        """The bytes of a file from ``start`` to before ``end``."""
+        return self._backend.read_range(path, start, end)
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -53,16 +72,15 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
         """A file to read."""
         if mode != "rb":
             raise ValueError(f"{path} can only be read")
-        return _ObjectFile(self._backend, path, self.info(path)["size"])
+        return _ObjectFile(self, path, self.info(path)["size"])
 
 
 class _ObjectFile(io.BufferedIOBase):
     """A file of which ranges are read when they are asked for."""
 
-    def __init__(self, backend: ObjectBackend, path: str, size: int) -> None:
-        self._backend, self._path, self.size = backend, location_of(path), size
+    def __init__(self, files: ObjectFiles, path: str, size: int) -> None:
+        self._files, self._path, self.size = files, location_of(path), size
         self._at = 0
-        self._kept = size, b""  # where they begin, and the last bytes of the file
 
     def readable(self) -> bool:
         return True
@@ -80,16 +98,14 @@ class _ObjectFile(io.BufferedIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         """The next bytes, as many as asked for or as there are."""
-        end = self.size if size is None or size < 0 else min(self.size, self._at + size)
-        if end <= self._at:
+        start = self._at
+        end = self.size if size is None or size < 0 else min(self.size, start + size)
+        if end <= start:
             return b""
-        begin = self._kept[0]
-        if self._at < begin and (self.size <= WHOLE_BYTES or self._at >= self.size - TAIL_BYTES):
-            begin = 0 if self.size <= WHOLE_BYTES else self.size - TAIL_BYTES
-            self._kept = begin, self._backend.read_range(self._path, begin, self.size)
-        if self._at >= begin:
-            found = self._kept[1][self._at - begin : end - begin]
+        if self.size <= WHOLE_BYTES or start >= self.size - TAIL_BYTES:
+            begin, content = self._files.end_of(self._path, self.size)
+            found = content[start - begin : end - begin]
         else:
-            found = self._backend.read_range(self._path, self._at, end)
-        self._at += len(found)
+            found = self._files.range_of(self._path, start, end)
+        self._at = start + len(found)
         return found
