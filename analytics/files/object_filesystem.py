@@ -19,6 +19,7 @@ with of_extra("s3", "an archive on object storage"):
 # The end of a Parquet file, where its metadata is, is read by one request; so is a file that is not much larger.
 TAIL_BYTES = 1 << 16
 WHOLE_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 19  # elsewhere whole blocks are read: what lies side by side is asked for together, in any order
 KEPT_BYTES = 1 << 26  # of such ends, for the next question: committed files never change
 
 
@@ -81,6 +82,7 @@ class _ObjectFile(io.BufferedIOBase):
     def __init__(self, files: ObjectFiles, path: str, size: int) -> None:
         self._files, self._path, self.size = files, location_of(path), size
         self._at = 0
+        self._block = 0, b""  # what was read last: where it begins, and its bytes
 
     def readable(self) -> bool:
         return True
@@ -104,8 +106,12 @@ class _ObjectFile(io.BufferedIOBase):
             return b""
         if self.size <= WHOLE_BYTES or start >= self.size - TAIL_BYTES:
             begin, content = self._files.end_of(self._path, self.size)
-            found = content[start - begin : end - begin]
         else:
-            found = self._files.range_of(self._path, start, end)
+            begin, content = self._block
+            if not begin <= start < end <= begin + len(content):
+                begin = start - start % BLOCK_BYTES
+                content = self._files.range_of(self._path, begin, min(self.size, max(end, begin + BLOCK_BYTES)))
+                self._block = begin, content
+        found = content[start - begin : end - begin]
         self._at = start + len(found)
         return found
