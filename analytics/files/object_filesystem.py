@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections import OrderedDict
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import PurePath
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from analytics.files.location import location_of
@@ -20,7 +23,8 @@ with of_extra("s3", "an archive on object storage"):
 TAIL_BYTES = 1 << 16
 WHOLE_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 19  # elsewhere whole blocks are read: what lies side by side is asked for together, in any order
-KEPT_BYTES = 1 << 26  # of such ends, for the next question: committed files never change
+KEPT_BYTES = 1 << 26  # of what was read last, for any file that DuckDB opens again: committed files never change
+AT_ONCE = 64  # parts that are kept whatever they take: those that threads are reading
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
@@ -32,23 +36,36 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see py
         super().__init__()
         self.protocol = backend.bucket.scheme
         self._backend = backend
-        self._ends: dict[PurePath, tuple[int, bytes]] = {}  # of files: where they begin, and their bytes
+        self._kept: OrderedDict[tuple[PurePath, int, int], Future[bytes]] = OrderedDict()  # what was used last is last
         self._room = KEPT_BYTES
+        self._lock = Lock()
 
-    def end_of(self, path: PurePath, size: int) -> tuple[int, bytes]:
-        """The end of a file, or all of a small one: where it begins, and its bytes."""
-        found = self._ends.get(path)
-        if found is None:
-            begin = 0 if size <= WHOLE_BYTES else size - TAIL_BYTES
-            found = begin, self.range_of(path, begin, size)
-            if self._room >= len(found[1]):
-                self._room -= len(found[1])
-                self._ends[path] = found
-        return found
+    def part(self, path: PurePath, start: int, end: int) -> bytes:
+        """The bytes of a file from ``start`` to before ``end``; kept for the next time."""
+        key = path, start, end
+        with self._lock:
+            known = self._kept.get(key)
+            reading: Future[bytes] = known or Future()
+            self._kept[key] = reading
+            self._kept.move_to_end(key)
+        if known is None:  # other threads that want the same wait for this one
+            try:
+                reading.set_result(self._backend.read_range(path, start, end))
+            except BaseException as error:
+                with self._lock:
+                    self._kept.pop(key, None)
+                reading.set_exception(error)
+                raise
+            self._make_room(end - start)
+        return reading.result()
 
-    def range_of(self, path: PurePath, start: int, end: int) -> bytes:
-        """The bytes of a file from ``start`` to before ``end``."""
-        return self._backend.read_range(path, start, end)
+    def _make_room(self, more: int) -> None:
+        """Forget what was not used for longest. What is being read is among what was used last."""
+        with self._lock:
+            self._room -= more
+            while self._room < 0 and len(self._kept) > AT_ONCE:
+                (_, start, end), _ = self._kept.popitem(last=False)
+                self._room += end - start
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -82,7 +99,6 @@ class _ObjectFile(io.BufferedIOBase):
     def __init__(self, files: ObjectFiles, path: str, size: int) -> None:
         self._files, self._path, self.size = files, location_of(path), size
         self._at = 0
-        self._block = 0, b""  # what was read last: where it begins, and its bytes
 
     def readable(self) -> bool:
         return True
@@ -104,14 +120,16 @@ class _ObjectFile(io.BufferedIOBase):
         end = self.size if size is None or size < 0 else min(self.size, start + size)
         if end <= start:
             return b""
-        if self.size <= WHOLE_BYTES or start >= self.size - TAIL_BYTES:
-            begin, content = self._files.end_of(self._path, self.size)
-        else:
-            begin, content = self._block
-            if not begin <= start < end <= begin + len(content):
-                begin = start - start % BLOCK_BYTES
-                content = self._files.range_of(self._path, begin, min(self.size, max(end, begin + BLOCK_BYTES)))
-                self._block = begin, content
-        found = content[start - begin : end - begin]
+        begin, last = self._part(start, end)
+        found = self._files.part(self._path, begin, last)[start - begin : end - begin]
         self._at = start + len(found)
         return found
+
+    def _part(self, start: int, end: int) -> tuple[int, int]:
+        """The range to read where this one is asked for."""
+        if self.size <= WHOLE_BYTES:
+            return 0, self.size
+        if start >= self.size - TAIL_BYTES:
+            return self.size - TAIL_BYTES, self.size
+        begin = start - start % BLOCK_BYTES
+        return begin, min(self.size, max(end, begin + BLOCK_BYTES))
