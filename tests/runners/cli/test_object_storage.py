@@ -48,7 +48,7 @@ def test_rows_and_tables_are_those_of_a_folder(qarena: Qarena, bucket: ObjectUrl
         assert [(each.code, each.err) for each in shown] == [(0, "")] * 3
         answers.append([each.out for each in shown])
     assert answers[0] == answers[1]
-    assert "1 runs, 4 shards, 200 games" in answers[0][2]
+    assert "1 runs, 5 shards, 200 games" in answers[0][2]
     assert "0 files, 0 to remove" in qarena("archive", "gc", "--archive", root).out
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "outputs"}
 
