@@ -22,7 +22,12 @@ with of_extra("s3", "an archive on object storage"):
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 _REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "Forbidden")
-_NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "CredentialsNotFound", "MissingCredential")
+_NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "metadata server", "must be specified")
+VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
 _STATUS = re.compile(r"status code: (\d{3}) ?([A-Za-z -]*)")
 _IN_PASSING = re.compile(r"5\d\d|429|408")
 
@@ -48,7 +53,8 @@ def _error(path: PurePath, settings: Settings, error: Exception) -> OSError:
         bucket = path.bucket if isinstance(path, ObjectUrl) else path
         return OSError(f"{store} has no bucket {bucket}: name another one, or make it first")
     if any(code in text for code in _NO_CREDENTIALS):
-        return PermissionError("there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        scheme = path.scheme if isinstance(path, ObjectUrl) else ""
+        return PermissionError(f"there are no credentials: set {VARIABLES.get(scheme, 'those of the store')}")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or refused in _REFUSED:
         return PermissionError(f"{store} refuses it ({refused}): check the credentials and their rights")
     if isinstance(error, FileNotFoundError):

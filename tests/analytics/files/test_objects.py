@@ -247,6 +247,19 @@ def test_what_cannot_be_opened_is_one_line_without_secrets(
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize(("scheme", "variable"), [("s3", "AWS_ACCESS_KEY_ID"), ("az", "AZURE_STORAGE_ACCOUNT_NAME")])
+def test_without_credentials_one_line_names_the_variables(
+    scheme: str, variable: str, faulty: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.1")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{faulty.port}/169.254.169.254")
+    faulty.fault = lambda method, path: "drop"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(RequestError, match=f"there are no credentials: set {variable}"):
+        Archive.open(ObjectUrl(f"{scheme}:", "games") / "archive")
+
+
 def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl) -> None:
     with pytest.raises(RequestError, match=r"there is no archive at s3://"):
         Archive.open(bucket / "archive")
