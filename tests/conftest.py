@@ -23,6 +23,20 @@ ENOUGH = 2 << 30  # bytes; all tests together leave about 200 MB if they fail
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# What is compared under every variant of the rules is compared under three of them by ``make test``.
+SELDOM = {"square", "torus_square"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests under the other variants as slow."""
+    for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+            and SELDOM & set(item.callspec.id.split("-"))
+        ):
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def storage_port() -> Iterator[int]:

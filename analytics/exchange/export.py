@@ -19,7 +19,7 @@ from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episod
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import archive_around
+from analytics.store.marker import archive_around
 from quarto.errors import FailureError, RequestError, nearest
 
 TABLES, EPISODES = ("text", "csv"), ("minari", "d3rlpy", "rlds")

@@ -44,16 +44,22 @@ class Evaluator:
         self._local = threading.local()
 
     def values(
-        self, games: Games, first: NDArray[np.int8], choices: bool, progress: Callable[[int], None]
+        self,
+        games: Games,
+        first: NDArray[np.int8],
+        choices: bool,
+        progress: Callable[[int], None],
+        on_wait: Callable[[], None] = lambda: None,
     ) -> ExactValues:
         """The values of all decisions from ply ``first`` [G] on, with ``choices`` how many choices keep them too.
 
-        ``progress`` is called with the number of games of each task that is done. All searches end when it raises.
+        ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
+        All searches end when one of them raises.
         """
         values, size = ExactValues.empty(len(games.plies)), len(games.plies)
         tasks = (Task(start, min(start + TASK_GAMES, size), int(choices)) for start in range(0, size, TASK_GAMES))
         jobs = (partial(self._evaluate, task, games, first, values) for task in tasks)
-        run_jobs(jobs, self._settings.threads, progress, self._shared.stop)
+        run_jobs(jobs, self._settings.threads, progress, self._shared.stop, on_wait)
         return values
 
     def _evaluate(self, task: Task, games: Games, first: NDArray[np.int8], values: ExactValues) -> int:
@@ -76,21 +82,27 @@ def annotate_runs(
     runs: Sequence[str],
     settings: AnnotationSettings,
     progress: Callable[[int], None] = lambda _games: None,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
     """Evaluate and store every decision of some runs that is not stored yet, shard by shard.
 
-    It may be stopped at any time by an exception in ``progress`` or by Ctrl-C: shards that are stored stay. Raises
-    ``FailureError`` for a run without a record or a file that cannot be read or written.
+    It may be stopped at any time by an exception in ``progress`` or ``on_wait`` (see ``Evaluator``) or by Ctrl-C:
+    shards that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or
+    written.
     """
     try:
-        return _annotate(archive, runs, settings, progress)
+        return _annotate(archive, runs, settings, progress, on_wait)
     finally:
         for run_id in runs:
             note_annotations(archive, run_id)
 
 
 def _annotate(
-    archive: Archive, runs: Sequence[str], settings: AnnotationSettings, progress: Callable[[int], None]
+    archive: Archive,
+    runs: Sequence[str],
+    settings: AnnotationSettings,
+    progress: Callable[[int], None],
+    on_wait: Callable[[], None],
 ) -> AnnotationSummary:
     evaluators: dict[Rules, Evaluator] = {}
     total = AnnotationSummary()
@@ -104,7 +116,7 @@ def _annotate(
             evaluators[rules] = Evaluator(rules, settings)
         stored_games = read_shard(archive, shard.record.run_id, shard.commit)
         first = first_plies(stored_games, extent)
-        values = evaluators[rules].values(stored_games.games, first, extent.choices, progress)
+        values = evaluators[rules].values(stored_games.games, first, extent.choices, progress, on_wait)
         frame = decisions_of(stored_games, first, values, rules)
         if ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in):
             games, decisions = total.games + len(first), total.decisions + len(frame)

@@ -11,25 +11,23 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from threading import Lock
 
 from msgspec import structs
 
-from analytics.files.atomic import TEMPORARY, explained
+from analytics.files.atomic import explained
 from analytics.files.backends import backend_of
 from analytics.files.pending import PendingFiles
 from analytics.statistics.tally import Tally, summed, tally_of
+from analytics.store import marker
 from analytics.store.blocks import Table, in_order, tables
 from analytics.store.json_records import (
     RESTORE,
-    JsonRecord,
-    RecordError,
     StoredRecord,
     T,
     dump,
     load,
-    parse,
     parsed,
 )
 from analytics.store.ranges import Range, merged, overlaps
@@ -37,16 +35,6 @@ from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, St
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest
-
-MARKER = "archive.json"
-FORMAT = "quarto-arena archive"
-
-
-class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
-    """The file that makes a folder an archive. One of another schema version may hold other fields too."""
-
-    format: str
-    schema_version: int
 
 
 def now() -> str:
@@ -142,51 +130,8 @@ class Archive:
         Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
         cannot be written to.
         """
-        archive = Archive(root)
-        archive.backend.require_room(root)
-        content = archive.marker()
-        if content is None:
-            if not create:
-                raise RequestError(f"{archive.absence()}: run an experiment first, or name another folder")
-            check_place(root)
-            content = archive.make()
-        _check_marker(root / MARKER, content)
-        if create and not archive.backend.may_write(root):
-            raise archive.backend.not_writable(root, PermissionError())
-        return archive
-
-    def marker(self) -> bytes | None:
-        """The content of the file that makes a folder an archive; None if there is none. Raises ``RequestError``."""
-        try:
-            return self.backend.read(self.root / MARKER)
-        except FileNotFoundError:
-            return None
-        except ConnectionError as error:
-            raise FailureError(f"archive {self.root} cannot be opened: {error}") from error
-        except OSError as error:
-            raise RequestError(
-                f"{self.root / MARKER} cannot be read ({error}): is this an archive of yours?"
-            ) from error
-
-    def make(self) -> bytes:
-        """Make a place an archive, and return its marker. Raises ``RequestError`` if that is not possible."""
-        content = dump(Marker(FORMAT, SCHEMA_VERSION))
-        try:
-            self.backend.prepare(self.root)
-            if self.backend.create(self.root / MARKER, content):  # never replaced: writers lock it
-                return content
-        except PermissionError as error:
-            raise self.backend.not_writable(self.root, error) from error
-        except OSError as error:
-            raise RequestError(
-                f"no archive can be made in {self.root}: {error.strerror or error}; choose another archive.root"
-            ) from error
-        return self.marker() or b""
-
-    def absence(self) -> str:
-        """The beginning of the message that there is no archive."""
-        there = self.backend.exists(self.root)
-        return f"{self.root} is not an archive (it has no {MARKER})" if there else f"there is no archive at {self.root}"
+        marker.require(root, create)
+        return Archive(root)
 
     # Locations, and the records at them.
 
@@ -283,7 +228,7 @@ class Archive:
             return None if record == known else dump(record)
 
         with explained("write to", self.root):
-            self.backend.update(self.record_file(run_id), self.root / MARKER, changed)
+            self.backend.update(self.record_file(run_id), self.root / marker.MARKER, changed)
 
     # Commits.
 
@@ -421,48 +366,3 @@ def _publish(
         if ledger.holds_any(slices):
             pending.drop()
             return None
-
-
-def check_place(root: PurePath) -> None:
-    """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
-    archive = Archive(root)
-    archive.backend.require_room(root)
-    if archive.marker() is not None:
-        return
-    try:
-        foreign = any(not path.name.startswith(TEMPORARY) for path in archive.backend.entries(root))
-    except PermissionError as error:
-        raise archive.backend.not_writable(root, error) from error
-    except OSError as error:
-        raise RequestError(f"{root} cannot be listed: {error}") from error
-    if foreign and archive.marker() is None:  # another process may have made the archive just now
-        raise RequestError(f"{archive.absence()} but has other files in it: name an empty folder or an archive")
-
-
-def archive_around(path: Path) -> Path | None:
-    """The archive of this machine that ``path`` is in (or is), whichever it may be; None if it is in none."""
-    place = path.resolve()
-    return next((folder for folder in (place, *place.parents) if _is_marked(folder)), None)
-
-
-def _is_marked(folder: Path) -> bool:
-    """Whether a folder has an archive's marker. Other programs' files of that name are none, unless unreadable."""
-    try:
-        content = (folder / MARKER).read_bytes()
-    except OSError:
-        return (folder / MARKER).exists()
-    return FORMAT.encode() in content or (folder / "commits").is_dir()
-
-
-def _check_marker(marker: PurePath, content: bytes) -> None:
-    try:
-        found = parse(content, Marker)
-    except RecordError as error:
-        raise RequestError(f"{marker} cannot be read ({error}): is this an archive of yours?") from error
-    if found.format != FORMAT:
-        raise RequestError(f"{marker} has format {found.format!r}, not {FORMAT!r}: name another folder")
-    if found.schema_version != SCHEMA_VERSION:
-        raise RequestError(
-            f"archive {marker.parent} has schema version {found.schema_version}, this program reads and writes "
-            f"{SCHEMA_VERSION}: use the program that wrote it, or name another folder"
-        )

@@ -16,7 +16,8 @@ from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.position_index import INDEXES
 from analytics.files.atomic import TEMPORARY, explained
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import MARKER, Archive
+from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLICY_FILE
 from analytics.store.schema import TABLES
 from quarto.errors import RequestError

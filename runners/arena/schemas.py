@@ -40,6 +40,7 @@ class RunConfig:
     opening_plies: int = 0
     threads: int | None = None
     progress: bool = True
+    objective: Any = None
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 

@@ -22,7 +22,8 @@ from runners.arena.checks import check_keys
 from runners.arena.config_groups import names, plain, settings_of
 from runners.arena.schemas import SweepConfig, check_values, threads_of
 from runners.arena.storage import ARCHIVE
-from runners.hydra_app.application import Application, Finished, typed_command
+from runners.hydra_app.application import Application, typed_command
+from runners.hydra_app.finished import Finished
 from runners.hydra_app.flags import config_dirs
 from runners.terminal import console
 from runners.training.schemas import GROUP

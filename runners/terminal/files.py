@@ -32,7 +32,7 @@ def check_output(path: Path, force: bool) -> None:
 
     No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
     """
-    from analytics.store.archive import archive_around
+    from analytics.store.marker import archive_around
 
     archive = archive_around(path)
     if archive is not None:

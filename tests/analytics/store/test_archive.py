@@ -11,7 +11,8 @@ import pytest
 from msgspec import structs
 
 from analytics.statistics.tally import tally
-from analytics.store.archive import MARKER, Archive
+from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from analytics.store.records import RunRecord, SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
