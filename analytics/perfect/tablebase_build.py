@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.files.atomic import explained, replace
 from analytics.perfect.tablebase import Tablebase, name_of, open_tablebase, same_game, write
 from analytics.store.archive import now
-from analytics.store.atomic import explained, replace
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from quarto.solver.base import base_bytes, base_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from analytics.derived_tables.position_index import INDEXES, IndexJob, IndexSummary, index_shards
+from analytics.files.location import location_of
 from analytics.store.archive import Archive
 from runners.executors.base import Tell
 
@@ -54,7 +54,7 @@ class IndexWorker:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         """Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read."""
-        self._archive = Archive.open(Path(spec["root"]))
+        self._archive = Archive.open(location_of(spec["root"]))
         shards = INDEXES.shards(self._archive, spec["runs"])
         self._shards = {(shard.record.run_id, shard.commit.shard): shard for shard in shards}
 

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Protocol
 
+from analytics.files.location import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
@@ -64,7 +65,7 @@ class Outcome:
     seconds: float  # playing and writing them
     interrupted: bool  # games are still missing
     stopped: bool  # because the user asked to
-    root: Path  # of the archive
+    root: PurePath  # of the archive
     misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited these games
 
 
@@ -193,7 +194,7 @@ class RunWorker:
 
         That is so if it sees another archive than the user's process, or has other code.
         """
-        storage = Storage(Path(spec["root"]), spec["shard_games"], spec["shard_seconds"])
+        storage = Storage(location_of(spec["root"]), spec["shard_games"], spec["shard_seconds"])
         archive = Archive.open(storage.root)
         run = RunSpec.from_plain(spec["run"], archive)
         if archive.run(run.run_id) is None:

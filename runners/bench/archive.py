@@ -18,7 +18,8 @@ from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import MARKER, Archive
+from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent

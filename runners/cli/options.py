@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import typer
 
+from analytics.files.location import location_of
 from runners.terminal.files import TABLE_FORMATS
 
-ARCHIVE = Path("data/archive")
+ARCHIVE: PurePath = Path("data/archive")
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
 # For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.
@@ -37,7 +38,14 @@ WideOption = Annotated[
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 ArchiveOption = Annotated[
-    Path, typer.Option("--archive", help="The archive's folder, also archive=DIR.", show_default=True)
+    PurePath,
+    typer.Option(
+        "--archive",
+        metavar="DIR",
+        parser=location_of,
+        help="The archive's folder or URL (s3://BUCKET/PREFIX), also archive=DIR.",
+        show_default=True,
+    ),
 ]
 WhereOption = Annotated[
     str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from analytics import open_archive
 from analytics.derived_tables.decisions import annotation_jobs, note_annotations
@@ -34,7 +34,7 @@ from runners.terminal.progress import progress_bar
 
 
 def annotate(
-    root: Path, wanted: Sequence[str], settings: AnnotationSettings, threads: int | None, executor: Executor
+    root: PurePath, wanted: Sequence[str], settings: AnnotationSettings, threads: int | None, executor: Executor
 ) -> None:
     """Judge the decisions that are not judged yet. Raises ``RequestError`` for an unknown run."""
     workers = threads or available_cores()
@@ -55,7 +55,7 @@ def annotate(
     console.print_line(_summary(annotating.done, time.perf_counter() - started, root))
 
 
-def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
+def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:
     if not done.shards:
         return f"Nothing to judge: all decisions in {root} are judged."
     speed = done.decisions / seconds
@@ -65,7 +65,7 @@ def _summary(done: AnnotationSummary, seconds: float, root: Path) -> str:
     )
 
 
-def show_mistakes(root: Path, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
+def show_mistakes(root: PurePath, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
     """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent, AnnotationJob
+from analytics.files.location import location_of
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, Annotator, annotate_runs
 from analytics.store.archive import Archive
 from runners.executors.base import Tell
@@ -75,7 +75,7 @@ class AnnotationWorker:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         """Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read."""
-        archive = Archive.open(Path(spec["root"]))
+        archive = Archive.open(location_of(spec["root"]))
         shards = ANNOTATIONS.shards(archive, spec["runs"])
         self._shards = {(shard.record.run_id, shard.commit.shard): shard for shard in shards}
         self._annotator = Annotator(archive, AnnotationSettings(**spec["settings"]))

@@ -9,13 +9,14 @@ import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import check_keys
 from runners.arena.config_groups import names, plain, settings_of
@@ -84,7 +85,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         where=cfg.where,
         threads=threads_of(cfg),
         executor=executor_of(cfg),
-        root=Path(cfg.archive.root),
+        root=location_of(cfg.archive.root),
         command=command,
     )
 
@@ -95,7 +96,7 @@ def _rows(card: PolicyCard) -> int:
     return card.files[policy_store.TABLE].rows or 0
 
 
-def _show(card: PolicyCard, root: Path, seconds: float) -> None:
+def _show(card: PolicyCard, root: PurePath, seconds: float) -> None:
     """Print the size and the source of the policy, and a command that plays by it."""
     from analytics.store import policy_cards
     from analytics.store.archive import Archive

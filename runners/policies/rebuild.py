@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ class Rebuilt(NamedTuple):
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
-def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
+def rebuild(root: PurePath, wanted: str, threads: int | None = None) -> Rebuilt:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
     Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, or that cannot be derived

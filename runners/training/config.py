@@ -12,7 +12,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.policies import policy_store
-from analytics.store.archive import MARKER, Archive
+from analytics.store import marker
+from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.arena.code import code_by
@@ -103,7 +104,7 @@ def check(request: TrainingRequest) -> None:
     """
     policy_store.check_name(request.policy)
     root = request.context.storage.root
-    taken = policy_store.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
+    taken = policy_store.named(Archive.open(root), request.policy) if marker.content_of(root) is not None else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "

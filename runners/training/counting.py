@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.files.location import location_of
 from analytics.policies.derived.dataset import Counting, Dataset, dataset_of
 from analytics.query.selection import Selection, holds_any, read_chosen, within
 from analytics.store.archive import Archive, readable
@@ -86,7 +86,7 @@ class CountingWorker:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         """Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read."""
-        self._archive = Archive.open(Path(spec["root"]))
+        self._archive = Archive.open(location_of(spec["root"]))
         self._kind, self._settings = spec["kind"], spec["settings"]
         records = [record for record in map(self._archive.run, spec["runs"]) if record is not None]
         self._records = {record.run_id: readable(record) for record in records}

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ class BuildRequest:
     name: str
     where: str
     threads: int
-    root: Path
+    root: PurePath
     command: str
     executor: Executor = THREADS
 

@@ -7,7 +7,7 @@ later change nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePath
 
 import numpy as np
 import polars as pl
@@ -116,12 +116,12 @@ def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[n
     return ids[~held]
 
 
-def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
+def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> PurePath | None:
     """A file with some of the ids that a commit names and that does not exist, if any."""
     for commit in archive.commits(run_id):
         if holds_any(commit, ids):
             for table, stored in (("games", commit.games), ("plies", commit.plies)):
                 path = archive.file(table, run_id, stored)
-                if not path.is_file():
+                if archive.backend.status(path) is None:
                     return path
     return None
