@@ -27,6 +27,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from analytics.files.location import location_of
 from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
 from runners.arena.storage import where_typed
@@ -152,8 +153,11 @@ def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Dict
     """The configuration, its archive named by an absolute path if the task runs in another folder than was typed in."""
     if not hydra_cfg.job.chdir and Path(hydra_cfg.runtime.cwd) == Path.cwd():
         return cfg  # a path is shown as it was typed
+    root = location_of(cfg.archive.root)
+    if isinstance(root, Path):
+        root = Path(hydra_cfg.runtime.cwd) / root
     fixed = copy.copy(cfg)
-    OmegaConf.update(fixed, "archive.root", str(Path(hydra_cfg.runtime.cwd) / cfg.archive.root), force_add=True)
+    OmegaConf.update(fixed, "archive.root", str(root), force_add=True)
     return fixed
 
 

@@ -27,7 +27,7 @@ from hydra.types import HydraContext, TaskFunction
 from hydra.utils import instantiate
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from analytics.store import locks
+from analytics.files import locks
 from quarto.errors import RequestError
 from runners.arena.checks import check_range
 from runners.hydra_app.objectives import Direction

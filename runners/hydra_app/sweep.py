@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
 
+from analytics.files.location import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
@@ -34,7 +35,7 @@ class Job:
 
     record: SweepJob
     folder: Path  # of its output
-    root: Path  # of its archive
+    root: PurePath  # of its archive
 
 
 def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
@@ -43,7 +44,7 @@ def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
     overrides.pop("sweep.id", None)
     asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": overrides, "games": max(0, games)}
     record = typed(asked | {"status": "failed"}, SweepJob)
-    return Job(record, Path(hydra_cfg.runtime.output_dir), Path(cfg.archive.root))
+    return Job(record, Path(hydra_cfg.runtime.output_dir), location_of(cfg.archive.root))
 
 
 def completed(job: Job, finished: Finished) -> None:
@@ -102,7 +103,7 @@ def report() -> int:
     failures = [each for each in jobs if each.record.status == "failed"]
     for each in failures:
         with suppress(ArenaError):  # there may be no archive
-            Archive.open(Path(each.archive)).save_sweep_job(each.record)
+            Archive.open(location_of(each.archive)).save_sweep_job(each.record)
     if StudySweeper.trials:
         _report_trials(StudySweeper.trials)
         _print_questions(jobs)
@@ -122,7 +123,7 @@ def report() -> int:
 def _report_pairings(jobs: Sequence[_Kept]) -> None:
     """Print the pairings of the jobs' runs, and queries that show more."""
     played = [each for each in jobs if each.record.run_id]
-    outcomes = [(each, results(Archive.open(Path(each.archive)), str(each.record.run_id))) for each in played]
+    outcomes = [(each, results(Archive.open(location_of(each.archive)), str(each.record.run_id))) for each in played]
     if outcomes:
         console.show([_table(jobs, outcomes)])
         _print_questions(jobs)
@@ -135,7 +136,7 @@ def _report_pairings(jobs: Sequence[_Kept]) -> None:
 
 def _print_questions(jobs: Sequence[_Kept]) -> None:
     """Print queries that show more of the jobs that have runs."""
-    for root in sorted({Path(each.archive) for each in jobs if each.record.run_id}):
+    for root in sorted({location_of(each.archive) for each in jobs if each.record.run_id}):
         question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
         console.print_line(f"  {console.sql_command(question, root)}")
 

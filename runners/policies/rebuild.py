@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,12 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
-from runners.arena.machine import available_cores
 from runners.arena.named_classes import check_named, targets_in
 from runners.arena.spec import made_of
 from runners.arena.storage import Storage
-from runners.training.derive import code_of, derivation_of
+from runners.executors.machine import available_cores
+from runners.training.derive import code_of
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
@@ -45,7 +46,7 @@ class Rebuilt(NamedTuple):
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
-def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
+def rebuild(root: PurePath, wanted: str, threads: int | None = None) -> Rebuilt:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
     Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, or that cannot be derived

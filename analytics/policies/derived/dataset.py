@@ -6,7 +6,7 @@ machine changes it, and the games of the latest generation of a training count l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
@@ -44,14 +44,26 @@ class Dataset:
         """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
+    def ids(self) -> dict[str, NDArray[np.int64]]:
+        """The ids of the games of each run, ascending."""
+        return {record.run_id: self.game_id[start:end] for record, start, end in self.spans()}
+
     def checksums(self, threads: int) -> dict[str, str]:
         """For each run id 16 hex digits that depend on the chosen games alone, not on their shards."""
+        return checksums_of(self.sums(threads))
+
+    def sums(self, threads: int) -> dict[str, int]:
+        """For each run id a sum over its chosen games, modulo 2^64 the checksum."""
 
         def add(first: int, last: int) -> int:
             return int(_sum_of_games(self.game_id, self.opening, self.games, (first, last)))
 
-        sums = {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
-        return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+        return {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+
+
+def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
+    """For each run id the checksum, 16 hex digits, that ``Dataset.sums`` of all parts of its games add up to."""
+    return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
 
 
 @runtime_checkable
@@ -63,6 +75,19 @@ class Derivation(Protocol):
 
         Raises ``RequestError`` if its parameters do not fit the games.
         """
+        ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A kind whose policy follows from counts that add up over games, so that shards can be counted apart."""
+
+    def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
+        """The counts of some games: an array of the same shape for any games."""
+        ...
+
+    def policy_of(self, counts: NDArray[np.int64]) -> Policy:
+        """The policy that follows from the counts of all games."""
         ...
 
 

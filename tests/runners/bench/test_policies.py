@@ -29,4 +29,4 @@ def test_figures_tell_seconds_and_memory_and_leave_nothing_behind(tmp_path: Path
 
 def test_an_archive_without_games_has_no_figures(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="has no games"):
-        policy_figures(Archive.open(tmp_path / "archive", create=True).root)
+        policy_figures(Path(Archive.open(tmp_path / "archive", create=True).root))

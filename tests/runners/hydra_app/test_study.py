@@ -90,7 +90,7 @@ def test_the_direction_is_that_of_the_objective(qarena: Qarena, tmp_path: Path) 
 
 
 def test_a_table_of_a_database_that_another_sweep_uses_is_refused(qarena: Qarena, tmp_path: Path) -> None:
-    from analytics.store import locks
+    from analytics.files import locks
 
     descriptor = locks.claim(tmp_path / "study.db.lock")
     assert descriptor is not None

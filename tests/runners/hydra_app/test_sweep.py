@@ -268,7 +268,10 @@ def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     swept = ["rules=classic,square", "games=20"]
     same = sweep_id(swept)
     assert re.fullmatch("[0-9a-f]{12}", same)
-    others = ("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x")
+    others = (
+        *("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x"),
+        *("executor=ray", "ray.address=node7"),
+    )
     assert {sweep_id([*swept[::-1], other]) for other in others} == {same}
     assert sweep_id([*swept, "seed=2"]) != same
     assert sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same

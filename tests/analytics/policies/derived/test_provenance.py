@@ -37,7 +37,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
         runs = [records_of(rules)[name] for name in in_order(rules)]
         expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
-        ranges = ranges_of(dataset)
+        ranges = ranges_of(dataset.ids())
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
         run_ids = [record.run_id for record in dataset.runs]
