@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.files.atomic import explained
 from analytics.parquet import encoder
-from analytics.store.atomic import explained
 from analytics.store.json_records import Count, JsonRecord, canonical, parse
 from quarto.batch import Batch
 from quarto.errors import RequestError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,8 +61,8 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
-    from runners.arena.machine import available_cores
     from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.executors.machine import available_cores
     from runners.hydra_app.config_dir import user_config_dir
     from runners.strength.judge import JudgeRequest, carry_out
     from runners.strength.judging import JudgeOptions
@@ -90,7 +90,7 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         write(frame_of(found.verdicts), destination)
 
 
-def _write_page(found: Judgement, options: JudgeOptions, archive: Path, path: Path) -> None:
+def _write_page(found: Judgement, options: JudgeOptions, archive: PurePath, path: Path) -> None:
     import sys
 
     from runners.strength.judge_show import page
@@ -126,7 +126,7 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
     from runners.arena.config_groups import load_rules
-    from runners.arena.machine import available_cores
+    from runners.executors.machine import available_cores
     from runners.hydra_app.config_dir import user_config_dir
     from runners.strength.judge import SetOptions, make_set
     from runners.terminal.files import check_output

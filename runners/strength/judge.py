@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import polars as pl
@@ -15,7 +15,7 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config_groups import load_rules
-from runners.arena.machine import check_tables
+from runners.executors.machine import check_tables
 from runners.strength.judged import judged
 from runners.strength.judging import Judgement, JudgeOptions, judge
 from runners.terminal import console
@@ -57,7 +57,7 @@ def make_frame(archive: Archive, options: SetOptions) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def make_set(root: Path, options: SetOptions, path: Path) -> None:
+def make_set(root: PurePath, options: SetOptions, path: Path) -> None:
     """Draw a set of positions, solve it and write its file, which the caller has checked."""
     frame = make_frame(Archive.open(root), options)
     content = encoded(frame, origin_of(options.rules, options.seed, options.each))
@@ -70,7 +70,7 @@ class JudgeRequest(NamedTuple):
     """The agents to judge, and by which positions."""
 
     names: Sequence[str]
-    root: Path  # of the archive
+    root: PurePath  # of the archive
     everything: bool = False  # all agents and policies
     rules: str | None = None  # None: classic, or those of the file
     file: Path | None = None  # of the positions; None: the set that ships

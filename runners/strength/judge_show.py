@@ -16,10 +16,11 @@ from runners.terminal.console import Column, interval, percent
 PARTS = ("placement", "gift")  # of a turn
 PAGE = """# How close to perfect: all agents
 
-Made by `{command}`. Nothing here is estimated by search: each turn was looked up in [a set
-of {positions:,} positions](../data/README.md#positionsrulesparquet) with the exact value of every turn
-({rules} rules), and every agent took {draws} {turns} in each. [Policies](policies.md#how-close-to-perfect) says what the
-figures mean and how to judge a policy of your own.
+Made by `{command}`. Each turn was looked up in [a set of {positions:,} positions][set]
+with the exact value of every turn ({rules} rules); every agent took {draws} {turns} in each position.
+[Policies](policies.md#how-close-to-perfect) has what the figures mean, and how to judge a policy of your own.
+
+[set]: ../data/README.md#positionsclassicparquet
 
 - **optimal** is the share of turns that keep the exact value of the position, in %.
 - **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.

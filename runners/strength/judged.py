@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 from agents.lift import choosers_of
 from analytics.perfect.tablebase import largest_for
 from analytics.policies import policy_store
-from analytics.store.archive import MARKER, Archive
+from analytics.store import marker
+from analytics.store.archive import Archive
 from analytics.store.policy_cards import cards, read_card
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
@@ -30,7 +31,7 @@ class Judged(NamedTuple):
     notes: list[str]
 
 
-def judged(wanted: Sequence[str], root: Path, rules: Rules, everything: bool) -> Judged:
+def judged(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool) -> Judged:
     """The agents that names and labels mean; with ``everything`` all agents and policies for these rules besides.
 
     A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
@@ -50,9 +51,9 @@ def judged(wanted: Sequence[str], root: Path, rules: Rules, everything: bool) ->
     return Judged(distinct, [*notes, *untrained(distinct)])
 
 
-def _policies(root: Path) -> list[PolicyCard]:
+def _policies(root: PurePath) -> list[PolicyCard]:
     """The policies of an archive by name, the newest of each; none where there is no archive."""
-    if not (root / MARKER).exists():
+    if marker.content_of(root) is None:
         return []
     newest = {card.name: card for card in sorted(cards(Archive.open(root)), key=lambda card: card.created)}
     return [newest[name] for name in sorted(newest)]
@@ -62,7 +63,7 @@ def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:
     return any(name in {card.name, card.policy_id} for card in known)
 
 
-def _one(name: str, root: Path, known: Sequence[PolicyCard]) -> AgentSpec:
+def _one(name: str, root: PurePath, known: Sequence[PolicyCard]) -> AgentSpec:
     """The agent that a name or a label means."""
     if _is_policy(name, known):
         return _playing(name, root)
@@ -73,7 +74,7 @@ def _one(name: str, root: Path, known: Sequence[PolicyCard]) -> AgentSpec:
     return agent_named(name, root)
 
 
-def _playing(policy: str, root: Path) -> AgentSpec:
+def _playing(policy: str, root: PurePath) -> AgentSpec:
     """The agent that plays by a policy."""
     return agent_of({"agent": POLICY_PLAYER, "policy": policy}, root)
 
@@ -86,7 +87,7 @@ def _agents(rules: Rules) -> list[AgentSpec]:
     return [agent for agent in ready if rules.chooser in choosers_of(agent.build())]
 
 
-def bytes_of(agent: AgentSpec, root: Path, rules: Rules) -> int | None:
+def bytes_of(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
     """The bytes of the files that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
