@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.position_set import SCHEMA, SOURCES
-from analytics.perfect.tablebase import base_for, same_game
+from analytics.perfect.tablebase import base_for, largest_for, same_game
 from analytics.store.archive import Archive
 from analytics.store.shard_arrays import read_shard
 from quarto.batch import Batch
@@ -146,9 +146,11 @@ def _first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[
 class TurnSolver:
     """Solves every turn of positions on several threads, which share what they prove."""
 
-    def __init__(self, rules: Rules, threads: int, megabytes: float) -> None:
-        self._rules, self._threads = rules, threads
-        self._shared = Solver(rules, megabytes, base_for(rules))
+    def __init__(self, rules: Rules, threads: int, megabytes: float, fewest: int = 0) -> None:
+        """``fewest`` pieces are on the board in all positions: a tablebase that ends there is not read."""
+        self._threads = threads
+        known = largest_for(rules)
+        self._shared = Solver(rules, megabytes, base_for(rules) if known and fewest < known.card.pieces else None)
         self._local = threading.local()
 
     def solved(

@@ -47,7 +47,7 @@ def make_frame(archive: Archive, options: SetOptions) -> pl.DataFrame:
         )
     check_tables(options.megabytes)
     games = logged_plies(archive, rules)
-    solver = TurnSolver(rules, options.threads, options.megabytes)
+    solver = TurnSolver(rules, options.threads, options.megabytes, min(options.numbers))
     frames = []
     with progress_bar("solving", "positions") as bar:
         bar.start(2 * options.each * len(options.numbers))

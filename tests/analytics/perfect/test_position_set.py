@@ -39,7 +39,7 @@ def shipped() -> PositionSet:
 
 
 def test_a_slice_of_the_set_that_ships_is_made_again(frame: pl.DataFrame) -> None:
-    made = make_frame(Archive.open(SAMPLE), MADE_WITH._replace(numbers=(9, 14)))
+    made = make_frame(Archive.open(SAMPLE), MADE_WITH._replace(numbers=(9, 14), megabytes=4.0))
     assert made.equals(frame.filter(pl.col("pieces").is_in([9, 14])))
 
 
@@ -54,6 +54,7 @@ def test_the_set_has_each_number_of_pieces_from_both_sources_and_no_position_twi
     assert SHIPPED.stat().st_size <= 2_000_000
     counts = {(pieces, source): count for pieces, source, count in ones.group_by("pieces", "source").len().iter_rows()}
     assert {pieces for pieces, _ in counts} == set(NUMBERS) == set(range(1, 16))
+    assert (counts[1, "canonical"], counts[2, "canonical"]) == (8, 148)  # all there are: docs/theory.md
     assert {counts[pieces, source] for pieces in range(3, 14) for source in position_set.SOURCES} == {500}
     some = [parse_position(text)[0] for text in ones["position"].gather_every(7)]
     assert len({canonical_position(each, CLASSIC)._replace(available=0) for each in some}) == len(some)

@@ -188,7 +188,8 @@ def test_wrong_requests_cost_one_line(qarena: Qarena, small: Path) -> None:
         (["random", "--output", "page.markdown"], "its format is not known"),
         (["own_piece_alpha_beta"], "does not play rules 'classic'"),
     ):
-        found = qarena("policy", "judge", *arguments)
+        given = [] if "--rules" in arguments or "--positions" in arguments else ["--positions", str(small)]
+        found = qarena("policy", "judge", *arguments, *given)
         assert found.code in {1, 2}
         assert re.fullmatch(r"[^\n]+\n", found.err), found.err
         assert message in found.err
