@@ -35,16 +35,16 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     everything: Annotated[bool, typer.Option("--all", help="All agents and all policies of the archive, too.")] = False,
     rules: Annotated[
         str | None,
-        typer.Option("--rules", help="Those of the positions.", autocompletion=rules_options),
+        typer.Option("--rules", help="The rules of the positions. Default: classic.", autocompletion=rules_options),
     ] = None,
     positions: Annotated[
         Path | None,
-        typer.Option("--positions", help="A set that 'policy positions' made."),
+        typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships."),
     ] = None,
     draws: Annotated[
         int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
     ] = 4,
-    games: Annotated[int, typer.Option("--games", min=0, help="Games against the oracle; 0: none.")] = 200,
+    games: Annotated[int, typer.Option("--games", min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the turns and the games.")] = 1,
     threads: ThreadsOption = None,
     archive: ArchiveOption = ARCHIVE,
@@ -105,7 +105,9 @@ def _write_page(found: Judgement, options: JudgeOptions, archive: PurePath, path
 
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: Annotated[Path, typer.Option("--output", help="The Parquet file to write.")],
-    rules: Annotated[str, typer.Option("--rules", help="Their rules.", autocompletion=rules_options)] = "classic",
+    rules: Annotated[
+        str, typer.Option("--rules", help="The rules of the positions.", autocompletion=rules_options)
+    ] = "classic",
     each: Annotated[
         int, typer.Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
     ] = 500,

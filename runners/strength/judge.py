@@ -15,6 +15,7 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config_groups import load_rules
+from runners.contestants.contestant import unlogged
 from runners.executors.machine import check_tables
 from runners.strength.judged import judged
 from runners.strength.judging import Judgement, JudgeOptions, judge
@@ -83,7 +84,7 @@ def carry_out(request: JudgeRequest, options: JudgeOptions, stop: threading.Even
     for note in found.notes:
         console.print_note(note)
     verdicts = []
-    with progress_bar("judging", "turns") as bar:
+    with unlogged(), progress_bar("judging", "turns") as bar:
         bar.start(len(found.agents) * options.draws * len(positions.logged))
         for agent in found.agents:
             bar.describe(agent.label)
