@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import Dataset, Derivation, check_rules, dataset_of
+from analytics.policies.derived.dataset import (
+    Dataset,
+    Derivation,
+    Learned,
+    LearningDerivation,
+    check_rules,
+    dataset_of,
+)
 from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import Selection, select
@@ -87,32 +96,48 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     request = prepared.request
     with prepared.selection.opened:
         dataset = dataset_of(prepared.selection)
-    policy = _derived(request, dataset)
+    learned = _derived(request, dataset)
+    policy = learned.policy
     if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(
             f"{len(dataset.game_id):,} games give no row with {_parameters(request.settings)}: choose more games"
         )
-    tables = {TABLE: ranges_of(dataset)}
-    origin = Origin(request.name, dataset.rules, code_of(request.settings), _learned(request, dataset), tables)
+    tables, pictures = {TABLE: ranges_of(dataset)}, dict[str, bytes]()
+    if learned.curve is not None:
+        tables["curve"], pictures["curve"] = learned.curve, _picture(request, learned.curve)
+    card = _learned(request, dataset)
+    origin = Origin(request.name, dataset.rules, code_of(request.settings), card, tables, pictures)
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
-def _derived(request: BuildRequest, dataset: Dataset) -> Policy:
+def _derived(request: BuildRequest, dataset: Dataset) -> Learned:
     """The policy. Raises ``FailureError`` if its kind, which may be a user's own, makes none."""
-    what = f"kind '{request.kind}' ({request.settings['_target_']})"
+    what, derivation = f"kind '{request.kind}' ({request.settings['_target_']})", request.derivation
     try:
-        policy: Any = request.derivation.derive(dataset, request.threads)
+        if isinstance(derivation, LearningDerivation):
+            learned = derivation.learn(dataset, request.threads)
+        else:
+            learned = Learned(derivation.derive(dataset, request.threads))
     except ArenaError:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise FailureError(f"{what} raised {reason}, at {place_of(error)}") from error
+    policy: Any = learned.policy
     if not isinstance(policy, Policy):
         raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
     try:
-        return policy_store.checked(policy)
+        policy_store.checked(policy)
     except ValueError as error:
         raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
+    return learned
+
+
+def _picture(request: BuildRequest, curve: pl.DataFrame) -> bytes:
+    """The learning curve as SVG."""
+    from analytics.report import style
+
+    return style.curve_svg(curve, f"How {request.name} learned", [_parameters(request.settings)])
 
 
 def code_of(settings: Mapping[str, Any]) -> dict[str, str]:

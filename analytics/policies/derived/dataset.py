@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
@@ -54,6 +55,14 @@ class Dataset:
         return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
 
 
+@dataclass(frozen=True)
+class Learned:
+    """A policy and how it was learned."""
+
+    policy: Policy
+    curve: pl.DataFrame | None = None  # in a form that ``analytics.report.style.curve_svg`` draws
+
+
 @runtime_checkable
 class Derivation(Protocol):
     """A kind of policy: derives one from games. Objects are made from ``conf/kind/KIND.yaml``."""
@@ -63,6 +72,15 @@ class Derivation(Protocol):
 
         Raises ``RequestError`` if its parameters do not fit the games.
         """
+        ...
+
+
+@runtime_checkable
+class LearningDerivation(Derivation, Protocol):
+    """A kind of policy that is learned pass by pass."""
+
+    def learn(self, dataset: Dataset, threads: int) -> Learned:
+        """The policy that ``derive`` gives, and how it was learned."""
         ...
 
 

@@ -1,0 +1,157 @@
+"""One backward sweep over the numbers of pieces: each stage is fitted to what the best replies leave of the next."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.line_values import HEADS, Weights
+from analytics.policies.derived.dataset import Dataset
+from analytics.policies.derived.line_boards import Boards, boards_of, words_of_games
+from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, predict, rounded, write_features
+from analytics.policies.derived.line_targets import back_up, solve
+from quarto.batch import Games
+from quarto.rng import run_word
+from quarto.rules import CELLS
+from quarto.solver.solver import Solver
+
+BLOCK = 1000  # boards that a thread takes at a time
+MEGABYTES = 256.0  # of the table of solved boards
+MOST_GAMES = 1 << 20  # that boards are taken from
+HELD_OUT = 1 << 60  # games with a lesser word, one of sixteen, are not learned from but measure the error
+EARLY, EARLY_SHARE = 5, 5  # with up to so many pieces, where boards are few, a fifth of the boards are enough
+LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
+
+CURVE = {
+    **dict.fromkeys(("pieces", "pass", "boards"), pl.Int64()),
+    **dict.fromkeys(("not_lost", "won", "held_out_not_lost", "held_out_won"), pl.Float64()),
+}
+Stages = dict[int, NDArray[np.float64]]  # the weights of both heads by number of pieces
+
+
+class Plan(NamedTuple):
+    """The parameters of a sweep: see ``conf/kind/line_values.yaml``."""
+
+    exact_from: int
+    boards: int
+    passes: int
+    rate: float
+    seed: int
+
+    def rate_of(self, number: int) -> float:
+        """The step size of a pass, from 0."""
+        return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
+
+    def boards_of(self, stage: int) -> int:
+        """The number of boards to learn from, at most."""
+        return max(self.boards // EARLY_SHARE, 1) if stage <= EARLY else self.boards
+
+
+class ChosenGames(NamedTuple):
+    """Games in the order of their random words [G], ascending."""
+
+    words: NDArray[np.uint64]
+    games: Games
+
+    def part(self, held_out: bool) -> ChosenGames:
+        """Those that measure the error, or those that are learned from; views."""
+        edge = int(np.searchsorted(self.words, np.uint64(HELD_OUT)))
+        rows = slice(0, edge) if held_out else slice(edge, None)
+        pieces, cells, *columns = self.games
+        return ChosenGames(self.words[rows], Games(pieces[:, rows], cells[:, rows], *(each[rows] for each in columns)))
+
+
+def chosen_games(dataset: Dataset, seed: int) -> ChosenGames:
+    """At most ``MOST_GAMES`` games, which depend on the dataset's games alone."""
+    parts = (
+        words_of_games(run_word(run.run_id), dataset.game_id[start:end], seed) for run, start, end in dataset.spans()
+    )
+    words = np.concatenate(list(parts))
+    order = np.argsort(words, kind="stable")[:MOST_GAMES]
+    pieces, cells, *columns = dataset.games
+    rows = (np.ascontiguousarray(each[:, order]) for each in (pieces, cells))
+    return ChosenGames(words[order], Games(*rows, *(each[order] for each in columns)))
+
+
+class Sweep:
+    """A sweep in progress."""
+
+    def __init__(self, dataset: Dataset, words: NDArray[np.uint64], units: int, plan: Plan, threads: int) -> None:
+        self._plan, self._words, self._units, self._threads = plan, words, units, threads
+        self._rules = dataset.rules.tables
+        games = chosen_games(dataset, plan.seed)
+        self._learned, self._held_out = games.part(held_out=False), games.part(held_out=True)
+        self._solver = Solver(dataset.rules, MEGABYTES)
+        self._stages: Stages = {}
+        self._curve: list[tuple[float | None, ...]] = []
+
+    def run(self) -> tuple[Stages, pl.DataFrame]:
+        """The weights of each stage that has boards, and the errors after each pass."""
+        for stage in range(CELLS - 1, 0, -1):
+            boards = self._boards(self._learned, stage, self._plan.boards_of(stage))
+            if len(boards.lanes):
+                held_out = self._boards(self._held_out, stage, self._plan.boards_of(stage) // 8)
+                self._stages[stage] = self._fitted(
+                    stage, self._examples(boards, stage), self._examples(held_out, stage)
+                )
+        return self._stages, pl.DataFrame(self._curve, schema=CURVE, orient="row")
+
+    def _boards(self, games: ChosenGames, stage: int, most: int) -> Boards:
+        return boards_of(games.games, games.words, stage, most, self._rules)
+
+    def _examples(self, boards: Boards, stage: int) -> Examples:
+        """The features of boards and the chances to learn."""
+        examples = Examples.empty(len(boards.lanes), self._words)
+        following = self._stages.get(stage + 1)
+
+        def fill(span: tuple[int, int], state: tuple[Any, Any]) -> None:
+            write_features(boards, self._words, examples, span)
+            if following is None or stage >= self._plan.exact_from:
+                solve(boards, examples.targets, span, *state)
+            else:
+                back_up(boards, self._words, Weights(following, 0, HEADS, self._units), examples.targets, span)
+
+        self._over_blocks(len(boards.lanes), fill)
+        return examples
+
+    def _fitted(self, stage: int, examples: Examples, held_out: Examples) -> NDArray[np.float64]:
+        """The weights of a stage; its errors are added to the curve."""
+        fit, squared = fresh(self._words, self._units, self._plan.seed * CELLS + stage), np.zeros(HEADS)
+        size = len(examples.counts)
+        for number in range(self._plan.passes):
+            learn(examples, self._plan.rate_of(number), fit, squared)
+            errors = (*(squared / size).tolist(), *error_of(held_out, fit).tolist())
+            self._curve.append((stage, number + 1, size, *errors))
+        return rounded(fit)
+
+    def _over_blocks(self, size: int, do: Callable[[tuple[int, int], tuple[Any, Any]], None]) -> None:
+        """``do(span, state)`` of blocks of boards on all threads; ``state`` is that of a solver of the thread."""
+        spans = queue.SimpleQueue[tuple[int, int]]()
+        for first in range(0, size, BLOCK):
+            spans.put((first, min(first + BLOCK, size)))
+
+        def work(solver: Solver) -> None:
+            while True:
+                try:
+                    span = spans.get_nowait()
+                except queue.Empty:
+                    return
+                do(span, solver.state)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(work, [self._solver.fork() for _ in range(self._threads)]))
+
+
+def error_of(examples: Examples, fit: Fit) -> NDArray[np.float64]:
+    """The mean squared error of each head (Brier's score); NaN without examples."""
+    chances = np.empty_like(examples.targets)
+    predict(examples, fit, chances)
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.float64] = ((chances - examples.targets) ** 2).sum(axis=0) / np.float64(len(chances))
+    return found
