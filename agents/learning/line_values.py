@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from agents.learning.boards import check_ascending, check_within, refuse
 from agents.learning.line_features import (
-    ALL_DANGERS,
     BOARD,
+    DANGERS,
     MOST_FEATURES,
     STAGE_SIZE,
     features_of,
@@ -31,7 +31,7 @@ from agents.learning.line_features import (
 )
 from agents.learning.policy import Policy, checked_columns
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64
+from quarto.jit import float64, inlined, int64
 from quarto.position import ALL_CELLS
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import SAFE_PIECES
@@ -82,6 +82,12 @@ class Weights(NamedTuple):
 def sum_up(work: Work, count: int, base: int, features: int, weights: Weights) -> None:
     """The logit of each head into ``work.sums``; ``base`` is where the stage begins."""
     width, sums, values = weights.heads + weights.units, work.sums, weights.values
+    if width == 1:  # one linear head, as at play: its sum stays in a register
+        total = float64(0.0)
+        for i in range(count):
+            total += values[base + work.found[i]]
+        sums[0] = total
+        return
     for k in range(width):
         sums[k] = 0.0
     for i in range(count):
@@ -99,7 +105,7 @@ def judge_gifts(occupied: int, available: int, cell: int, words: Any, weights: W
     """Value every safe gift on a surveyed board, ``work.boards[at]``, and keep the best of each head."""
     board, stage = work.boards[at], int64(popcount(occupied))
     base, features = stage * weights.stage_words, int64(words[STAGE_SIZE])
-    safe = available & SAFE_PIECES[board[ALL_DANGERS]]
+    safe = available & SAFE_PIECES[board[DANGERS]]
     while safe != 0:
         gift = lowest_bit(safe)
         safe &= safe - 1

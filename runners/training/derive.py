@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,8 @@ from analytics.policies.derived.dataset import (
     check_rules,
     dataset_of,
 )
-from analytics.policies.derived.provenance import TABLE, ranges_of
+from analytics.policies.derived.provenance import TABLE
+from analytics.policies.derived.streamed import GameStream
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import Selection, select
 from analytics.store.archive import Archive
@@ -44,7 +45,7 @@ class BuildRequest:
 
     kind: str
     settings: Mapping[str, Any]  # its class under _target_ and its parameters
-    derivation: Derivation
+    derivation: Derivation | LearningDerivation
     name: str
     where: str
     threads: int
@@ -57,10 +58,28 @@ class BuildRequest:
         return run_id_of({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
-def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation:
+def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation | LearningDerivation:
     """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
     derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation)
     return derivation
+
+
+def source_of(
+    derivation: Derivation | LearningDerivation, selection: Selection, order: Sequence[str] = ()
+) -> Dataset | GameStream:
+    """The games of a selection as a derivation takes them: in memory, or read as it learns.
+
+    ``order`` is as for ``dataset_of``, which raises the same errors.
+    """
+    return (GameStream if isinstance(derivation, LearningDerivation) else dataset_of)(selection, order)
+
+
+def derived(derivation: Derivation | LearningDerivation, dataset: Dataset | GameStream, threads: int) -> Learned:
+    """The policy of the games that ``source_of`` gives. Raises what the derivation raises."""
+    if isinstance(derivation, LearningDerivation):
+        return derivation.learn(dataset, threads)
+    assert isinstance(dataset, Dataset)  # noqa: S101  (as source_of makes it)
+    return Learned(derivation.derive(dataset, threads))
 
 
 @dataclass(frozen=True)
@@ -82,7 +101,8 @@ def prepare(request: BuildRequest) -> PreparedBuild:
         _check_name(opened.archive, request)
         selection = select(opened, request.where)
         check_rules(selection.runs)
-        _check_memory(selection.games)
+        if not isinstance(request.derivation, LearningDerivation):
+            _check_memory(selection.games)
         stack.pop_all()
     return PreparedBuild(request, selection)
 
@@ -95,29 +115,27 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     """
     request = prepared.request
     with prepared.selection.opened:
-        dataset = dataset_of(prepared.selection)
-    learned = _derived(request, dataset)
+        dataset = source_of(request.derivation, prepared.selection)
+        learned = _derived(request, dataset)
+        ranges, checksums = dataset.ranges(), dataset.checksums(request.threads)
     policy = learned.policy
     if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(
-            f"{len(dataset.game_id):,} games give no row with {_parameters(request.settings)}: choose more games"
+            f"{dataset.size:,} games give no row with {_parameters(request.settings)}: choose more games"
         )
-    tables, pictures = {TABLE: ranges_of(dataset)}, dict[str, bytes]()
+    tables, pictures = {TABLE: ranges}, dict[str, bytes]()
     if learned.curve is not None:
         tables["curve"], pictures["curve"] = learned.curve, _picture(request, learned.curve)
-    card = _learned(request, dataset)
+    card = _learned(request, dataset, checksums)
     origin = Origin(request.name, dataset.rules, code_of(request.settings), card, tables, pictures)
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
-def _derived(request: BuildRequest, dataset: Dataset) -> Learned:
+def _derived(request: BuildRequest, dataset: Dataset | GameStream) -> Learned:
     """The policy. Raises ``FailureError`` if its kind, which may be a user's own, makes none."""
     what, derivation = f"kind '{request.kind}' ({request.settings['_target_']})", request.derivation
     try:
-        if isinstance(derivation, LearningDerivation):
-            learned = derivation.learn(dataset, request.threads)
-        else:
-            learned = Learned(derivation.derive(dataset, request.threads))
+        learned = derived(derivation, dataset, request.threads)
     except ArenaError:
         raise
     except Exception as error:
@@ -165,19 +183,19 @@ def _check_memory(games: int) -> None:
         )
 
 
-def _learned(request: BuildRequest, dataset: Dataset) -> dict[str, Any]:
+def _learned(request: BuildRequest, dataset: Dataset | GameStream, checksums: Mapping[str, str]) -> dict[str, Any]:
     """The card's fields on the games and on the derivation."""
     return {
         "training": request.training,
         "trainer": request.kind,
         "parameters": dict(request.settings),
         "seed": 0,
-        "games": len(dataset.game_id),
+        "games": dataset.size,
         "run_ids": [record.run_id for record in dataset.runs],
         "command": request.command,
         "where": request.where,
         "derivation": {"kind": request.kind, "parameters": dict(request.settings)},
-        "checksums": dataset.checksums(request.threads),
+        "checksums": dict(checksums),
     }
 
 

@@ -125,14 +125,17 @@ def second_replies(after: Afterstate) -> Iterator[Feature]:
                 for own in naive.empty_cells(then)
             )
             counts.append(turns if rest else 1)
-    yield "traps", min(counts.count(0), 3), min(len(counts), 15), min(counts.count(1), 15)
-    yield "narrow", min([63, *counts]), min(len(counts), 15)
+    least = min([63, *counts])
+    replies, narrow = (min(len(counts), 15), min(counts.count(1), 15)) if least else (0, 0)
+    yield "narrow", replies, narrow
+    yield "least", least, replies
 
 
 def features(after: Afterstate, mobility: bool, foresight: int) -> list[Feature]:
     found = [*line_features(after), *attribute_features(after)]
-    found += mobility_features(after) if mobility else ()
-    return found + (list(second_replies(after)) if 16 - after.board.count(NONE) >= foresight else [])
+    pieces = 16 - after.board.count(NONE)
+    found += mobility_features(after) if mobility and pieces >= 4 else ()
+    return found + (list(second_replies(after)) if pieces >= foresight else [])
 
 
 class Learner:

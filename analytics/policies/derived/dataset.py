@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from agents.learning.policy import Policy
 from analytics.query.selection import Selection
 from analytics.store.records import RunRecord
+from analytics.store.shard_arrays import ShardGames, games_at
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.jit import inlined, int64, kernel, uint64
@@ -25,6 +26,7 @@ from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 
 T = TypeVar("T")
+RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,22 @@ class Dataset:
     def rules(self) -> Rules:
         return self.runs[0].rules
 
+    @property
+    def size(self) -> int:
+        """The number of games."""
+        return len(self.game_id)
+
+    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+        """The games of each run, as a ``GameSource`` gives them."""
+        for record, start, end in self.spans():
+            rows = slice(start, end)
+            yield record, ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+
+    def ranges(self) -> pl.DataFrame:
+        """The ids of the games as ranges, by run: see ``ranges_of_ids``."""
+        parts = (ranges_of_ids(record.run_id, self.game_id[start:end]) for record, start, end in self.spans())
+        return pl.concat(parts)
+
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
@@ -49,10 +67,24 @@ class Dataset:
         """For each run id 16 hex digits that depend on the chosen games alone, not on their shards."""
 
         def add(first: int, last: int) -> int:
-            return int(_sum_of_games(self.game_id, self.opening, self.games, (first, last)))
+            return int(sum_of_games(self.game_id, self.opening, self.games, (first, last)))
 
         sums = {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
         return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+
+
+class GameSource(Protocol):
+    """Games in the order in which they are learned from: in memory, or read shard by shard."""
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+        """Games of one run after the other, each time ascending by id; as often as asked for."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -76,12 +108,26 @@ class Derivation(Protocol):
 
 
 @runtime_checkable
-class LearningDerivation(Derivation, Protocol):
-    """A kind of policy that is learned pass by pass."""
+class LearningDerivation(Protocol):
+    """A kind of policy that is learned pass by pass, from games that need not be in memory."""
 
-    def learn(self, dataset: Dataset, threads: int) -> Learned:
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
+        """As that of a ``Derivation``."""
+        ...
+
+    def learn(self, dataset: GameSource, threads: int) -> Learned:
         """The policy that ``derive`` gives, and how it was learned."""
         ...
+
+
+def ranges_of_ids(run_id: str, ids: NDArray[np.int64]) -> pl.DataFrame:
+    """The ids, ascending, of some games of one run as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
+    apart = np.diff(ids)
+    step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
+    begins = np.flatnonzero(np.concatenate([[True], apart != step]))
+    games = np.diff(np.concatenate([begins, [len(ids)]]))
+    columns = {"run_id": [run_id] * len(begins), "first_game": ids[begins], "games": games}
+    return pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=RANGES)
 
 
 def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
@@ -148,7 +194,7 @@ def _sort(dataset: Dataset, start: int, end: int) -> None:
 
 
 @kernel()
-def _sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
+def sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
     """The sum (uint64) over games of a hash of all that a policy may depend on, so that their order does not matter.
 
     A game's hash mixes its id, then winner, opening and number of plies in one word, then one word a ply.

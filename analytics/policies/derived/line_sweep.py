@@ -12,10 +12,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.line_values import HEADS, Weights
-from analytics.policies.derived.dataset import Dataset
+from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_boards import Boards, boards_of, words_of_games
 from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, predict, rounded, write_features
 from analytics.policies.derived.line_targets import back_up, solve
+from analytics.store.shard_arrays import games_at
 from quarto.batch import Games
 from quarto.rng import run_word
 from quarto.rules import CELLS
@@ -24,7 +25,8 @@ from quarto.solver.solver import Solver
 BLOCK = 1000  # boards that a thread takes at a time
 MEGABYTES = 256.0  # of the table of solved boards
 MOST_GAMES = 1 << 20  # that boards are taken from
-HELD_OUT = 1 << 60  # games with a lesser word, one of sixteen, are not learned from but measure the error
+LARGEST_WORD = 2.0**64 - 2.0**11  # as a float64
+ONE_IN = 16  # games is not learned from, but measures the error
 EARLY, EARLY_SHARE = 5, 5  # with up to so many pieces, where boards are few, a fifth of the boards are enough
 LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
 
@@ -60,29 +62,31 @@ class ChosenGames(NamedTuple):
     games: Games
 
     def part(self, held_out: bool) -> ChosenGames:
-        """Those that measure the error, or those that are learned from; views."""
-        edge = int(np.searchsorted(self.words, np.uint64(HELD_OUT)))
-        rows = slice(0, edge) if held_out else slice(edge, None)
-        pieces, cells, *columns = self.games
-        return ChosenGames(self.words[rows], Games(pieces[:, rows], cells[:, rows], *(each[rows] for each in columns)))
+        """Those that measure the error, or those that are learned from."""
+        rows = np.flatnonzero((self.words % np.uint64(ONE_IN) == 0) == held_out)
+        games = (np.ascontiguousarray(each[..., rows]) for each in self.games)
+        return ChosenGames(self.words[rows], Games(*games))
 
 
-def chosen_games(dataset: Dataset, seed: int) -> ChosenGames:
-    """At most ``MOST_GAMES`` games, which depend on the dataset's games alone."""
-    parts = (
-        words_of_games(run_word(run.run_id), dataset.game_id[start:end], seed) for run, start, end in dataset.spans()
-    )
-    words = np.concatenate(list(parts))
-    order = np.argsort(words, kind="stable")[:MOST_GAMES]
-    pieces, cells, *columns = dataset.games
-    rows = (np.ascontiguousarray(each[:, order]) for each in (pieces, cells))
-    return ChosenGames(words[order], Games(*rows, *(each[order] for each in columns)))
+def chosen_games(dataset: GameSource, seed: int) -> ChosenGames:
+    """About ``MOST_GAMES`` games at most, those with the least words: they depend on the dataset's games alone."""
+    limit = np.uint64(min(MOST_GAMES / dataset.size, 1.0) * LARGEST_WORD)
+    words, parts = [], []
+    for record, shard in dataset.shards():
+        drawn = words_of_games(run_word(record.run_id), shard.game_id, seed)
+        rows = np.flatnonzero(drawn <= limit)
+        words.append(drawn[rows])
+        parts.append(games_at(shard.games, rows))
+    together = np.concatenate(words)
+    order = np.argsort(together, kind="stable")
+    games = (np.ascontiguousarray(np.concatenate(each, axis=-1)[..., order]) for each in zip(*parts, strict=True))
+    return ChosenGames(together[order], Games(*games))
 
 
 class Sweep:
     """A sweep in progress."""
 
-    def __init__(self, dataset: Dataset, words: NDArray[np.uint64], units: int, plan: Plan, threads: int) -> None:
+    def __init__(self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, threads: int) -> None:
         self._plan, self._words, self._units, self._threads = plan, words, units, threads
         self._rules = dataset.rules.tables
         games = chosen_games(dataset, plan.seed)

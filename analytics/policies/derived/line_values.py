@@ -9,7 +9,7 @@ from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
 from agents.learning.line_values import LINE_NETWORK, LINE_VALUES, MOST_UNITS, columns_of
 from agents.learning.policy import Policy
 from agents.parameters import checked_flag, checked_number, checked_one_of, checked_whole
-from analytics.policies.derived.dataset import Dataset, Learned
+from analytics.policies.derived.dataset import GameSource, Learned
 from analytics.policies.derived.line_outcomes import learn_from_outcomes
 from analytics.policies.derived.line_sweep import Plan, Sweep
 from quarto.errors import RequestError
@@ -39,7 +39,7 @@ class LineValues:
 
     method: str = FITTED
     mobility: bool = True
-    foresight: int = 7
+    foresight: int = 9
     exact_from: int = 7
     boards: int = 150_000
     passes: int | None = None
@@ -67,17 +67,17 @@ class LineValues:
         passes = PASSES[self.method] if self.passes is None else self.passes
         return Plan(self.exact_from, self.boards, passes, self.rate, self.seed)
 
-    def derive(self, dataset: Dataset, threads: int) -> Policy:
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
         return self.learn(dataset, threads).policy
 
-    def learn(self, dataset: Dataset, threads: int) -> Learned:
+    def learn(self, dataset: GameSource, threads: int) -> Learned:
         words = words_of(dataset.rules, self.mobility, self.foresight)
         if self.method == OUTCOMES:
             stages, curve = learn_from_outcomes(dataset, words, self.hidden, self.plan, threads)
         else:
             stages, curve = Sweep(dataset, words, self.hidden, self.plan, threads).run()
         if not stages:
-            raise RequestError(f"{len(dataset.game_id):,} games have no board to learn from: choose more games")
+            raise RequestError(f"{dataset.size:,} games have no board to learn from: choose more games")
         parameters = {  # what a player needs to know of the features
             "mobility": float(self.mobility),
             "foresight": float(self.foresight),

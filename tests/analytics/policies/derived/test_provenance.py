@@ -9,7 +9,7 @@ from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.gift import Gift
-from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
+from analytics.policies.derived.provenance import ids_of, sources_of
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import select
 from analytics.store.archive import Archive
@@ -37,7 +37,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
         runs = [records_of(rules)[name] for name in in_order(rules)]
         expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
-        ranges = ranges_of(dataset)
+        ranges = dataset.ranges()
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
         run_ids = [record.run_id for record in dataset.runs]
