@@ -26,6 +26,7 @@ from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 
 T = TypeVar("T")
+UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
 RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
@@ -53,6 +54,10 @@ class Dataset:
         for record, start, end in self.spans():
             rows = slice(start, end)
             yield record, ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:  # noqa: ARG002
+        """Unknown: games in memory have left their annotations behind."""
+        return np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
 
     def ranges(self) -> pl.DataFrame:
         """The ids of the games as ranges, by run: see ``ranges_of_ids``."""
@@ -84,6 +89,10 @@ class GameSource(Protocol):
 
     def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
         """Games of one run after the other, each time ascending by id; as often as asked for."""
+        ...
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:
+        """The exact value of each gift of these games for its giver, where it is annotated, else UNKNOWN: [16, G]."""
         ...
 
 

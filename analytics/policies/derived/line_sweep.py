@@ -11,22 +11,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_values import HEADS, Weights
+from agents.learning.line_values import HEADS, NOT_LOST, WON, Weights
 from analytics.policies.derived.dataset import GameSource
-from analytics.policies.derived.line_boards import Boards, boards_of, words_of_games
+from analytics.policies.derived.line_boards import Boards, ChosenGames, boards_of, chosen_games
 from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, predict, rounded, write_features
 from analytics.policies.derived.line_targets import back_up, solve
-from analytics.store.shard_arrays import games_at
-from quarto.batch import Games
-from quarto.rng import run_word
 from quarto.rules import CELLS
 from quarto.solver.solver import Solver
 
 BLOCK = 1000  # boards that a thread takes at a time
 MEGABYTES = 256.0  # of the table of solved boards
-MOST_GAMES = 1 << 20  # that boards are taken from
-LARGEST_WORD = 2.0**64 - 2.0**11  # as a float64
-ONE_IN = 16  # games is not learned from, but measures the error
 EARLY, EARLY_SHARE = 5, 5  # with up to so many pieces, where boards are few, a fifth of the boards are enough
 LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
 
@@ -45,6 +39,7 @@ class Plan(NamedTuple):
     passes: int
     rate: float
     seed: int
+    judged: bool = False  # learn the exact values of annotated gifts, and of no other boards
 
     def rate_of(self, number: int) -> float:
         """The step size of a pass, from 0."""
@@ -55,41 +50,13 @@ class Plan(NamedTuple):
         return max(self.boards // EARLY_SHARE, 1) if stage <= EARLY else self.boards
 
 
-class ChosenGames(NamedTuple):
-    """Games in the order of their random words [G], ascending."""
-
-    words: NDArray[np.uint64]
-    games: Games
-
-    def part(self, held_out: bool) -> ChosenGames:
-        """Those that measure the error, or those that are learned from."""
-        rows = np.flatnonzero((self.words % np.uint64(ONE_IN) == 0) == held_out)
-        games = (np.ascontiguousarray(each[..., rows]) for each in self.games)
-        return ChosenGames(self.words[rows], Games(*games))
-
-
-def chosen_games(dataset: GameSource, seed: int) -> ChosenGames:
-    """About ``MOST_GAMES`` games at most, those with the least words: they depend on the dataset's games alone."""
-    limit = np.uint64(min(MOST_GAMES / dataset.size, 1.0) * LARGEST_WORD)
-    words, parts = [], []
-    for record, shard in dataset.shards():
-        drawn = words_of_games(run_word(record.run_id), shard.game_id, seed)
-        rows = np.flatnonzero(drawn <= limit)
-        words.append(drawn[rows])
-        parts.append(games_at(shard.games, rows))
-    together = np.concatenate(words)
-    order = np.argsort(together, kind="stable")
-    games = (np.ascontiguousarray(np.concatenate(each, axis=-1)[..., order]) for each in zip(*parts, strict=True))
-    return ChosenGames(together[order], Games(*games))
-
-
 class Sweep:
     """A sweep in progress."""
 
     def __init__(self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, threads: int) -> None:
         self._plan, self._words, self._units, self._threads = plan, words, units, threads
         self._rules = dataset.rules.tables
-        games = chosen_games(dataset, plan.seed)
+        games = chosen_games(dataset, plan.seed, plan.judged)
         self._learned, self._held_out = games.part(held_out=False), games.part(held_out=True)
         self._solver = Solver(dataset.rules, MEGABYTES)
         self._stages: Stages = {}
@@ -107,7 +74,7 @@ class Sweep:
         return self._stages, pl.DataFrame(self._curve, schema=CURVE, orient="row")
 
     def _boards(self, games: ChosenGames, stage: int, most: int) -> Boards:
-        return boards_of(games.games, games.words, stage, most, self._rules)
+        return boards_of(games, stage, most, self._rules)
 
     def _examples(self, boards: Boards, stage: int) -> Examples:
         """The features of boards and the chances to learn."""
@@ -116,7 +83,11 @@ class Sweep:
 
         def fill(span: tuple[int, int], state: tuple[Any, Any]) -> None:
             write_features(boards, self._words, examples, span)
-            if following is None or stage >= self._plan.exact_from:
+            if self._plan.judged:
+                value = boards.value[span[0] : span[1]]
+                examples.targets[span[0] : span[1], NOT_LOST] = value >= 0
+                examples.targets[span[0] : span[1], WON] = value > 0
+            elif following is None or stage >= self._plan.exact_from:
                 solve(boards, examples.targets, span, *state)
             else:
                 back_up(boards, self._words, Weights(following, 0, HEADS, self._units), examples.targets, span)

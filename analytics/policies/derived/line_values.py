@@ -15,8 +15,8 @@ from analytics.policies.derived.line_sweep import Plan, Sweep
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 
-OUTCOMES, FITTED = "outcomes", "fitted"
-PASSES = {OUTCOMES: 1, FITTED: 5}
+OUTCOMES, FITTED, EXACT = "outcomes", "fitted", "exact"
+PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5}
 MOST_BOARDS, MOST_PASSES, MOST_SEED = 1 << 24, 1000, 1 << 31
 
 
@@ -27,8 +27,8 @@ class LineValues:
     ``method``: 'outcomes' learns how the logged games ended (Monte Carlo); 'fitted' sweeps backwards over the numbers
     of pieces, and learns what the best reply by the rules leaves (fitted Q-iteration, D. Ernst et al., 2005), from
     exact values where ``exact_from`` pieces or more are on the board. Its boards are those that were logged and others
-    one turn away. ``conf/kind/line_values.yaml`` explains the other parameters; the features are in
-    ``agents/learning/line_features.py``, the update in ``line_fit.py``.
+    one turn away; 'exact' learns the exact values of annotated gifts. ``conf/kind/line_values.yaml`` explains the other
+    parameters; the features are in ``agents/learning/line_features.py``, the update in ``line_fit.py``.
 
     Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
     is the head of not losing, part 1 that of winning, others are hidden units. Raises ``ValueError`` for a parameter
@@ -65,7 +65,7 @@ class LineValues:
     @property
     def plan(self) -> Plan:
         passes = PASSES[self.method] if self.passes is None else self.passes
-        return Plan(self.exact_from, self.boards, passes, self.rate, self.seed)
+        return Plan(self.exact_from, self.boards, passes, self.rate, self.seed, self.method == EXACT)
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
         return self.learn(dataset, threads).policy
@@ -77,7 +77,8 @@ class LineValues:
         else:
             stages, curve = Sweep(dataset, words, self.hidden, self.plan, threads).run()
         if not stages:
-            raise RequestError(f"{dataset.size:,} games have no board to learn from: choose more games")
+            missing = "annotated gift: 'qarena annotate' them" if self.method == EXACT else "board: choose more games"
+            raise RequestError(f"{dataset.size:,} games have no {missing}")
         parameters = {  # what a player needs to know of the features
             "mobility": float(self.mobility),
             "foresight": float(self.foresight),

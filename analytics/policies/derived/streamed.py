@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from analytics.policies.derived.dataset import RANGES, check_rules, ranges_of_ids, sum_of_games
+from analytics.policies.derived.dataset import RANGES, UNKNOWN, check_rules, ranges_of_ids, sum_of_games
 from analytics.query.selection import Selection, read_chosen, within
 from analytics.store.records import Commit, RunRecord
 from analytics.store.shard_arrays import ShardGames
 from quarto.rules import Rules
 
+GIFTS = """
+SELECT game_id, ply, value_after FROM decisions WHERE run_id = ? AND kind = 'gift' AND game_id BETWEEN ? AND ?
+"""
 RECENT = 4  # shards that are kept: a shard may hold pairs of several pairings
 
 
@@ -73,6 +78,17 @@ class GameStream:
             rows = within(shard.game_id, pairing, first_pair, end_pair)
             if rows.start < rows.stop:
                 yield shard.part(rows)
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:
+        """As a ``GameSource`` gives them."""
+        values = np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
+        span = [run_id, int(shard.game_id[0]), int(shard.game_id[-1])]
+        known = self._selection.opened.sql(GIFTS, span)
+        ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value_after"))
+        places = np.searchsorted(shard.game_id, ids)
+        chosen = shard.game_id[np.minimum(places, len(shard.game_id) - 1)] == ids
+        values[plies[chosen], places[chosen]] = worth[chosen]
+        return values
 
     def _read_once(self) -> None:
         if not self._ranges:

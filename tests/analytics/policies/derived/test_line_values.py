@@ -13,7 +13,7 @@ from agents.learning.line_features import STAGE_SIZE, words_of
 from agents.learning.line_values import HEADS, UNIT, Weights, stage_words
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import Dataset
-from analytics.policies.derived.line_boards import boards_of
+from analytics.policies.derived.line_boards import ONE_IN, boards_of, chosen_games
 from analytics.policies.derived.line_fit import (
     STEEPEST,
     Examples,
@@ -23,7 +23,6 @@ from analytics.policies.derived.line_fit import (
     rounded,
     write_features,
 )
-from analytics.policies.derived.line_sweep import ONE_IN, chosen_games
 from analytics.policies.derived.line_targets import back_up, solve
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
@@ -59,8 +58,7 @@ def afterstate_at(boards: Any, i: int) -> lines.Afterstate:
 
 
 def boards_at(dataset: Dataset, stage: int, most: int) -> Any:
-    games = chosen_games(dataset, 0).part(held_out=False)
-    return boards_of(games.games, games.words, stage, most, CLASSIC.tables)
+    return boards_of(chosen_games(dataset, 0).part(held_out=False), stage, most, CLASSIC.tables)
 
 
 def test_boards_are_logged_ones_and_others_a_turn_away(dataset: Dataset) -> None:
@@ -70,7 +68,7 @@ def test_boards_are_logged_ones_and_others_a_turn_away(dataset: Dataset) -> None
     assert 60 < len(held_out.words) < 200
     assert (held_out.words % np.uint64(ONE_IN) == 0).all()
     learned = games.part(held_out=False)
-    boards, place, redrawn = boards_of(learned.games, learned.words, 9, 1000, CLASSIC.tables), 0, 0
+    boards, place, redrawn = boards_of(learned, 9, 1000, CLASSIC.tables), 0, 0
     for game in range(len(learned.words)):
         if place == len(boards.lanes) or learned.games.plies[game] <= 9:
             continue
@@ -205,7 +203,7 @@ def test_a_small_network_overfits_ten_games(dataset: Dataset) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"method": "guess"}, "method='guess' is not one of outcomes, fitted"),
+        ({"method": "guess"}, "method='guess' is not one of outcomes, fitted, exact"),
         ({"foresight": 0}, "foresight=0 is not a whole number from 1 to 16"),
         ({"exact_from": 17}, "exact_from=17 is not a whole number from 1 to 16"),
         ({"rate": 0.0}, "rate=0.0 is not above 0"),
@@ -220,5 +218,5 @@ def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) 
 
 def test_games_without_a_board_are_refused(dataset: Dataset) -> None:
     games = dataset.games._replace(plies=np.zeros_like(dataset.games.plies))
-    with pytest.raises(RequestError, match=r"2,000 games have no board to learn from"):
+    with pytest.raises(RequestError, match=r"2,000 games have no board: choose more games"):
         LineValues(**QUICK).derive(replace(dataset, games=games), 1)
