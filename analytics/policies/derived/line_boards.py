@@ -100,7 +100,7 @@ def gather(
     """Fill ``boards`` with afterstates of ``stage`` pieces from the games in their order; returns how many.
 
     From each game comes the board as it was logged, then one with another last turn. A placement is drawn again only if
-    it could not finish a line, a gift from the safe ones. With ``values`` of the gifts [16, G], instead of [16, 0], only
+    it could not finish a line, a gift from the safe ones. With ``values`` [16, G] of the gifts, not [16, 0], only
     logged boards whose value is known are taken.
     """
     count, size, judged = int64(0), boards.lanes.shape[0], values.shape[1] > 0
