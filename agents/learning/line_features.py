@@ -16,10 +16,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.lanes import LANE
 from quarto.position import ALL_CELLS
 from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
@@ -28,6 +29,7 @@ from quarto.threats import SAFE_PIECES
 
 MOST_LINES = 32  # of a line's number there is one more: that of no line
 
+NUMBERS = types.int64[::1]
 MOBILE_PIECES = 4  # on the board, from which mobility is looked at: before, no reply can do harm
 
 # Where a number or a table is in the words that describe the features of some rules
@@ -350,7 +352,7 @@ def add_second_replies(
     return count + 2
 
 
-@inlined
+@kernel(types.int64(types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS, NUMBERS, NUMBERS))
 def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
     """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
 

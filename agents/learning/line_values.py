@@ -31,7 +31,7 @@ from agents.learning.line_features import (
 )
 from agents.learning.policy import Policy, checked_columns
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import float64, inlined, int64
+from quarto.jit import float64, inlined, int64, kernel
 from quarto.position import ALL_CELLS
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import SAFE_PIECES
@@ -100,23 +100,7 @@ def sum_up(work: Work, count: int, base: int, features: int, weights: Weights) -
             sums[head] += values[output + head * weights.units + unit] * max(sums[weights.heads + unit], 0.0)
 
 
-@inlined
-def judge_gifts(occupied: int, available: int, cell: int, words: Any, weights: Weights, work: Work, at: int) -> None:
-    """Value every safe gift on a surveyed board, ``work.boards[at]``, and keep the best of each head."""
-    board, stage = work.boards[at], int64(popcount(occupied))
-    base, features = stage * weights.stage_words, int64(words[STAGE_SIZE])
-    safe = available & SAFE_PIECES[board[DANGERS]]
-    while safe != 0:
-        gift = lowest_bit(safe)
-        safe &= safe - 1
-        count = features_of(occupied, gift, available & ~(int64(1) << gift), words, board, work.boards[2], work.found)
-        sum_up(work, count, base, features, weights)
-        for head in range(weights.heads):
-            if work.sums[head] > work.top[head]:
-                work.top[head], work.cells[head], work.gifts[head] = work.sums[head], cell, gift
-
-
-@inlined
+@kernel()
 def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: Work) -> None:
     """The best safe turn of each head, first on ties by cell, then by gift, into ``work``.
 
@@ -124,20 +108,30 @@ def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any
     """
     for head in range(weights.heads):
         work.top[head], work.cells[head], work.gifts[head] = -np.inf, NONE, NONE
-    before, after = work.boards[0], work.boards[1]
+    before, board = work.boards[0], work.boards[1]
     read_lines(lanes, occupied, words, before)
+    features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS, occupied
     if hand == NONE:
-        survey(occupied, words, before)
-        judge_gifts(occupied, available, int64(NONE), words, weights, work, 0)
-        return
-    empty = ~occupied & ALL_CELLS
+        empty, board = int64(1), before  # one round, without a placement
     while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        filled = occupied | int64(1) << cell
-        place_on_lines(before, hand, cell, words, after)
-        survey(filled, words, after)
-        judge_gifts(filled, available, cell, words, weights, work, 1)
+        if hand == NONE:
+            cell = int64(NONE)
+        else:
+            filled = occupied | int64(1) << cell
+            place_on_lines(before, hand, cell, words, board)
+        survey(filled, words, board)
+        base, safe = int64(popcount(filled)) * weights.stage_words, available & SAFE_PIECES[board[DANGERS]]
+        while safe != 0:
+            gift = lowest_bit(safe)
+            safe &= safe - 1
+            left = available & ~(int64(1) << gift)
+            count = features_of(filled, gift, left, words, board, work.boards[2], work.found)
+            sum_up(work, count, base, features, weights)
+            for head in range(weights.heads):
+                if work.sums[head] > work.top[head]:
+                    work.top[head], work.cells[head], work.gifts[head] = work.sums[head], cell, gift
 
 
 def stage_words(features: int, heads: int, units: int) -> int:

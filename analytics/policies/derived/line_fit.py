@@ -163,7 +163,10 @@ def learn_row(feature: int, errors: Any, rate: Any, fit: Fit, slopes: Any, mean:
 
 @kernel()
 def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64]) -> None:
-    """One pass over the examples; their squared errors, each before it was learned from, into ``squared`` [HEADS]."""
+    """One pass over the examples; their squared errors, each before it was learned from, into ``squared`` [HEADS].
+
+    At a ``rate`` of 0 nothing is learned.
+    """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     errors, rate32 = np.empty(HEADS, np.float32), np.float32(rate)
     squared[:] = 0.0
@@ -173,19 +176,10 @@ def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64
         for head in range(HEADS):
             errors[head] = np.float32(examples.targets[i, head] - chance_of(float64(sums[head])))
             squared[head] += errors[head] * errors[head]
-        mean = learn_outputs(errors, rate32, fit, sums, slopes)
-        for k in range(count):
-            learn_row(int64(found[k]), errors, rate32, fit, slopes, mean)
-
-
-@kernel()
-def predict(examples: Examples, fit: Fit, chances: NDArray[np.float64]) -> None:
-    """The chances [N, HEADS] that the weights give."""
-    sums = np.empty(HEADS + fit.units, np.float32)
-    for i in range(examples.counts.shape[0]):
-        forward(examples.found[i], int64(examples.counts[i]), fit, sums)
-        for head in range(HEADS):
-            chances[i, head] = chance_of(float64(sums[head]))
+        if rate > 0.0:
+            mean = learn_outputs(errors, rate32, fit, sums, slopes)
+            for k in range(count):
+                learn_row(int64(found[k]), errors, rate32, fit, slopes, mean)
 
 
 def rounded(fit: Fit) -> NDArray[np.float64]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_values import HEADS, NOT_LOST, WON, Weights
+from agents.learning.line_values import HEADS, Weights
 from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_boards import Boards, ChosenGames, boards_of, chosen_games
-from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, predict, rounded, write_features
-from analytics.policies.derived.line_targets import back_up, solve
+from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, rounded, write_features
+from analytics.policies.derived.line_targets import back_up, exact, write
 from quarto.rules import CELLS
 from quarto.solver.solver import Solver
 
@@ -81,14 +81,12 @@ class Sweep:
         examples = Examples.empty(len(boards.lanes), self._words)
         following = self._stages.get(stage + 1)
 
-        def fill(span: tuple[int, int], state: tuple[Any, Any]) -> None:
+        def fill(span: tuple[int, int], solver: Solver) -> None:
             write_features(boards, self._words, examples, span)
             if self._plan.judged:
-                value = boards.value[span[0] : span[1]]
-                examples.targets[span[0] : span[1], NOT_LOST] = value >= 0
-                examples.targets[span[0] : span[1], WON] = value > 0
+                write(boards.value[slice(*span)], examples.targets[slice(*span)])
             elif following is None or stage >= self._plan.exact_from:
-                solve(boards, examples.targets, span, *state)
+                exact(boards, examples.targets, span, solver)
             else:
                 back_up(boards, self._words, Weights(following, 0, HEADS, self._units), examples.targets, span)
 
@@ -105,8 +103,8 @@ class Sweep:
             self._curve.append((stage, number + 1, size, *errors))
         return rounded(fit)
 
-    def _over_blocks(self, size: int, do: Callable[[tuple[int, int], tuple[Any, Any]], None]) -> None:
-        """``do(span, state)`` of blocks of boards on all threads; ``state`` is that of a solver of the thread."""
+    def _over_blocks(self, size: int, do: Callable[[tuple[int, int], Solver], None]) -> None:
+        """``do(span, solver)`` of blocks of boards on all threads, each of which has a solver of its own."""
         spans = queue.SimpleQueue[tuple[int, int]]()
         for first in range(0, size, BLOCK):
             spans.put((first, min(first + BLOCK, size)))
@@ -117,7 +115,7 @@ class Sweep:
                     span = spans.get_nowait()
                 except queue.Empty:
                     return
-                do(span, solver.state)
+                do(span, solver)
 
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(work, [self._solver.fork() for _ in range(self._threads)]))
@@ -125,8 +123,7 @@ class Sweep:
 
 def error_of(examples: Examples, fit: Fit) -> NDArray[np.float64]:
     """The mean squared error of each head (Brier's score); NaN without examples."""
-    chances = np.empty_like(examples.targets)
-    predict(examples, fit, chances)
+    squared = np.zeros(HEADS)
+    learn(examples, 0.0, fit, squared)
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = ((chances - examples.targets) ** 2).sum(axis=0) / np.float64(len(chances))
-    return found
+        return squared / np.float64(len(examples.counts))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.learning.line_values import NOT_LOST, WON, Weights, judge_turns, work_memory
 from analytics.policies.derived.line_boards import Boards
 from analytics.policies.derived.line_fit import chance_of
-from quarto.jit import float64, int64, kernel
+from quarto.jit import kernel
 from quarto.rules import NONE
-from quarto.solver.solver import value_of
+from quarto.solver.solver import Solver
 
 
 @kernel()
@@ -37,9 +35,13 @@ def back_up(
         targets[i, WON] = 1.0 - chance_of(work.top[NOT_LOST])
 
 
-@kernel()
-def solve(boards: Boards, targets: NDArray[np.float64], span: tuple[int, int], rules: Any, search: Any) -> None:
+def exact(boards: Boards, targets: NDArray[np.float64], span: tuple[int, int], solver: Solver) -> None:
     """The exact values of some boards, as chances of 0 or 1."""
-    for i in range(span[0], span[1]):
-        value = -value_of(boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i], rules, search)
-        targets[i, NOT_LOST], targets[i, WON] = float64(int64(value >= 0)), float64(int64(value > 0))
+    rows = slice(*span)
+    occupied, gift = boards.occupied[rows].astype(np.uint16), boards.gift[rows].astype(np.int8)
+    write(-solver.values(boards.lanes[rows], occupied, gift), targets[rows])
+
+
+def write(values: NDArray[np.integer], targets: NDArray[np.float64]) -> None:
+    """Exact values [N] for the giver as the chances [N, HEADS] not to lose and to win."""
+    targets[:, NOT_LOST], targets[:, WON] = values >= 0, values > 0

@@ -23,7 +23,7 @@ from analytics.policies.derived.line_fit import (
     rounded,
     write_features,
 )
-from analytics.policies.derived.line_targets import back_up, solve
+from analytics.policies.derived.line_targets import back_up, exact
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games
@@ -157,7 +157,7 @@ def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset) -> None:
 def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
     boards, solver = boards_at(dataset, 12, 20), Solver(CLASSIC, 1.0)
     found = np.zeros((len(boards.lanes), HEADS))
-    solve(boards, found, (0, len(boards.lanes)), *solver.state)
+    exact(boards, found, (0, len(boards.lanes)), solver)
     for i in range(len(boards.lanes)):
         worth = -solve_position(position_at(boards, i), CLASSIC).value
         assert found[i].tolist() == [float(worth >= 0), float(worth > 0)]
