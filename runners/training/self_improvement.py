@@ -229,7 +229,8 @@ class _SelfImprovementTraining:
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
-        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=0)
+        opening = self._plan.strength_opening_plies
+        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=opening)
         return self._context.request(spec, self._plan.strength_games)
 
     def _self_play_request(self, generation: int, player: AgentSpec) -> Request:

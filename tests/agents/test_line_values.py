@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -9,11 +10,24 @@ import numpy as np
 import pytest
 
 from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
-from agents.learning.line_values import HEADS, LINE_NETWORK, LINE_VALUES, UNIT, columns_of, stage_words
+from agents.learning.line_values import (
+    HEADS,
+    LINE_NETWORK,
+    LINE_VALUES,
+    UNIT,
+    Weights,
+    columns_of,
+    judge_turns,
+    reading_of,
+    stage_words,
+    work_memory,
+)
 from agents.learning.policy import Policy
 from agents.line_values import LineValues
+from quarto.jit import float64, kernel, uint64
+from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
-from tests.agents.learning.test_line_features import numbers_of
+from tests.agents.learning.test_line_features import image, numbers_of
 from tests.naive import PRESETS, SemiRandom
 from tests.naive_players.agreement import assert_same_games, assert_same_turns
 from tests.naive_policies import lines
@@ -54,6 +68,33 @@ def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> 
     agent = LineValues(policy, risk)
     twin = lines.LineValues(lambda after: value_of(after, stages, units, risk))
     assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, 2)) > 20
+
+
+@pytest.mark.parametrize("name", ["classic", "torus_square"])
+def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) -> None:
+    rules, dice = PRESETS[name], random.Random(4)
+    policy, _ = random_policy(rules, 3)
+    reading = reading_of(policy, rules, 0.3)
+    weights = Weights(reading.values, stage_words(int(reading.words[STAGE_SIZE]), 1, 3), 1, 3)
+    different = set()
+    for position in [each for each in asked(rules, 3) if each.hand != NONE and each.available]:
+        images = (position, image(position, dice, rules), image(position, dice, rules))
+        tops = {top_of(moved, reading.words, weights) for moved in images}
+        assert len(tops) == 1
+        different |= tops
+    assert len(different) > 10
+
+
+@kernel()
+def _top(lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights) -> float:
+    work = work_memory()
+    judge_turns(lanes, occupied, available, hand, words, weights, work)
+    return float64(work.top[0])
+
+
+def top_of(position: Position, words: Any, weights: Weights) -> float:
+    """The value of the best turn; -inf if every turn gives a win away."""
+    return float(_top(uint64(position.lanes), position.occupied, position.available, position.hand, words, weights))
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ class LineValues:
     method: str = FITTED
     mobility: bool = True
     foresight: int = 9
-    exact_from: int = 7
+    exact_from: int = 12
     boards: int = 150_000
     passes: int | None = None
     rate: float = 0.05

@@ -74,19 +74,24 @@ def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str, m
     assert all(0 <= number < int(words[STAGE_SIZE]) for found in numbers for number in found)
 
 
+def image(position: Position, dice: random.Random, rules: Rules) -> Position:
+    """The position under a random symmetry of cells and pieces."""
+    cells = dice.choice(symmetries(rules).cells.tolist())
+    order, flip = dice.sample(range(4), 4), dice.randrange(16)
+
+    def moved(piece: int) -> int:
+        return sum((piece >> old & 1) << new for new, old in enumerate(order)) ^ flip
+
+    plies = [(moved(piece), cells[cell]) for cell, piece in enumerate(board(position)) if piece != NONE]
+    return from_plies(plies, moved(position.hand))
+
+
 @pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
 def test_symmetric_afterstates_have_the_same_features(name: str) -> None:
     rules, dice = PRESETS[name], random.Random(3)
     words = words_of(rules, True, 4)
     for position in afterstates(rules, 4):
-        cells = dice.choice(symmetries(rules).cells.tolist())
-        order, flip = dice.sample(range(4), 4), dice.randrange(16)
-
-        def image(piece: int, order: list[int] = order, flip: int = flip) -> int:
-            return sum((piece >> old & 1) << new for new, old in enumerate(order)) ^ flip
-
-        plies = [(image(piece), cells[cell]) for cell, piece in enumerate(board(position)) if piece != NONE]
-        moved = from_plies(plies, image(position.hand))
+        moved = image(position, dice, rules)
         assert sorted(numbers_of(moved, words)) == sorted(numbers_of(position, words))
 
 

@@ -86,6 +86,8 @@ def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, 
             "avg(CASE winner WHEN -1 THEN .5 WHEN 0 THEN (agent_1 = opponent)::int ELSE (agent_0 = opponent)::int END) "
             "AS points, count(*) AS met FROM games GROUP BY ALL"
         )
+        imposed = opened.sql("SELECT DISTINCT run_id, opening FROM games")
+    assert set(strength.join(imposed, on="run_id")["opening"]) == {2}  # else deterministic players repeat one game
     met = strength.join(games, on=["run_id", "opponent"], how="left")
     assert met["points"].to_list() == pytest.approx(met["score"].to_list())
     assert set(met["met"]) == {40}
