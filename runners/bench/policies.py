@@ -44,7 +44,7 @@ TARGETS: dict[
 # Of the programs that the kinds were tried out with, on a free machine with two cores: seconds by the clock.
 PROTOTYPES: dict[str, Figures] = {
     OUTCOMES: {"prototype_positions_per_second_of_two_cores": 4_000_000, "prototype_seconds_for_10_000_000_games": 18},
-    "line_values": {"prototype_seconds_of_two_cores_for_300_000_games": 11},
+    "line_values": {"prototype_seconds_of_two_cores_for_300_000_games": 11, "prototype_turns_per_second": 88_000},
     "line_network": {"prototype_seconds_of_two_cores_for_400_000_games": 64},
 }
 
