@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,13 +12,15 @@ __all__ = ["open_archive"]
 
 
 def open_archive(
-    archive: str | Path = "data/archive",
+    archive: str | PurePath = "data/archive",
     memory: str = "70%",
     spill: str | None = None,
     seconds: float | None = None,
     check: bool = True,
 ) -> OpenArchive:
-    """The archive in folder ``archive`` as it is now, for SQL and data frames; see ``OpenArchive``.
+    """The archive in folder ``archive``, or at a URL (``s3://bucket/prefix``), as it is now, for SQL and data frames.
+
+    See ``OpenArchive``.
 
     A question that needs more than ``memory`` (``1GiB``, or a share of the machine's) spills to the disk, at most
     ``spill`` (``10GiB``; None: nine tenths of what is free). It is interrupted after ``seconds`` (None: never), which a
@@ -26,7 +28,8 @@ def open_archive(
     ``archive`` is not one, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
+    from analytics.files.location import location_of
     from analytics.sql.database import OpenArchive
     from analytics.sql.limits import Limits
 
-    return OpenArchive(Path(archive), Limits(memory, spill, seconds), check)
+    return OpenArchive(location_of(archive), Limits(memory, spill, seconds), check)

@@ -17,15 +17,20 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import binding
+from numba import types
 from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.datamodel.models import OpaqueModel
 from numba.core.registry import CPUDispatcher
+from numba.extending import register_model
 
 from quarto import hooks
 from quarto.caches import cache_root
@@ -87,6 +92,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         with global_compiler_lock:
             if self.declared is not None and not self.overloads:
                 self._cache_on_disk()
+                load_entries(self.py_func)
                 super().compile(self.declared)
                 self.disable_compile()
 
@@ -97,6 +103,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
             return next(iter(self.overloads.values())).entry_point
         with global_compiler_lock:
             self._cache_on_disk()
+            load_entries(self.py_func)
             return super().compile(sig)
 
     def get_compile_result(self, sig: Any) -> Any:
@@ -141,19 +148,82 @@ def kernel(signature: Any = None) -> Callable[[F], F]:
     return decorate
 
 
+class Entry(types.ExternalFunction):  # type: ignore[misc]
+    """A kernel with a declared signature as other kernels call it: by the address of its machine code.
+
+    numba copies a kernel that is called as such into each of its callers, and LLVM optimises every copy: twenty kernels
+    ask the solver, whose compilation takes a second and a half. A call by address costs two nanoseconds.
+    """
+
+    def __init__(self, called: Kernel) -> None:
+        super().__init__(f"{called.__module__}.{called.__qualname__}", called.declared)
+        self.called = called
+        self._known = False
+
+    def load(self) -> None:
+        """Have the machine code, and let LLVM know its address: it ends the process if a caller's code comes first."""
+        self.called.load()
+        if not self._known:
+            compiled = self.called.get_compile_result(self.called.declared)
+            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+            binding.add_symbol(self.symbol, address)
+            self._known = True
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the kernel from Python."""
+        return self.called(*arguments)
+
+
+register_model(Entry)(OpaqueModel)  # as of every external function: it has no value of its own
+
+
+def entry(function: F) -> F:
+    """The kernel ``function``, to be called by other kernels without becoming a part of each: see ``Entry``."""
+    return cast("F", Entry(cast("Kernel", function)))
+
+
+def load_entries(function: FunctionType) -> None:
+    """Load every entry that a function calls, or that a function calls which becomes a part of it."""
+    for each in _entries_in(function):
+        each.load()
+
+
+@functools.cache
+def _entries_in(function: FunctionType) -> frozenset[Entry]:
+    found, seen, waiting = set[Entry](), {function}, [function]
+    while waiting:
+        current = waiting.pop()
+        for value in map(current.__globals__.get, _names_in(current.__code__)):
+            if isinstance(value, Entry):
+                found.add(value)
+            elif isinstance(value, CPUDispatcher) and value.py_func not in seen:
+                seen.add(value.py_func)
+                waiting.append(value.py_func)
+    return frozenset(found)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes in a function's code, and in the code of functions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
 def load(function: Callable[..., Any]) -> None:
     """Compile a kernel with a declared signature now, or read it from the cache, so that its first call is no slower.
 
     Raises what numba raises for a function that it cannot compile.
     """
-    if isinstance(function, Kernel):
+    if isinstance(function, Kernel | Entry):
         function.load()
 
 
-def load_all() -> None:
-    """``load`` every kernel of the modules that have been imported."""
+def load_all(packages: tuple[str, ...] = ("",)) -> None:
+    """``load`` every kernel of the modules that have been imported, or of those in some packages."""
     for each in list(_kernels):
-        each.load()
+        if each.__module__.startswith(packages):
+            each.load()
 
 
 def inlined(function: F) -> F:

@@ -2,9 +2,16 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from analytics.files.location import ObjectUrl
+    from tests.object_storage import Proxy
 
 # The first example may compile a kernel, so no deadline; and what fails on one machine must fail on all, so no luck.
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=50)
@@ -15,3 +22,47 @@ MEMORY = Path("/dev/shm")  # noqa: S108  (pytest makes a folder in it that only 
 ENOUGH = 2 << 30  # bytes; all tests together leave about 200 MB if they fail
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# What is compared under every variant of the rules is compared under three of them by ``make test``.
+SELDOM = {"square", "torus_square"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests under the other variants as slow."""
+    for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+            and SELDOM & set(item.callspec.id.split("-"))
+        ):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def storage_port() -> Iterator[int]:
+    """The port of a server that speaks S3."""
+    from tests.object_storage import server
+
+    with server() as port:
+        yield port
+
+
+@pytest.fixture
+def bucket(storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "ObjectUrl":
+    """A new bucket, which this process and those that it starts can reach."""
+    from tests.object_storage import environment, new_bucket
+
+    for name, value in environment(storage_port).items():
+        monkeypatch.setenv(name, value)
+    return new_bucket(storage_port)
+
+
+@pytest.fixture
+def faulty(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
+    """A proxy through which the bucket is reached."""
+    from tests.object_storage import environment, proxy
+
+    with proxy(storage_port) as front:
+        for name, value in environment(front.port).items():
+            monkeypatch.setenv(name, value)
+        yield front

@@ -22,6 +22,7 @@ from runners.cli.groups import with_option
 from runners.cli.main import app
 from runners.cli.run import is_training
 from runners.hydra_app.flags import FLAGS, flags_first
+from runners.hydra_app.sweep_start import _first_value
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
@@ -65,7 +66,7 @@ def programs(line: str) -> Iterator[list[str]]:
 def in_blocks(page: Path) -> Iterator[Shown]:
     """The commands of a page's blocks, as a reader would copy them; in a block with output they follow ``$``."""
     for language, block in fences(page):
-        lines = block.splitlines()
+        lines = block.replace("\\\n", " ").splitlines()
         typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
         for line in typed if language == "" else []:
             for words in programs(line) if "qarena " in line else ():
@@ -125,7 +126,8 @@ HYDRA = [
 def test_keys_and_the_yamls_they_choose_exist(shown: Shown) -> None:
     names, command, arguments = resolved(shown)
     context = command.make_context(" ".join(names), list(arguments))
-    *_, overrides = flags_first([*(context.params["arguments"] or []), *context.args])
+    *_, given = flags_first([*(context.params["arguments"] or []), *context.args])
+    overrides = [each for each in given if not re.match(r"\+?hydra[./]", each)]  # plugins may be missing
     for chosen in choices(overrides):
         check_labels(composed(names, chosen))
 
@@ -135,8 +137,8 @@ def choices(overrides: list[str]) -> list[list[str]]:
     parsed = OverridesParser.create().parse_overrides(overrides)
     texts = [
         [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
-        if each.is_sweep_override()
-        else [str(each.input_line)]
+        if each.is_discrete_sweep()
+        else [_first_value(each)]
         for each in parsed
     ]
     longest = max(map(len, texts), default=1)

@@ -66,8 +66,8 @@ def test_a_line_needs_four_pieces_that_share_a_value() -> None:
     ("name", "seat_1_wins", "draws", "plies"),
     [
         ("classic", 396559745769377 / 818113776480000, 359633803 / 18162144000, 11.664852),
-        ("square", 0.4975, 0.00301, 10.512),
-        ("torus", 0.4991, 0.00092, 10.638),
+        pytest.param("square", 0.4975, 0.00301, 10.512, marks=pytest.mark.slow),
+        pytest.param("torus", 0.4991, 0.00092, 10.638, marks=pytest.mark.slow),
     ],
 )
 def test_random_games_end_as_often_as_known(name: str, seat_1_wins: float, draws: float, plies: float) -> None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Generic, TypeVar
 
 import polars as pl
 
+from analytics.files.atomic import explained
 from analytics.store.archive import Archive, commit_files, now, store
-from analytics.store.atomic import create, explained, make_folder, replace
 from analytics.store.blocks import table_of
-from analytics.store.json_records import Count, StoredRecord, dump, load
-from analytics.store.pending import PendingFiles
+from analytics.store.json_records import Count, StoredRecord, dump
 from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
 from quarto.errors import FailureError
 
@@ -67,13 +66,13 @@ class DerivedTable(Generic[M]):
         """The advice for a damaged file."""
         return f"remove it and run '{self.command}'"
 
-    def manifest_files(self, archive: Archive, run_id: str) -> list[Path]:
+    def manifest_files(self, archive: Archive, run_id: str) -> list[PurePath]:
         """The manifests of a run, damaged or not, by shard."""
-        return commit_files(archive.folder(self.manifests, run_id))
+        return commit_files(archive, archive.folder(self.manifests, run_id))
 
-    def load(self, path: Path) -> M:
+    def load(self, archive: Archive, path: PurePath) -> M:
         """The manifest in a file. Raises ``FailureError`` for a damaged one."""
-        return load(path, self.manifest, self.remedy)
+        return archive.load(path, self.manifest, self.remedy)
 
     def counts(self, manifest: M, commit: Commit | None) -> bool:
         """Whether a manifest counts for the shard of a commit; None: there is no shard of its number."""
@@ -82,7 +81,7 @@ class DerivedTable(Generic[M]):
     def counting(self, archive: Archive, run_id: str, commits: Sequence[Commit]) -> dict[int, M]:
         """The manifests of a run that count, by shard. Raises ``FailureError`` for a damaged one."""
         by_number = {commit.shard: commit for commit in commits}
-        found = map(self.load, self.manifest_files(archive, run_id))
+        found = [self.load(archive, path) for path in self.manifest_files(archive, run_id)]
         return {each.shard: each for each in found if self.counts(each, by_number.get(each.shard))}
 
     def shards(self, archive: Archive, run_ids: Sequence[str]) -> list[Shard[M]]:
@@ -106,11 +105,11 @@ class DerivedTable(Generic[M]):
         stored: StoredFile = getattr(manifest, self.name)
         return stored
 
-    def file(self, archive: Archive, run_id: str, manifest: M) -> Path:
+    def file(self, archive: Archive, run_id: str, manifest: M) -> PurePath:
         """The path of the file that a manifest names."""
         return archive.file(self.name, run_id, self.stored(manifest))
 
-    def files(self, archive: Archive) -> list[Path]:
+    def files(self, archive: Archive) -> list[PurePath]:
         """The paths of all files that count. Raises ``FailureError`` for a damaged commit or manifest."""
         return [
             self.file(archive, run_id, manifest)
@@ -123,13 +122,13 @@ class DerivedTable(Generic[M]):
         known = shard.manifest
         if known is None or not enough(known):
             return True
-        path = self.file(archive, shard.record.run_id, known)
-        return not path.is_file() or path.stat().st_size != self.stored(known).bytes
+        status = archive.backend.status(self.file(archive, shard.record.run_id, known))
+        return status is None or status.bytes != self.stored(known).bytes
 
     def renewed(self, archive: Archive, shard: Shard[M]) -> Shard[M]:
         """The shard with the manifest that counts by now. Raises ``FailureError`` for a damaged one."""
         path = self._manifest_file(archive, shard)
-        known = self.load(path) if path.exists() else None
+        known = self.load(archive, path) if archive.backend.status(path) else None
         return Shard(shard.record, shard.commit, known if known and self.counts(known, shard.commit) else None)
 
     def store(
@@ -149,20 +148,19 @@ class DerivedTable(Generic[M]):
         commit, target = shard.commit, self._manifest_file(archive, shard)
         name = f"part-{commit.shard:06d}-{uuid.uuid4().hex}.parquet"
         path = archive.folder(self.name, shard.record.run_id) / name
-        with explained("write to", archive.root), PendingFiles() as pending:
+        with explained("write to", archive.root), archive.backend.pending() as pending:
             stored = store(pending, path, table_of(frame))
-            make_folder(target.parent)
             values: dict[str, Any] = {"shard": commit.shard, "plies": commit.plies.sha256, "created": now()}
             values[self.name] = stored
             content = dump(self.manifest(**fields, **values))
-            if create(target, content, pending.check):
+            if archive.backend.create(target, content, pending.check):
                 return stored
             pending.refused()
             if self.lacks(archive, self.renewed(archive, shard), enough):
-                replace(target, content, pending.check)
+                archive.backend.replace(target, content, pending.check)
                 return stored
             pending.drop()
         return None
 
-    def _manifest_file(self, archive: Archive, shard: Shard[M]) -> Path:
+    def _manifest_file(self, archive: Archive, shard: Shard[M]) -> PurePath:
         return archive.folder(self.manifests, shard.record.run_id) / f"{shard.commit.shard:06d}.json"

@@ -17,10 +17,12 @@ def run_jobs(
     threads: int,
     done: Callable[[Result], None],
     stop: Callable[[], None] = lambda: None,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> None:
     """Carry out jobs on threads; ``done`` gets each result, on the calling thread, in the order in which jobs end.
 
-    An error in a job, Ctrl-C or an exception in ``done`` is raised once the jobs that have begun have ended; ``stop``
+    ``on_wait`` is called there every ``POLL_SECONDS`` or more often. An error in a job, Ctrl-C or an exception in
+    ``done`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop``
     is called first, and may make them end sooner. Jobs that have not begun never will.
     """
     waiting = iter(jobs)
@@ -33,6 +35,7 @@ def run_jobs(
                 if not pending:
                     break
                 ended, pending = wait(pending, POLL_SECONDS, FIRST_COMPLETED)  # in short steps: Ctrl-C comes between
+                on_wait()
                 for future in ended:
                     done(future.result())
         except BaseException:

@@ -16,10 +16,10 @@ from analytics.exchange.to_csv import game_rows, ply_rows
 from analytics.exchange.to_d3rlpy import write_d3rlpy
 from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
+from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import archive_around
-from analytics.store.atomic import temporary_beside
+from analytics.store.marker import archive_around
 from quarto.errors import FailureError, RequestError, nearest
 
 TABLES, EPISODES = ("text", "csv"), ("minari", "d3rlpy", "rlds")

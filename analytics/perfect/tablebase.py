@@ -22,8 +22,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.files.atomic import explained, replace
 from analytics.parquet import encoder
-from analytics.store.atomic import explained, replace
 from analytics.store.json_records import Count, Duration, JsonRecord, dump, load
 from analytics.store.records import Sha256
 from quarto.errors import FailureError

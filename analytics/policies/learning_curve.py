@@ -17,13 +17,13 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
     Raises ``RequestError`` for a run in which no agent learned.
     """
     training = training_of(archive, run_id)
-    files = [archive.file("games", run_id, commit.games) for commit in archive.commits(run_id)]
+    files = [str(archive.file("games", run_id, commit.games)) for commit in archive.commits(run_id)]
     if not files:
         return pl.DataFrame(schema=CURVE)
     number = pl.col("game_id") * training.games_a_pair // 2
     seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
     return (
-        pl.scan_parquet(files, hive_partitioning=False, glob=False)
+        pl.scan_parquet(files, hive_partitioning=False, glob=False, storage_options=archive.backend.polars_options)
         .select(number=number, winner=pl.col("winner"), seat=seat)
         .filter(pl.col("number") < games)
         .group_by(first_game=pl.col("number") // block * block)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,10 @@ import polars as pl
 from msgspec import structs
 
 from agents.learning.policy import GENOME, Policy
-from analytics.store import atomic, locks
+from analytics.files.atomic import explained
+from analytics.files.pending import PendingFiles
 from analytics.store.archive import Archive
 from analytics.store.json_records import dump, parse
-from analytics.store.pending import PendingFiles
 from analytics.store.policy_cards import (
     CARD,
     FOLDER,
@@ -106,9 +106,9 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
     knowledge = knowledge_of(checked(policy))
     policy_id = policy_id_of(origin.name, knowledge)
     folder = folder_of(archive, policy_id)
-    with atomic.explained("write to", folder), PendingFiles() as pending:
+    with explained("write to", folder), archive.backend.pending() as pending:
         contents = _contents(policy, origin).items()
-        files = {name: _store(pending, folder, name, rows, content) for name, (rows, content) in contents}
+        files = {name: _store(archive, pending, folder / name, rows, content) for name, (rows, content) in contents}
         card = PolicyCard(
             policy_id=policy_id,
             name=origin.name,
@@ -121,22 +121,22 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
             learned=origin.learned,
             files=files,
         )
-        atomic.replace(folder / CARD, dump(card), pending.check)
+        archive.backend.replace(folder / CARD, dump(card), pending.check)
     return card
 
 
-def _store(pending: PendingFiles, folder: Path, name: str, rows: int | None, content: bytes) -> PolicyFile:
+def _store(archive: Archive, pending: PendingFiles, path: PurePath, rows: int | None, content: bytes) -> PolicyFile:
     """Store one file of a policy. No file is overwritten: the card that is there may name it until ours replaces it."""
     file = PolicyFile(rows, len(content), _sha256(content))
     try:
-        pending.add(folder / name, content)
+        pending.add(path, content)
     except FileExistsError:
-        pending.adopt(folder / name)
-        if _sha256((folder / name).read_bytes()) == file.sha256:
+        pending.adopt(path)
+        if _sha256(archive.backend.read(path)) == file.sha256:
             return file
-        stem, dot, suffix = name.partition(".")
+        stem, dot, suffix = path.name.partition(".")
         file = structs.replace(file, file=f"{stem}-{uuid.uuid4().hex}{dot}{suffix}")
-        pending.add(folder / str(file.file), content)
+        pending.add(path.with_name(str(file.file)), content)
     return file
 
 
@@ -220,7 +220,7 @@ def _row(card: PolicyCard) -> dict[str, Any]:
     }
 
 
-def problems(archive: Archive, policy_id: str) -> list[tuple[Path, str]]:
+def problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
     """The problems of a stored policy: each a file and what is wrong with it."""
     folder = folder_of(archive, policy_id)
     try:
@@ -241,13 +241,17 @@ def problems(archive: Archive, policy_id: str) -> list[tuple[Path, str]]:
     return found
 
 
-def without_card(archive: Archive) -> list[tuple[Path, str]]:
+def without_card(archive: Archive) -> list[tuple[PurePath, str]]:
     """Folders of policies that have files and no card, and no writer that is about to write it: path and problem."""
-    found = []
-    for folder in sorted(archive.root.glob(f"{FOLDER}/*")):
-        files = [path for path in folder.glob("*") if STORED_POLICY_FILE.fullmatch(path.name)]
-        finished = files and POLICY_ID.fullmatch(folder.name) and not any(map(locks.is_held, files))
-        if finished and not (folder / CARD).exists():  # looked for last: a writer lets go when its card is there
+    files: dict[PurePath, list[PurePath]] = {}
+    for path in archive.files_below(FOLDER):
+        if STORED_POLICY_FILE.fullmatch(path.name) and path.parent.parent == archive.root / FOLDER:
+            files.setdefault(path.parent, []).append(path)
+    found: list[tuple[PurePath, str]] = []
+    for folder, paths in files.items():
+        finished = POLICY_ID.fullmatch(folder.name) and not any(map(archive.backend.is_pending, paths))
+        # Looked for last: a writer lets go when its card is there.
+        if finished and archive.backend.status(folder / CARD) is None:
             found.append((folder / CARD, WITHOUT_CARD))
     return found
 
@@ -297,9 +301,10 @@ def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
     path = folder_of(archive, card.policy_id) / card.stored_name(name)
-    if not path.is_file():
-        raise ValueError(f"{path.name} is missing")
-    content = path.read_bytes()
+    try:
+        content = archive.backend.read(path)
+    except FileNotFoundError as error:
+        raise ValueError(f"{path.name} is missing") from error
     if len(content) != card.files[name].bytes:
         raise ValueError(f"{path.name} has {len(content)} bytes, its card says {card.files[name].bytes}")
     if _sha256(content) != card.files[name].sha256:

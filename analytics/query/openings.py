@@ -202,7 +202,7 @@ def _decided(
 
 def _from_index(opened: OpenArchive, shards: Iterable[Shard[Index]], where: str) -> pl.DataFrame:
     files = (INDEXES.file(opened.archive, each.record.run_id, each.manifest) for each in shards if each.manifest)
-    source, columns = from_files(opened.place(file.absolute()) for file in files), ", ".join(list(_DECIDED)[1:])
+    source, columns = from_files(opened.place(file) for file in files), ", ".join(list(_DECIDED)[1:])
     found = opened.sql(f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}")
     return found.cast(_DECIDED)
 
@@ -329,7 +329,7 @@ def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules:
 def _plies_of(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[list[tuple[int, int]]]:
     """The plies of games given by ``run_id`` and ``game_id``. Reads only their shards."""
     paths = {
-        opened.place(opened.archive.file("plies", shard.record.run_id, shard.commit.plies).absolute())
+        opened.place(opened.archive.file("plies", shard.record.run_id, shard.commit.plies))
         for shard in opened.shards()
         if any(run_id == shard.record.run_id and _holds(shard.commit, game_id) for run_id, game_id in games)
     }

@@ -184,13 +184,13 @@ def _all(opened: OpenArchive) -> Sequence[RunRecord]:
     """All runs. Raises ``FailureError``, as ``select`` does, for games without a record."""
     lost = sorted(set(opened.archive.run_ids()) - set(opened.archive.recorded()))
     for run_id in lost:
-        if commit_files(opened.archive.folder("commits", run_id)):
+        if commit_files(opened.archive, opened.archive.folder("commits", run_id)):
             raise FailureError(f"run {run_id} has games and no record: restore its record")
     return opened.archive.runs()
 
 
 def _has_games(opened: OpenArchive, record: RunRecord) -> bool:
-    return bool(commit_files(opened.archive.folder("commits", record.run_id)))
+    return bool(commit_files(opened.archive, opened.archive.folder("commits", record.run_id)))
 
 
 def _of_one_rules(records: Sequence[RunRecord], choice: GameFilter, opened: OpenArchive) -> list[RunRecord]:

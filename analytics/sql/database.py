@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
+from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import duckdb
 import polars as pl
 
+from analytics.files.backends import filesystem_of
 from analytics.sql import records, replays, views
 from analytics.sql.answers import Answer, Complaint, Writer, ask, explained
 from analytics.sql.arrow_stream import LazyRows, Stream
@@ -48,7 +49,7 @@ class OpenArchive(Frames):
     method too, which returns it as a Polars LazyFrame.
     """
 
-    def __init__(self, root: Path, limits: Limits = NO_LIMITS, check: bool = True) -> None:
+    def __init__(self, root: PurePath, limits: Limits = NO_LIMITS, check: bool = True) -> None:
         """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
 
         With ``check``, commits must fit together, and a file is compared with its checksum before the first question to
@@ -193,11 +194,14 @@ class OpenArchive(Frames):
         if file is None:
             return views.genome_question(card.parameters)
         path = self.place(file.path)
-        return views.policy_question(path, pl.read_parquet_schema(path))
+        rows = pl.scan_parquet(str(path), glob=False, storage_options=self.archive.backend.polars_options)
+        return views.policy_question(path, rows.collect_schema())
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         spill = str(self._scratch_folder().spill)
         connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
+        if (filesystem := filesystem_of(self.archive.backend)) is not None:
+            connection.register_filesystem(filesystem)
         self._broken, self._prepared, self._policies = {}, set(), {}
         connection.execute((files("analytics.sql") / "macros.sql").read_text(encoding="utf-8"))
         for view in views.MADE_HERE:

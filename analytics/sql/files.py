@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.derived_table import Shard
@@ -15,7 +15,7 @@ from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.inventory import require_consistent
 from analytics.store.policy_cards import folder_of
-from analytics.store.records import PolicyCard, StoredFile
+from analytics.store.records import PolicyCard, PolicyFile, StoredFile
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError, nearest
@@ -33,15 +33,19 @@ def require_whole(files: Iterable[CheckedFile]) -> None:
             raise damage(file)
 
 
+def _checked(archive: Archive, run_id: str, path: PurePath, stored: StoredFile | PolicyFile) -> CheckedFile:
+    return CheckedFile(run_id, archive.backend.absolute(path), stored, archive.backend)
+
+
 def _committed(archive: Snapshot) -> dict[str, list[CheckedFile]]:
     files: dict[str, list[CheckedFile]] = {table: [] for table in TABLES}
     for run_id in archive.run_ids():
         for commit in archive.commits(run_id):
             for table in TABLES:
                 stored: StoredFile = getattr(commit, table)
-                files[table].append(CheckedFile(run_id, archive.file(table, run_id, stored).absolute(), stored))
+                files[table].append(_checked(archive, run_id, archive.file(table, run_id, stored), stored))
     files["decisions"] = [
-        CheckedFile(run_id, ANNOTATIONS.file(archive, run_id, annotation).absolute(), annotation.decisions)
+        _checked(archive, run_id, ANNOTATIONS.file(archive, run_id, annotation), annotation.decisions)
         for run_id in archive.run_ids()
         for annotation in ANNOTATIONS.counting(archive, run_id, archive.commits(run_id)).values()
     ]
@@ -60,7 +64,7 @@ def _require_consistent(archive: Snapshot) -> None:
 class ArchiveFiles:
     """The files of an archive that count, as it was at one moment."""
 
-    def __init__(self, root: Path, check: bool = True) -> None:
+    def __init__(self, root: PurePath, check: bool = True) -> None:
         """See ``OpenArchive``."""
         self._root = root
         self._check = check
@@ -83,14 +87,16 @@ class ArchiveFiles:
             self._scratch.remove()
             self._scratch = None
 
-    def place(self, path: Path) -> Path:
-        """The path by which DuckDB and Polars read a file of the archive.
+    def place(self, path: PurePath) -> PurePath:
+        """The path or URL by which DuckDB and Polars read a file of the archive.
 
-        They take some names of folders as patterns, and none that is not UTF-8.
+        They take some names of folders as patterns, and none that is not UTF-8. URLs hold neither.
         """
-        root = self.archive.root.absolute()
+        root = self.archive.backend.absolute(self.archive.root)
+        if not isinstance(root, Path):
+            return path
         plain = self._scratch_folder().plain(root)
-        return path if plain == root else plain / path.absolute().relative_to(root)
+        return path if plain == root else plain / self.archive.backend.absolute(path).relative_to(root)
 
     def shards(self) -> list[Shard[Index]]:
         """All shards with the indexes of their positions, by run and number.
@@ -129,8 +135,8 @@ class ArchiveFiles:
         for shard in shards:
             if shard.manifest is not None:
                 run_id, index = shard.record.run_id, shard.manifest
-                path = INDEXES.file(self.archive, run_id, index).absolute()
-                self._files["positions"].append(CheckedFile(run_id, path, index.positions))
+                path = INDEXES.file(self.archive, run_id, index)
+                self._files["positions"].append(_checked(self.archive, run_id, path, index.positions))
         return shards
 
     def _require_indexed(self) -> None:
@@ -155,7 +161,7 @@ class ArchiveFiles:
         if TABLE not in card.files:
             return None
         path = folder_of(self.archive, card.policy_id) / card.stored_name(TABLE)
-        return CheckedFile("", path.absolute(), card.files[TABLE])
+        return _checked(self.archive, "", path, card.files[TABLE])
 
     def _sound_policy_file(self, card: PolicyCard) -> CheckedFile | None:
         """The same. Raises ``FailureError`` if it is not as it was written."""

@@ -65,7 +65,12 @@ class Frames(ArchiveFiles):
         file = self._sound_policy_file(card)
         if file is None:
             return pl.LazyFrame({"gene": [*card.parameters], "value": [*card.parameters.values()]})
-        rows = pl.scan_parquet(self.place(file.path), hive_partitioning=False, glob=False)
+        rows = pl.scan_parquet(
+            str(self.place(file.path)),
+            hive_partitioning=False,
+            glob=False,
+            storage_options=self.archive.backend.polars_options,
+        )
         return rows.with_columns(pl.col(_SMALL).cast(pl.Int32))
 
     def games(self, run_id: str | None = None) -> pl.LazyFrame:
@@ -188,12 +193,13 @@ class Frames(ArchiveFiles):
             return pl.LazyFrame(schema={"run_id": pl.String(), **widened})
         # The scan itself widens: with a cast after it, filters could not skip row groups.
         frame = pl.scan_parquet(
-            [self.place(file.path) for file in files],
+            [str(self.place(file.path)) for file in files],
             schema=widened,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
             hive_partitioning=False,  # it would read folders above the archive as columns
             glob=False,
             include_file_paths="path",
+            storage_options=self.archive.backend.polars_options,
         )
         run_of_file = pl.lit(run_id) if run_id is not None else pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
         return frame.select(run_of_file.alias("run_id"), *widened)

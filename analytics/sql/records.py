@@ -139,6 +139,8 @@ def _job_rows(archive: Archive, job: SweepJob) -> list[Row]:
         "run_id": job.run_id,
         "status": job.status,
         "error": job.error,
+        "objective": job.objective,
+        "value": job.value,
     }
     empty = dict.fromkeys(VIEWS["sweeps"])
     return [empty | of_job | columns for columns in of_pairings or [{}]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 import polars as pl
@@ -68,13 +68,13 @@ def _literal(value: object) -> str:
     return quoted(value) if isinstance(value, str) else str(value)
 
 
-def from_files(paths: Iterable[Path]) -> str:
+def from_files(paths: Iterable[PurePath]) -> str:
     """The clause that reads table files, with ``RUN_OF_FILE`` for each row."""
     listed = ", ".join(quoted(str(path)) for path in paths)  # a view takes no parameters
     return f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
 
 
-def over_files(view: str, paths: Sequence[Path], known: Iterable[Pairing] = ()) -> str:
+def over_files(view: str, paths: Sequence[PurePath], known: Iterable[Pairing] = ()) -> str:
     """The statement that creates a view over Parquet files.
 
     The agents of ``decisions`` and ``positions`` follow from the pairings ``known``, so that ``games`` is not read.
@@ -140,7 +140,7 @@ def policy_macro(questions: Mapping[str, str]) -> str:
     return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{known}}}[name])"
 
 
-def policy_question(path: Path, schema: Mapping[str, pl.DataType]) -> str:
+def policy_question(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
     """The question whose answer is the table of a policy: small integers are widened, as in the views."""
     values = {name: f"{name}::INTEGER" if kind in (pl.Int8, pl.Int16) else name for name, kind in schema.items()}
     return f"SELECT {_listed(values)} {from_files([path])}"

@@ -7,37 +7,34 @@ machine or many, no pair of games is ever in the archive twice, and no reader op
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
+from pathlib import PurePath
 from threading import Lock
 
 from msgspec import structs
 
+from analytics.files.atomic import explained
+from analytics.files.backends import backend_of
+from analytics.files.pending import PendingFiles
 from analytics.statistics.tally import Tally, summed, tally_of
-from analytics.store import locks
-from analytics.store.atomic import TEMPORARY, create, explained, make_folder
+from analytics.store import marker
 from analytics.store.blocks import Table, in_order, tables
-from analytics.store.json_records import RESTORE, JsonRecord, RecordError, dump, load, parse, save
-from analytics.store.pending import PendingFiles
+from analytics.store.json_records import (
+    RESTORE,
+    StoredRecord,
+    T,
+    dump,
+    load,
+    parsed,
+)
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest
-
-MARKER = "archive.json"
-FORMAT = "quarto-arena archive"
-
-
-class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
-    """The file that makes a folder an archive. One of another schema version may hold other fields too."""
-
-    format: str
-    schema_version: int
 
 
 def now() -> str:
@@ -58,8 +55,9 @@ def readable(record: RunRecord) -> RunRecord:
 class _Ledger:
     """The commits of one run that were read so far: their numbers, and the pairs that they hold."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, archive: Archive, run_id: str) -> None:
+        self.archive = archive
+        self.folder = archive.folder("commits", run_id)
         self.lock = Lock()
         self.numbers: set[int] = set()
         self.ranges: dict[int, list[Range]] = {}
@@ -74,9 +72,9 @@ class _Ledger:
 
     def refresh(self) -> None:
         """Read the commits that are new since the last call: a commit never changes."""
-        for path in commit_files(self.folder):
-            if int(path.stem) not in self.numbers:
-                self.learn(commit_in(path), int(path.stem))
+        new = [path for path in commit_files(self.archive, self.folder) if int(path.stem) not in self.numbers]
+        for commit in self.archive.load_all(new, Commit, commit_at):
+            self.learn(commit, commit.shard)
 
     def learn(self, commit: Commit, number: int) -> None:
         self.numbers.add(number)
@@ -96,59 +94,84 @@ def covered_by(commits: Iterable[Commit]) -> dict[int, list[Range]]:
     return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
 
 
-def commit_files(folder: Path) -> list[Path]:
+def commit_files(archive: Archive, folder: PurePath) -> list[PurePath]:
     """The files in a folder that are named like commits, by number. Raises ``FailureError`` if it cannot be listed."""
-    with explained("list", folder):
-        paths = list(folder.iterdir()) if folder.is_dir() else []
+    paths = archive.entries(folder)
     return sorted((path for path in paths if COMMIT.fullmatch(path.name)), key=lambda path: int(path.stem))
 
 
-def commit_in(path: Path) -> Commit:
+def commit_in(archive: Archive, path: PurePath) -> Commit:
     """The commit in a file. Raises ``FailureError`` for a damaged one, or one that has another number."""
-    commit = load(path, Commit)
+    return commit_at(path, archive.load(path, Commit))
+
+
+def commit_at(path: PurePath, commit: Commit) -> Commit:
+    """The commit, which a file holds. Raises ``FailureError`` if it has another number."""
     if commit.shard != int(path.stem):
         raise FailureError(f"{path} is damaged (it says shard {commit.shard}): {RESTORE}")
     return commit
 
 
 class Archive:
-    """An archive. It holds no open files: any number of processes may use one at the same time."""
+    """An archive. It holds no open files: any number of processes may use one at the same time.
 
-    def __init__(self, root: Path) -> None:
+    ``root`` is a folder of this machine or the URL of a prefix; ``backend`` reads and writes what is below.
+    """
+
+    def __init__(self, root: PurePath) -> None:
         self.root = root
+        self.backend = backend_of(root)
         self._ledgers: dict[str, _Ledger] = {}
 
     @staticmethod
-    def open(root: Path, create: bool = False) -> Archive:
-        """The archive in folder ``root``; with ``create`` it is made there if the folder is empty or absent.
+    def open(root: PurePath, create: bool = False) -> Archive:
+        """The archive at ``root``; with ``create`` it is made there if the folder is empty or absent.
 
         Raises ``RequestError`` when ``root`` is not an archive, is one of another schema version, or (with ``create``)
         cannot be written to.
         """
-        root = Path(root)
-        _refuse_file(root)
-        marker = root / MARKER
-        if not marker.exists():
-            if not create:
-                raise RequestError(f"{_no_archive(root)}: run an experiment first, or name another folder")
-            check_place(root)
-            _make(root)
-        _check_marker(marker)
-        if create and not os.access(root, os.W_OK | os.X_OK):
-            raise _not_writable(root)
+        marker.require(root, create)
         return Archive(root)
 
-    # Paths.
+    # Locations, and the records at them.
 
-    def folder(self, table: str, run_id: str) -> Path:
+    def folder(self, table: str, run_id: str) -> PurePath:
         """The folder of a run's files in ``games``, ``plies``, ``commits`` ... Raises ``ValueError`` for no run id."""
         if not RUN_ID.fullmatch(run_id):
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
-    def file(self, table: str, run_id: str, stored: StoredFile) -> Path:
-        """The path of a stored file of a table."""
+    def file(self, table: str, run_id: str, stored: StoredFile) -> PurePath:
+        """The location of a stored file of a table."""
         return self.folder(table, run_id) / stored.file
+
+    def name_of(self, path: PurePath) -> str:
+        """The name of a file below the archive's root, with ``/`` between its parts."""
+        return path.relative_to(self.root).as_posix()
+
+    def entries(self, folder: PurePath) -> list[PurePath]:
+        """What is directly in a folder, in any order. Raises ``FailureError`` if it cannot be listed."""
+        with explained("list", folder):
+            return self.backend.entries(folder)
+
+    def files_below(self, folder: str) -> list[PurePath]:
+        """All files in one of the archive's folders, sorted. Raises ``FailureError`` if it cannot be listed."""
+        with explained("list", self.root / folder):
+            return sorted(self.backend.below(self.root / folder))
+
+    def load(self, path: PurePath, kind: type[T], remedy: str = RESTORE) -> T:
+        """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+        return load(path, kind, remedy, self.backend)
+
+    def load_all(self, paths: Sequence[PurePath], kind: type[T], check: Callable[[PurePath, T], T]) -> list[T]:
+        """The records in several files, in their order, each as ``check`` returns it. Raises as ``load`` does."""
+        with explained("read", self.root):
+            contents = self.backend.read_all(paths)
+        return [check(path, parsed(path, content, kind)) for path, content in zip(paths, contents, strict=True)]
+
+    def record_file(self, run_id: str) -> PurePath:
+        """The location of a run's record."""
+        return self.root / "runs" / f"{run_id}.json"
 
     # Runs.
 
@@ -161,14 +184,24 @@ class Archive:
 
     def recorded(self) -> list[str]:
         """The runs that have a record, damaged or not, sorted."""
-        return sorted(path.stem for path in self.root.glob("runs/*.json") if RUN_ID.fullmatch(path.stem))
+        names = (path for path in self.entries(self.root / "runs") if path.suffix == ".json")
+        return sorted(path.stem for path in names if RUN_ID.fullmatch(path.stem))
 
     def run(self, run_id: str) -> RunRecord | None:
         """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
-        path = self.root / "runs" / f"{run_id}.json"
-        if not RUN_ID.fullmatch(run_id) or not path.exists():
+        if not RUN_ID.fullmatch(run_id):
             return None
-        record = load(path, RunRecord)
+        path = self.record_file(run_id)
+        with explained("read", path):
+            try:
+                content = self.backend.read(path)
+            except FileNotFoundError:
+                return None
+        return self._record(run_id, content)
+
+    def _record(self, run_id: str, content: bytes) -> RunRecord:
+        path = self.record_file(run_id)
+        record = parsed(path, content, RunRecord)
         if record.run_id != run_id:
             raise FailureError(f"{path} is damaged (it is the record of run {record.run_id}): restore it from a copy")
         return record
@@ -180,32 +213,39 @@ class Archive:
     def update_run(self, run_id: str, change: Callable[[RunRecord | None], RunRecord | None]) -> None:
         """Replace a run's record by what ``change`` makes of the one that is there; None leaves it as it is.
 
-        No other process or thread changes a record meanwhile (where the file system has locks). The new one also says
-        how many commits there are. Raises ``FailureError`` when it cannot be written or the old one is damaged.
+        No other process or thread changes a record meanwhile (where the file system has locks, the store conditions):
+        ``change`` may be called again with what another made of it. The new record also says how many commits there
+        are. Raises ``FailureError`` when it cannot be written or the old one is damaged.
         """
-        with explained("write to", self.root), locks.held(self.root / MARKER):
-            known = self.run(run_id)
+
+        def changed(content: bytes | None) -> bytes | None:
+            known = None if content is None else self._record(run_id, content)
             record = change(known)
-            if record is not None:
-                there = max((number + 1 for number in self.numbers(run_id)), default=0)
-                record = structs.replace(record, commits=max(record.commits, there))
-            if record is not None and record != known:
-                save(self.root / "runs" / f"{run_id}.json", record)
+            if record is None:
+                return None
+            there = max((number + 1 for number in self.numbers(run_id)), default=0)
+            record = structs.replace(record, commits=max(record.commits, there))
+            return None if record == known else dump(record)
+
+        with explained("write to", self.root):
+            self.backend.update(self.record_file(run_id), self.root / marker.MARKER, changed)
 
     # Commits.
 
     def run_ids(self) -> list[str]:
         """The runs that have a folder of commits, sorted."""
-        names = (path.name.removeprefix("run=") for path in self.root.glob("commits/run=*") if path.is_dir())
+        with explained("list", self.root / "commits"):
+            folders = self.backend.folders(self.root / "commits")
+        names = (path.name.removeprefix("run=") for path in folders if path.name.startswith("run="))
         return sorted(filter(RUN_ID.fullmatch, names))
 
     def numbers(self, run_id: str) -> list[int]:
         """The numbers of the commits of a run, damaged or not, ascending."""
-        return [int(path.stem) for path in commit_files(self.folder("commits", run_id))]
+        return [int(path.stem) for path in commit_files(self, self.folder("commits", run_id))]
 
     def commits(self, run_id: str) -> list[Commit]:
         """The commits of a run by number. Raises ``FailureError`` naming a file that is not a whole commit."""
-        return [commit_in(path) for path in commit_files(self.folder("commits", run_id))]
+        return self.load_all(commit_files(self, self.folder("commits", run_id)), Commit, commit_at)
 
     def covered(self, run_id: str) -> dict[int, list[Range]]:
         """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
@@ -216,7 +256,7 @@ class Archive:
         parts = (part for commit in self.commits(run_id) for part in commit.slices)
         return dict(sorted(summed((part.pairing, part.tally) for part in parts).items()))
 
-    def committed_files(self, table: str) -> list[Path]:
+    def committed_files(self, table: str) -> list[PurePath]:
         """All files of ``games`` or ``plies`` that commits name."""
         return [
             self.file(table, run_id, getattr(commit, table))
@@ -237,16 +277,15 @@ class Archive:
         if any(a.pairing == b.pairing and a.end_pair > b.first_pair for a, b in pairwise(slices)):
             raise ValueError("two blocks of a shard hold the same pair")
         slices = joined(slices)
-        ledger = self._ledgers.setdefault(run_id, _Ledger(self.folder("commits", run_id)))
+        ledger = self._ledgers.setdefault(run_id, _Ledger(self, run_id))
         with ledger.lock:
             ledger.refresh()
             if ledger.holds_any(slices):
                 return None
             name = f"part-{ledger.next_number:06d}-{uuid.uuid4().hex}.parquet"
-        with explained("write to", self.root), PendingFiles() as pending:
+        with explained("write to", self.root), self.backend.pending() as pending:
             encoded = zip(TABLES, tables(blocks, pairings), strict=True)
             games, plies = (store(pending, self.folder(table, run_id) / name, content) for table, content in encoded)
-            make_folder(ledger.folder)
             with ledger.lock:
                 return _publish(ledger, slices, games, plies, pending)
 
@@ -254,15 +293,26 @@ class Archive:
 
     def save_sweep_job(self, job: SweepJob) -> None:
         """Store or replace one job of a sweep in one step. Raises ``FailureError`` when that cannot be written."""
-        save(self.root / "sweeps" / job.sweep_id / f"{job.job}.json", job)
+        self.save(self.root / "sweeps" / job.sweep_id / f"{job.job}.json", job)
+
+    def save(self, path: PurePath, record: StoredRecord) -> None:
+        """Store or replace a record in one step. Raises ``FailureError`` when that cannot be written."""
+        content = dump(record)
+        with explained("write", path):
+            self.backend.replace(path, content)
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
-        return sorted(map(sweep_job, self.sweep_files()), key=lambda job: (job.sweep_id, job.job))
+        jobs = self.load_all(self.sweep_files(), SweepJob, job_at)
+        return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
-    def sweep_files(self) -> list[Path]:
+    def sweep_files(self) -> list[PurePath]:
         """The files that are named like jobs of sweeps, damaged or not, sorted."""
-        return sorted(path for path in self.root.glob("sweeps/*/*.json") if path.stem.isdecimal())
+        return [
+            path
+            for path in self.files_below("sweeps")
+            if path.suffix == ".json" and path.stem.isdecimal() and path.parent.parent == self.root / "sweeps"
+        ]
 
 
 def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> RequestError:
@@ -279,9 +329,13 @@ def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wanted)) or known
 
 
-def sweep_job(path: Path) -> SweepJob:
+def sweep_job(archive: Archive, path: PurePath) -> SweepJob:
     """The job of a sweep in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    job = load(path, SweepJob)
+    return job_at(path, archive.load(path, SweepJob))
+
+
+def job_at(path: PurePath, job: SweepJob) -> SweepJob:
+    """The job, which a file holds. Raises ``FailureError`` if it belongs elsewhere."""
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
             f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
@@ -290,7 +344,7 @@ def sweep_job(path: Path) -> SweepJob:
     return job
 
 
-def store(pending: PendingFiles, path: Path, table: Table) -> StoredFile:
+def store(pending: PendingFiles, path: PurePath, table: Table) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
     pending.add(path, table.content)
     return table.stored(path.name)
@@ -304,83 +358,11 @@ def _publish(
         number = ledger.next_number
         path = ledger.folder / f"{number:06d}.json"
         commit = Commit(number, games, plies, slices, now())
-        if create(path, dump(commit), pending.check):
+        if ledger.archive.backend.create(path, dump(commit), pending.check):
             ledger.learn(commit, number)
             return commit
         pending.refused()
-        ledger.learn(commit_in(path), number)
+        ledger.learn(commit_in(ledger.archive, path), number)
         if ledger.holds_any(slices):
             pending.drop()
             return None
-
-
-def _refuse_file(root: Path) -> None:
-    if root.exists() and not root.is_dir():
-        raise RequestError(f"archive {root} is a file: name a folder")
-
-
-def check_place(root: Path) -> None:
-    """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
-    _refuse_file(root)
-    if (root / MARKER).exists() or not root.exists():
-        return
-    try:
-        foreign = any(not path.name.startswith(TEMPORARY) for path in root.iterdir())
-    except PermissionError as error:
-        raise _not_writable(root) from error
-    if foreign and not (root / MARKER).exists():  # another process may have made the archive just now
-        raise RequestError(f"{_no_archive(root)} but has other files in it: name an empty folder or an archive")
-
-
-def archive_around(path: Path) -> Path | None:
-    """The archive that ``path`` is in (or is), whichever archive it may be; None if it is in no archive."""
-    place = path.resolve()
-    return next((folder for folder in (place, *place.parents) if _is_marked(folder)), None)
-
-
-def _is_marked(folder: Path) -> bool:
-    """Whether a folder has an archive's marker. Other programs' files of that name are none, unless unreadable."""
-    try:
-        content = (folder / MARKER).read_bytes()
-    except OSError:
-        return (folder / MARKER).exists()
-    return FORMAT.encode() in content or (folder / "commits").is_dir()
-
-
-def _make(root: Path) -> None:
-    try:
-        make_folder(root)
-        create(root / MARKER, dump(Marker(FORMAT, SCHEMA_VERSION)))  # never replaced: writers lock it
-    except PermissionError as error:
-        raise _not_writable(root) from error
-    except OSError as error:
-        raise RequestError(
-            f"no archive can be made in {root}: {error.strerror}; choose another archive.root"
-        ) from error
-
-
-def _check_marker(marker: Path) -> None:
-    try:
-        found = parse(marker.read_bytes(), Marker)
-    except (OSError, RecordError) as error:
-        raise RequestError(f"{marker} cannot be read ({error}): is this an archive of yours?") from error
-    if found.format != FORMAT:
-        raise RequestError(f"{marker} has format {found.format!r}, not {FORMAT!r}: name another folder")
-    if found.schema_version != SCHEMA_VERSION:
-        raise RequestError(
-            f"archive {marker.parent} has schema version {found.schema_version}, this program reads and writes "
-            f"{SCHEMA_VERSION}: use the program that wrote it, or name another folder"
-        )
-
-
-def _no_archive(root: Path) -> str:
-    return f"{root} is not an archive (it has no {MARKER})" if root.exists() else f"there is no archive at {root}"
-
-
-def _not_writable(root: Path) -> RequestError:
-    existing = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
-    status = existing.stat()
-    return RequestError(
-        f"archive {root} is not writable by user id {os.geteuid()} ({existing} has mode {status.st_mode & 0o777:o}, "
-        f"owner {status.st_uid}): change its permissions or choose another archive.root"
-    )

@@ -6,13 +6,14 @@ import functools
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.files.backend import Backend
 from analytics.parquet.encoder import ParquetFile, buffer_for, encode, integers, labels
 from analytics.store.records import StoredFile
 from analytics.store.schema import GAMES, PLIES, game_ids
@@ -186,12 +187,12 @@ def table_of(frame: pl.DataFrame) -> Table:
     return Table(encode(frame, ROW_GROUP_ROWS), len(frame))
 
 
-def read_table(path: Path, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
+def read_table(backend: Backend, path: PurePath, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
     """The table in a file, checked against its commit. Raises ``ValueError`` with the reason if they differ."""
     try:
-        content = path.read_bytes()
+        content = backend.read(path)
     except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from error
+        raise ValueError(f"cannot be read: {error.strerror or error}") from error
     if len(content) != stored.bytes:
         raise ValueError(f"has {len(content)} bytes, its commit says {stored.bytes}")
     if hashlib.sha256(content).hexdigest() != stored.sha256:

@@ -14,10 +14,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from analytics.store.atomic import aside
+from analytics.files.atomic import aside, explained
+from analytics.files.backend import Backend
 from analytics.store.records import PolicyFile, StoredFile
 from quarto.caches import cache_root
 
@@ -28,8 +29,9 @@ class CheckedFile(NamedTuple):
     """A table file that a commit, a manifest or a card names."""
 
     run_id: str
-    path: Path  # absolute
+    path: PurePath  # absolute
     stored: StoredFile | PolicyFile
+    backend: Backend
 
     @property
     def name(self) -> str:
@@ -39,31 +41,36 @@ class CheckedFile(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether the file exists with the right size."""
-        return self.path.is_file() and self.path.stat().st_size == self.stored.bytes
+        with explained("find", self.path):
+            status = self.backend.status(self.path)
+        return status is not None and status.bytes == self.stored.bytes
 
     @property
     def is_sound(self) -> bool:
         """Whether the checksum is right; reads the file."""
         try:
-            with self.path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == self.stored.sha256
+            return hashlib.sha256(self.backend.read(self.path)).hexdigest() == self.stored.sha256
         except OSError:
             return False
 
     def stamp(self) -> list[str | int]:
         """The values that are remembered of a sound file: if one changes, it is read again. Raises ``OSError``."""
-        status = self.path.stat()
-        return [self.stored.sha256, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+        status = self.backend.status(self.path)
+        if status is None:
+            raise FileNotFoundError(f"{self.path} was removed")
+        return [self.stored.sha256, *status.version]
 
 
-def first_damaged(root: Path, files: Sequence[CheckedFile]) -> CheckedFile | None:
+def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile | None:
     """The first of some files of the archive in ``root`` that is missing or not as its commit says, None if all are.
 
     Files that were sound before and have not been touched since are not read again.
     """
     if not files:
         return None
-    memory = _memory_of(root)
+    if files[0].backend.checks_bytes:
+        return next((file for file in files if not file.is_whole), None)
+    memory = _memory_of(files[0].backend.identity(root))
     known = _remembered(memory)
     stamps: dict[CheckedFile, list[str | int]] = {}
     for file in files:
@@ -81,9 +88,9 @@ def first_damaged(root: Path, files: Sequence[CheckedFile]) -> CheckedFile | Non
     return next((file for file in stamps if not sound[file]), None)
 
 
-def _memory_of(root: Path) -> Path:
+def _memory_of(place: bytes) -> Path:
     """The file that remembers the sound files of an archive: beside the compiled kernels."""
-    return cache_root() / "checked" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.json"
+    return cache_root() / "checked" / f"{hashlib.sha256(place).hexdigest()[:16]}.json"
 
 
 def _remembered(memory: Path) -> dict[str, list[str | int]]:

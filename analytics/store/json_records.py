@@ -13,12 +13,14 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import PurePath
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from analytics.store.atomic import explained, make_folder, replace
+from analytics.files.atomic import explained
+from analytics.files.backend import Backend
+from analytics.files.local import LOCAL
 from quarto.errors import FailureError, RequestError
 
 T = TypeVar("T")
@@ -110,10 +112,15 @@ def parse(content: bytes, kind: type[T]) -> T:
     return record
 
 
-def load(path: Path, kind: type[T], remedy: str = RESTORE) -> T:
+def load(path: PurePath, kind: type[T], remedy: str = RESTORE, backend: Backend = LOCAL) -> T:
     """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
     with explained("read", path):
-        content = path.read_bytes()
+        content = backend.read(path)
+    return parsed(path, content, kind, remedy)
+
+
+def parsed(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE) -> T:
+    """The record in a file's content. Raises ``FailureError`` naming the file if it is not one."""
     try:
         return parse(content, kind)
     except RecordError as error:
@@ -132,11 +139,3 @@ def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     if isinstance(record, JsonRecord):
         parse(content, type(record))
     return content
-
-
-def save(path: Path, record: StoredRecord) -> None:
-    """Store or replace a record in one step. Raises ``FailureError`` when it cannot be written."""
-    content = dump(record)
-    with explained("write", path):
-        make_folder(path.parent)
-        replace(path, content)

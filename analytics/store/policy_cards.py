@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import datetime
-from pathlib import Path
+from pathlib import PurePath
 
 from analytics.store.archive import Archive
-from analytics.store.json_records import load
 from analytics.store.records import POLICY_ID, PolicyCard
 from quarto.errors import FailureError
 
@@ -25,11 +25,12 @@ def policy_id_of(name: str, knowledge: str) -> str:
 
 def policy_ids(archive: Archive) -> list[str]:
     """The policies that have a card, damaged or not, sorted."""
-    names = (path.parent.name for path in archive.root.glob(f"{FOLDER}/*/{CARD}"))
-    return sorted(filter(POLICY_ID.fullmatch, names))
+    named = re.compile(rf"{FOLDER}/({POLICY_ID.pattern})/{re.escape(CARD)}")
+    found = (named.fullmatch(archive.name_of(path)) for path in archive.files_below(FOLDER))
+    return [card[1] for card in found if card]
 
 
-def folder_of(archive: Archive, policy_id: str) -> Path:
+def folder_of(archive: Archive, policy_id: str) -> PurePath:
     """The folder of a policy."""
     return archive.root / FOLDER / policy_id
 
@@ -37,7 +38,7 @@ def folder_of(archive: Archive, policy_id: str) -> Path:
 def read_card(archive: Archive, policy_id: str) -> PolicyCard:
     """The card of a policy. Raises ``FailureError`` if it cannot be read or belongs to another policy."""
     path = folder_of(archive, policy_id) / CARD
-    card = load(path, PolicyCard)
+    card = archive.load(path, PolicyCard)
     if card.policy_id != policy_id or policy_id != policy_id_of(card.name, card.knowledge):
         raise FailureError(f"{path} is damaged (it is not the card of policy {policy_id}): restore it from a copy")
     return card

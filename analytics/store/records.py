@@ -209,6 +209,8 @@ class SweepJob(StoredRecord, frozen=True):
     status: Annotated[str, one_of("complete", "failed", "interrupted")] = "complete"
     error: str | None = None
     games: Count = 0  # asked for, per pairing
+    objective: str | None = None  # the name of ``value``
+    value: float | None = None  # that the job returned
 
 
 class PolicyFile(JsonRecord, frozen=True):

@@ -55,7 +55,7 @@ def read_shard_table(archive: Archive, run_id: str, commit: Commit, table: str) 
     stored: StoredFile = getattr(commit, table)
     path = archive.file(table, run_id, stored)
     try:
-        return read_table(path, stored, TABLES[table])
+        return read_table(archive.backend, path, stored, TABLES[table])
     except ValueError as error:
         raise damaged(archive, run_id, stored, table, error) from error
 

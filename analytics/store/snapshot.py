@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import PurePath
 from typing import TypeVar
 
+from analytics.files.backends import listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import Commit, PolicyCard, RunRecord, SweepJob
@@ -21,13 +22,14 @@ class Snapshot(Archive):
     Raises ``FailureError`` for a damaged commit. Other damaged records are raised by the method that reads them.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: PurePath) -> None:
         super().__init__(root)
+        self.backend = listed_once(root)
         # What is written last is read first, so that all that it speaks of is there. A run's record is written before
         # its first commit and after its last one, so a record that is new since is read after the commits.
         self._jobs = _kept(super().sweep_jobs)
         self._cards = _kept(lambda: policy_cards.cards(self))
-        self._verdicts = _kept(lambda: [sprt_verdicts.read(path) for path in sprt_verdicts.files(self)])
+        self._verdicts = _kept(lambda: [sprt_verdicts.read(self, path) for path in sprt_verdicts.files(self)])
         self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
         self._commits = {run_id: super(Snapshot, self).commits(run_id) for run_id in super().run_ids()}
         new = {run_id: self._read(run_id) for run_id in self._commits if run_id not in self._records}

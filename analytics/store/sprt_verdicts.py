@@ -7,9 +7,10 @@ it again from the games, and ``qarena archive verify`` compares.
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
@@ -19,8 +20,7 @@ from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
 from analytics.store.archive import Archive, now
-from analytics.store.json_records import Count, Positive, StoredRecord, load, matching, one_of
-from analytics.store.json_records import save as write
+from analytics.store.json_records import Count, Positive, StoredRecord, matching, one_of
 from analytics.store.records import RUN_ID, RunId, RunRecord, run_id_of
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from analytics.store.shard_arrays import read_shard_table
@@ -73,7 +73,7 @@ class Verdict(StoredRecord, frozen=True):
         )
 
 
-def path_of(archive: Archive, run_id: str, verdict_id: str) -> Path:
+def path_of(archive: Archive, run_id: str, verdict_id: str) -> PurePath:
     """The file of a verdict."""
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
@@ -86,9 +86,9 @@ def save(archive: Archive, verdict: Verdict) -> None:
     path = path_of(archive, verdict.run_id, verdict.verdict_id)
     same = False
     with suppress(FailureError):  # a file that is damaged or absent is written again: it follows from the games
-        same = _outcome(read(path)) == _outcome(verdict)
+        same = _outcome(read(archive, path)) == _outcome(verdict)
     if not same:
-        write(path, verdict)
+        archive.save(path, verdict)
     archive.update_run(verdict.run_id, lambda known: _noted(known, verdict.verdict_id))
 
 
@@ -100,17 +100,18 @@ def _outcome(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
     return verdict.accepted, verdict.counts
 
 
-def read(path: Path) -> Verdict:
+def read(archive: Archive, path: PurePath) -> Verdict:
     """The verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    verdict = load(path, Verdict)
+    verdict = archive.load(path, Verdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
         raise FailureError(f"{path} is damaged (it is verdict {verdict.verdict_id} of run {verdict.run_id})")
     return verdict
 
 
-def files(archive: Archive) -> list[Path]:
+def files(archive: Archive) -> list[PurePath]:
     """The files that are named like verdicts, damaged or not, sorted."""
-    return sorted(path for path in archive.root.glob(f"{FOLDER}/run=*/*.json") if VERDICT_ID.fullmatch(path.stem))
+    named = re.compile(rf"{FOLDER}/run=[^/]*/{VERDICT_ID.pattern}\.json")
+    return [path for path in archive.files_below(FOLDER) if named.fullmatch(archive.name_of(path))]
 
 
 def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import PurePath
 
 import numpy as np
 import polars as pl
@@ -56,9 +56,9 @@ class _Shard:
     archive: Archive
     record: RunRecord
     commit: Commit
-    path: Path
+    path: PurePath
 
-    def file(self, table: str) -> Path:
+    def file(self, table: str) -> PurePath:
         return self.archive.file(table, self.record.run_id, self.stored(table))
 
     def stored(self, table: str) -> StoredFile:
@@ -80,9 +80,9 @@ def verify(archive: Archive) -> Verification:
         found.runs += 1
         record = _record(archive, run_id, found)
         held: dict[int, list[Range]] = {}
-        for path in commit_files(archive.folder("commits", run_id)):
+        for path in commit_files(archive, archive.folder("commits", run_id)):
             try:
-                commit = commit_in(path)
+                commit = commit_in(archive, path)
             except FailureError as error:
                 found.problems.append(Problem(path, str(error)))
                 continue
@@ -113,7 +113,7 @@ def verify(archive: Archive) -> Verification:
 
 
 def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | None:
-    path = archive.root / "runs" / f"{run_id}.json"
+    path = archive.record_file(run_id)
     try:
         record = archive.run(run_id)
     except FailureError as error:
@@ -133,13 +133,14 @@ def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | N
 
 
 def _sweeps(archive: Archive) -> Iterator[Problem]:
-    for path in archive.sweep_files():
+    files = archive.sweep_files()
+    for path in files:
         try:
-            sweep_job(path)
+            sweep_job(archive, path)
         except FailureError as error:
             yield Problem(path, str(error))
-    for folder in archive.root.glob("sweeps/*"):
-        numbers = {int(path.stem) for path in archive.sweep_files() if path.parent == folder}
+    for folder in dict.fromkeys(path.parent for path in files):
+        numbers = {int(path.stem) for path in files if path.parent == folder}
         for lost in sorted(set(range(max(numbers, default=0))) - numbers):
             what = "missing: the sweep was killed before this job ended, or the file was removed; sweep again"
             yield Problem(folder / f"{lost}.json", what)
@@ -158,7 +159,7 @@ def _lost(archive: Archive, run_id: str, record: RunRecord | None, held: dict[in
         yield Problem(archive.folder(ANNOTATIONS.manifests, run_id), what)
     for verdict_id in record.verdicts:
         path = sprt_verdicts.path_of(archive, run_id, verdict_id)
-        if not path.exists():
+        if archive.backend.status(path) is None:
             yield Problem(path, "missing: restore it from a copy, or give the command of the test again")
 
 
@@ -166,7 +167,7 @@ def _shard(shard: _Shard, found: Verification) -> Iterator[Problem]:
     frames = {}
     for table in TABLES:
         try:
-            frames[table] = read_table(shard.file(table), shard.stored(table), TABLES[table])
+            frames[table] = read_table(shard.archive.backend, shard.file(table), shard.stored(table), TABLES[table])
         except ValueError as error:
             yield Problem(shard.file(table), str(error))
     if len(frames) == len(TABLES):

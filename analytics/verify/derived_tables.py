@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -43,7 +43,7 @@ class StoredTable(Generic[M]):
     archive: Archive
     shard: Shard[M]
     manifest: M
-    path: Path
+    path: PurePath
     frame: pl.DataFrame
 
 
@@ -59,7 +59,7 @@ def _verify(table: DerivedTable[M], archive: Archive, record: RunRecord, check: 
     rows, problems = 0, []
     for path in table.manifest_files(archive, record.run_id):
         try:
-            manifest = table.load(path)
+            manifest = table.load(archive, path)
         except FailureError as error:
             problems.append(Problem(path, str(error)))
             continue
@@ -77,7 +77,7 @@ def _verify(table: DerivedTable[M], archive: Archive, record: RunRecord, check: 
 def _file(table: DerivedTable[M], archive: Archive, shard: Shard[M], manifest: M, check: Check[M]) -> Iterator[Problem]:
     path = table.file(archive, shard.record.run_id, manifest)
     try:
-        frame = read_table(path, table.stored(manifest), table.schema)
+        frame = read_table(archive.backend, path, table.stored(manifest), table.schema)
     except ValueError as error:
         yield Problem(path, f"{error}; {table.remedy}")
         return
@@ -107,7 +107,7 @@ def _decisions(table: StoredTable[Annotation]) -> Iterator[Problem]:
         yield from _chain(table.path, table.frame, shard.game_id, shard.games.plies)
 
 
-def _exact_values(path: Path, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
+def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
     before, after, saving = pl.col("value_before"), pl.col("value_after"), pl.col("saving")
     counted = saving.is_between(1, pl.col("legal")) if choices else saving == NOT_COUNTED
     for what, sound in (
@@ -120,7 +120,9 @@ def _exact_values(path: Path, frame: pl.DataFrame, choices: bool) -> Iterator[Pr
             yield Problem(path, f"{what} (one of {len(wrong)} such decisions)", game)
 
 
-def _chain(path: Path, frame: pl.DataFrame, game_id: NDArray[np.int64], plies: NDArray[np.int8]) -> Iterator[Problem]:
+def _chain(
+    path: PurePath, frame: pl.DataFrame, game_id: NDArray[np.int64], plies: NDArray[np.int8]
+) -> Iterator[Problem]:
     lengths = dict(zip(game_id.tolist(), plies.tolist(), strict=True))
     for ply in range(PIECES):
         gifts, placements, following = (
@@ -155,12 +157,12 @@ def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Prob
     return len(paths), [problem for path in paths for problem in _verdict(archive, record, path)]
 
 
-def _verdict(archive: Archive, record: RunRecord, path: Path) -> Iterator[Problem]:
+def _verdict(archive: Archive, record: RunRecord, path: PurePath) -> Iterator[Problem]:
     if not record.swapped:
         yield Problem(path, "the run has no pairs: its seats are fixed")
         return
     try:
-        verdict = sprt_verdicts.read(path)
+        verdict = sprt_verdicts.read(archive, path)
         again = sprt_verdicts.trial(archive, record.run_id, verdict.hypotheses, verdict.most_pairs)
     except FailureError as error:
         yield Problem(path, str(error))

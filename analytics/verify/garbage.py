@@ -6,19 +6,18 @@ still name: it keeps them locked, and they are left alone. Where the file system
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.position_index import INDEXES
-from analytics.store import locks, policy_cards, sprt_verdicts
-from analytics.store.archive import MARKER, Archive
-from analytics.store.atomic import TEMPORARY, explained, temporary_beside
+from analytics.files.atomic import TEMPORARY, explained
+from analytics.store import policy_cards, sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLICY_FILE
 from analytics.store.schema import TABLES
 from quarto.errors import RequestError
@@ -52,7 +51,7 @@ OURS = re.compile(
 class UnreferencedFile:
     """A file that nothing names."""
 
-    path: Path
+    path: PurePath
     bytes: int
     age_seconds: float  # by the clock of the file system, at least 0
     ours: bool  # named as the archive names its files; others are listed, and never removed
@@ -67,7 +66,7 @@ def seconds_of(age: str) -> float:
     return float(found[1]) * SECONDS[found[2]]
 
 
-def named_files(archive: Archive) -> set[Path]:
+def named_files(archive: Archive) -> set[PurePath]:
     """All files that commits, manifests and cards name. Raises ``FailureError`` for a damaged one of these."""
     named = {archive.root / MARKER, *_of_policies(archive)}
     for table in TABLES:
@@ -82,37 +81,23 @@ def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
 
     Raises ``FailureError`` for a damaged commit, manifest or card: the files that it named cannot be known.
     """
-    named, moment = named_files(archive), _moment(archive.root)
+    named, backend = named_files(archive), archive.backend
     found = []
     with explained("list", archive.root):
-        paths = [path for folder in FOLDERS for path in (archive.root / folder).rglob("*")]
-        for path in sorted([*paths, *archive.root.glob("*")]):
-            name = path.relative_to(archive.root).as_posix()
-            if path in named or not path.is_file() or RECORDS.fullmatch(name):
+        moment = backend.clock(archive.root)
+        files = {path: status for folder in FOLDERS for path, status in backend.below(archive.root / folder).items()}
+        loose = {path: backend.status(path) for path in backend.entries(archive.root) if path not in named}
+        files |= {path: status for path, status in loose.items() if status is not None}
+        for path, status in sorted(files.items()):
+            name = archive.name_of(path)
+            if path in named or RECORDS.fullmatch(name):
                 continue
-            try:
-                status, in_use = path.lstat(), locks.is_held(path)
-            except FileNotFoundError:
-                continue  # a writer has removed or renamed it meanwhile
-            ours = OURS.fullmatch(name) is not None
-            found.append(UnreferencedFile(path, status.st_size, max(0.0, moment - status.st_mtime), ours, in_use))
+            age, ours = max(0.0, moment - status.modified), OURS.fullmatch(name) is not None
+            found.append(UnreferencedFile(path, status.bytes, age, ours, backend.is_pending(path)))
     return found
 
 
-def _moment(root: Path) -> float:
-    """The time by the clock that dates the archive's files, which need not be this machine's."""
-    path = temporary_beside(root / MARKER)
-    try:
-        path.touch(exist_ok=False)
-    except OSError:  # the archive is only read, so that nothing will be removed
-        return time.time()
-    try:
-        return path.stat().st_mtime
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _of_policies(archive: Archive) -> Iterator[Path]:
+def _of_policies(archive: Archive) -> Iterator[PurePath]:
     """The cards of policies and the files that they name."""
     for policy_id in policy_cards.policy_ids(archive):
         folder = policy_cards.folder_of(archive, policy_id)
@@ -138,21 +123,16 @@ def remove(archive: Archive, found: Sequence[UnreferencedFile], least_age: float
 
 
 def _remove(archive: Archive, files: Sequence[UnreferencedFile]) -> Iterator[UnreferencedFile]:
-    """Lock files, so that no writer will name them, look once more that none has, and remove them."""
+    """Claim files, so that no writer will name them, look once more that none has, and remove them."""
     with ExitStack() as stack:
-        locked = []
+        claimed = []
         for file in files:
             with explained("remove", file.path):
-                try:
-                    descriptor = locks.probe(file.path)
-                except FileNotFoundError:
-                    continue  # a writer has removed or renamed it meanwhile
-            if descriptor is not None:
-                stack.callback(os.close, descriptor)
-                locked.append(file)
+                if stack.enter_context(archive.backend.claimed(file.path)):
+                    claimed.append(file)
         named = named_files(archive)
-        for file in locked:
+        for file in claimed:
             if file.path not in named:
                 with explained("remove", file.path):
-                    file.path.unlink(missing_ok=True)
+                    archive.backend.remove(file.path)
                 yield file

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 
 @dataclass(frozen=True)
 class Problem:
     """Something that is wrong with a file."""
 
-    file: Path
+    file: PurePath
     what: str
     game_id: int | None = None
 

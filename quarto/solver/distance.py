@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, placed
 from quarto.solver.mover import can_move, wins_at_once
 from quarto.solver.search import can_give
@@ -65,7 +65,7 @@ def remember_within(key: int, placements: int, answer: int, search: Any) -> None
 
 
 @kernel(WITHIN)
-def forced(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+def _forced(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
     """Even ``placements``: whether the next giver can force a win within them.
 
     Odd: whether the giver is lost within them.
@@ -96,7 +96,7 @@ def forced(lanes: int, occupied: int, available: int, placements: int, rules: An
             cell = lowest_bit(empty)
             empty &= empty - 1
             board, filled = placed(lanes, gift, cell), occupied | int64(1) << cell
-            decided = forced(board, filled, rest, placements - 1, rules, search) == losing
+            decided = _forced(board, filled, rest, placements - 1, rules, search) == losing
         if not decided:
             answer = 1 - losing
     if pieces <= TABLE_PIECES and search.stopped == 0:
@@ -104,8 +104,11 @@ def forced(lanes: int, occupied: int, available: int, placements: int, rules: An
     return answer
 
 
+forced = entry(_forced)
+
+
 @kernel(WITHIN)
-def forced_move(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+def _forced_move(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
     """Where the mover chooses. Odd ``placements``: whether they force a win within them; even: whether they lose."""
     winning = placements & 1
     if available == 0:
@@ -132,8 +135,11 @@ def forced_move(lanes: int, occupied: int, available: int, placements: int, rule
             cell = lowest_bit(empty)
             empty &= empty - 1
             board, filled = placed(lanes, piece, cell), occupied | int64(1) << cell
-            if forced_move(board, filled, rest, placements - 1, rules, search) == winning:
+            if _forced_move(board, filled, rest, placements - 1, rules, search) == winning:
                 answer = winning
     if pieces <= TABLE_PIECES and search.stopped == 0:
         remember_within(key, placements, answer, search)
     return answer
+
+
+forced_move = entry(_forced_move)

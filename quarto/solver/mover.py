@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from quarto.bits import array_pointer, lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, placed
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger
@@ -31,7 +31,7 @@ def wins_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
 
 
 @kernel(QUESTION)
-def can_move(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+def _can_move(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
     if available == 0:
         return int64(question == DRAW)
@@ -53,8 +53,11 @@ def can_move(lanes: int, occupied: int, available: int, question: int, rules: An
                 continue
             key = key_of(board, filled, search) if pieces <= TABLE_PIECES else uint64(0)
             known = recall(key, pieces, 1 - question, search) if pieces <= TABLE_PIECES else int64(-1)
-            theirs = known if known >= 0 else can_move(board, filled, rest, 1 - question, rules, search)
+            theirs = known if known >= 0 else _can_move(board, filled, rest, 1 - question, rules, search)
             if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
                 remember(key, 1 - question, theirs, search)
             answer = 1 - theirs
     return answer
+
+
+can_move = entry(_can_move)

@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from quarto.bits import array_pointer, lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, placed
 from quarto.rules import CELLS
 from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
@@ -143,7 +143,7 @@ def next_child(found: Any, i: int, count: int) -> None:
 
 
 @kernel(QUESTION)
-def can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
+def _can_place(lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover with ``hand``, which finishes no line at once, can win or at least draw: 1 or 0.
 
     Means nothing once ``search.stopped`` is 1.
@@ -174,15 +174,18 @@ def can_place(lanes: int, occupied: int, available: int, hand: int, question: in
                 gift = fewest_replies(counts, gifts) & 255
             gifts &= ~(int64(1) << gift)
             rest = available & ~(int64(1) << gift)
-            answer = 1 - can_place(board, filled, rest, gift, 1 - question, rules, search)
+            answer = 1 - _can_place(board, filled, rest, gift, 1 - question, rules, search)
         if known < 0 and pieces <= TABLE_PIECES and search.stopped == 0:
             remember(key, question, answer, search)
         i += 1
     return answer
 
 
+can_place = entry(_can_place)
+
+
 @kernel(QUESTION)
-def can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
+def _can_give(lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any) -> int:
     """Whether the giver, with the ``safe`` ones of the ``available`` pieces, can win or at least draw: 1 or 0."""
     while safe:
         gift = lowest_bit(safe)
@@ -190,3 +193,6 @@ def can_give(lanes: int, occupied: int, available: int, safe: int, question: int
         if can_place(lanes, occupied, available & ~(int64(1) << gift), gift, 1 - question, rules, search) == 0:
             return 1
     return 0
+
+
+can_give = entry(_can_give)

@@ -9,7 +9,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, pieces_on, placed
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.base import Base
@@ -26,7 +26,7 @@ STATE = (*POSITION, RULES_TYPE, SEARCH_TYPE)
 
 
 @kernel(types.int64(*STATE))
-def value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
+def _value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
     """The value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
 
     Means nothing once ``search.stopped`` is 1.
@@ -49,8 +49,11 @@ def value_of(lanes: int, occupied: int, available: int, hand: int, rules: Any, s
     return can_give(lanes, occupied, available, safe, DRAW, rules, search) - 1
 
 
+value_of = entry(_value_of)
+
+
 @kernel(types.int64(types.int64, *STATE))
-def distance_of(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
+def _distance_of(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
     """Placements to the end if the winner hurries and the loser delays; ``value`` is that of the position."""
     left = CELLS - int64(popcount(occupied))
     if value == 0:
@@ -81,6 +84,9 @@ def distance_of(value: int, lanes: int, occupied: int, available: int, hand: int
         if search.stopped or (forced_by if value > 0 else forced_by == cells):
             return placements
     return left
+
+
+distance_of = entry(_distance_of)
 
 
 @inlined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import typer
 
@@ -21,7 +21,7 @@ from runners.terminal.files import STREAM, read_file
 from runners.terminal.progress import progress_bar
 
 
-def export_games(root: Path, request: ExportRequest, output: str, force: bool) -> None:
+def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:
     """Write games to ``output`` and print how many; ``-`` is the standard output. Raises as ``export`` does."""
     with open_archive(root) as opened:
         if output == STREAM:
@@ -45,7 +45,7 @@ def _export_summary(exported: Exported, request: ExportRequest, output: str) -> 
     )
 
 
-def import_file(root: Path, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
+def import_file(root: PurePath, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
     """Import a file and print what was added. Returns the exit code: 1 if bad lines were skipped.
 
     Raises ``RequestError`` for a file that cannot be read, has no game, or has bad lines unless ``skip_bad``.

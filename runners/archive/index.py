@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 
 import typer
 
-from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
+from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs
+from analytics.files.backends import backend_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
-from runners.arena.machine import available_cores
+from runners.archive.indexing import Indexing
 from runners.contestants.interruption import INTERRUPTED
+from runners.executors.base import Executor
+from runners.executors.machine import available_cores
+from runners.executors.threads import THREADS
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
 
-def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
+def index(
+    root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
+) -> None:
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
     try:
-        done = bring_up_to_date(archive, runs, end_ply, threads)
+        done = bring_up_to_date(archive, runs, end_ply, threads, executor)
     except KeyboardInterrupt:
         console.print_note(
             "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
@@ -37,16 +43,23 @@ def index(root: Path, wanted: Sequence[str], end_ply: int | None, threads: int |
 
 
 def bring_up_to_date(
-    archive: Archive, runs: Sequence[str], end_ply: int | None = None, threads: int | None = None
+    archive: Archive,
+    runs: Sequence[str],
+    end_ply: int | None = None,
+    threads: int | None = None,
+    executor: Executor = THREADS,
 ) -> IndexSummary:
     """Index the shards of some runs that are not indexed yet, with a progress bar on a terminal."""
     jobs = index_jobs(archive, INDEXES.shards(archive, runs), end_ply)
     with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
         bar.start(sum(job.plies for job in jobs))
-        return index_shards(archive, jobs, threads or available_cores(), bar.advance)
+        indexing = Indexing(archive, jobs, bar.advance)
+        if jobs:
+            executor.carry_out(indexing, threads or available_cores(), threading.Event())
+        return indexing.done
 
 
-def _summary(done: IndexSummary, seconds: float, root: Path) -> str:
+def _summary(done: IndexSummary, seconds: float, root: PurePath) -> str:
     if not done.shards:
         return f"Nothing to index: all shards in {root} are indexed."
     shards = "shard" if done.shards == 1 else "shards"
@@ -56,14 +69,14 @@ def _summary(done: IndexSummary, seconds: float, root: Path) -> str:
     )
 
 
-def bring_all_up_to_date(root: Path) -> None:
+def bring_all_up_to_date(root: PurePath) -> None:
     """Index all shards of an archive that are not indexed yet, if its index is writable."""
     archive = Archive.open(root)
     if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
 
 
-def answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool = True) -> None:
+def answer(root: PurePath, text: str, limits: Limits, output: TableOutput, check: bool = True) -> None:
     """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
 
     Only the first rows are printed. What is written in parts needs no more memory than ``limits`` allow, however
@@ -78,7 +91,7 @@ def answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bo
         _answer(root, text, limits, output, check)
 
 
-def _answer(root: Path, text: str, limits: Limits, output: TableOutput, check: bool) -> None:
+def _answer(root: PurePath, text: str, limits: Limits, output: TableOutput, check: bool) -> None:
     with OpenArchive(root, limits, check) as opened:
         if output.is_printed:
             opened.stream(text, partial(show_first, wide=output.wide), exact=False)
@@ -88,8 +101,8 @@ def _answer(root: Path, text: str, limits: Limits, output: TableOutput, check: b
             write(opened.sql(text), output)
 
 
-def is_writable(root: Path) -> bool:
+def is_writable(root: PurePath) -> bool:
     """Whether files can be added to the index of an archive."""
-    kinds = [root / kind for kind in ("indexes", "positions")]
-    folders = [root, *kinds, *(run for kind in kinds for run in kind.glob("run=*"))]
-    return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders if folder.exists())
+    backend = backend_of(root)
+    kinds = [root / kind for kind in ("indexes", "positions") if backend.exists(root / kind)]
+    return all(map(backend.may_write, (root, *kinds, *(run for kind in kinds for run in backend.folders(kind)))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
 import polars as pl
 
@@ -33,7 +33,7 @@ def text_of(position: str, rules: str | None) -> str:
     return " ".join([*fields[:2], rules])
 
 
-def show_openings(root: Path, position: str, by: str | None, filters: Filters, output: TableOutput) -> None:
+def show_openings(root: PurePath, position: str, by: str | None, filters: Filters, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     checked(Archive.open(root), position, by, filters)  # before anything is written
     bring_all_up_to_date(root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from analytics import open_archive
 from analytics.query.mistakes import among
@@ -14,7 +14,7 @@ from runners.terminal import console
 from runners.terminal.files import write_file
 
 
-def write_report(root: Path, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
+def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
     """Write the page about the games of these runs (none: all runs) that meet a condition.
 
     Raises ``RequestError`` for an unknown run and for an invalid condition or one that no game meets,

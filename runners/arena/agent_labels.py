@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -30,7 +30,7 @@ def load_agent(name: str) -> AgentSpec:
     return _agent(name, {}, ARCHIVE)
 
 
-def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
+def agent_named(text: str, root: PurePath = ARCHIVE) -> AgentSpec:
     """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
 
     Policies are those of the archive at ``root``. Raises ``RequestError`` for an agent or a parameter that does not
@@ -39,7 +39,7 @@ def agent_named(text: str, root: Path = ARCHIVE) -> AgentSpec:
     return _agent(*parse_label(text, "agent"), root)
 
 
-def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
+def agent_of(entry: Any, root: PurePath, key: str = "agents") -> AgentSpec:
     """The agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
     Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
@@ -52,7 +52,7 @@ def agent_of(entry: Any, root: Path, key: str = "agents") -> AgentSpec:
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
-def _agent(name: str, settings: Mapping[str, Any], root: Path, others: Sequence[str] = ()) -> AgentSpec:
+def _agent(name: str, settings: Mapping[str, Any], root: PurePath, others: Sequence[str] = ()) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
     own = agent_settings(name)
     valid = parameters_of(own)
@@ -62,7 +62,7 @@ def _agent(name: str, settings: Mapping[str, Any], root: Path, others: Sequence[
     return agent_from_settings(name, {**own, **settings}, own, root)
 
 
-def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: Path) -> AgentSpec:
+def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
 
     Its policy, if it has one, is read from the archive at ``root``.
@@ -124,7 +124,7 @@ def _value(what: str, setting: str) -> Any:
     return parsed.value()
 
 
-def _described(key: str, value: Any, root: Path) -> Any:
+def _described(key: str, value: Any, root: PurePath) -> Any:
     """The value of a parameter. If it names an agent: everything that describes the agent, as it affects the games."""
     if key not in AGENT_PARAMETERS or value is None:
         return value

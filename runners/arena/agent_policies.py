@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -66,7 +66,7 @@ def readers_of(kind: str) -> list[str]:
     return [reader.name for reader in known if kind in reader.kinds or reader.plays_any]
 
 
-def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: Path) -> AgentSpec:
+def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> AgentSpec:
     """The agent with the policy that its parameter ``policy`` names, if it has one; ``own`` is what its yaml says.
 
     A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
@@ -198,7 +198,7 @@ def _maker(agent: AgentSpec) -> str:
     return f"train trainer={trained[0]}" if trained else "policy build"
 
 
-def description(card: PolicyCard, folder: Path) -> list[tuple[str, str]]:
+def description(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
     """Everything on a policy's card, as names and texts."""
     learned = card.learned
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"

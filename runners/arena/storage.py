@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from analytics.files.location import location_of
 from runners.arena.checks import check_choice, check_keys, check_range
 
-ARCHIVE = Path("data/archive")  # where no other is named
+ARCHIVE: PurePath = Path("data/archive")  # where no other is named
 BLOCKS_A_SHARD = 8  # at least
 OTHER_CODE = ("refuse", "extend", "new")
 
@@ -24,7 +25,7 @@ class Storage:
     Raises ``RequestError`` for a value that is out of range or does not exist.
     """
 
-    root: Path = ARCHIVE  # of the archive
+    root: PurePath = ARCHIVE  # of the archive
     shard_games: int = 1 << 18  # at most these are committed together
     shard_seconds: float = 30.0  # after this time a shard is committed even if it has fewer games
     other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
@@ -53,7 +54,7 @@ class ArchiveConfig:
 def storage_of(archive: DictConfig) -> Storage:
     """The node ``archive`` of a composed configuration as a value. Raises ``RequestError`` as ``Storage`` does."""
     check_keys(archive, ArchiveConfig, "archive.")
-    return Storage(Path(archive.root), archive.shard_games, archive.shard_seconds, archive.other_code)
+    return Storage(location_of(archive.root), archive.shard_games, archive.shard_seconds, archive.other_code)
 
 
 @contextmanager

@@ -18,16 +18,17 @@ from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import MARKER, Archive
+from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
-from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.processes import process
 from runners.bench.rounds import best
 from runners.bench.warm import play
+from runners.executors.machine import MEBIBYTE, available_cores
 
 Figures = dict[str, Any]
 

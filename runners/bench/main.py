@@ -20,7 +20,6 @@ from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import Order
 from runners.arena.experiment import engine_of
-from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
@@ -33,6 +32,7 @@ from runners.bench.startup import startup
 from runners.bench.throughput import throughput
 from runners.bench.warm import rules_played_by, warm
 from runners.bench.yardstick import yardstick
+from runners.executors.machine import MEBIBYTE, available_cores
 
 Figures = dict[str, Any]
 

@@ -20,10 +20,10 @@ from runners.arena.agent_labels import load_agent
 from runners.arena.agent_policies import player_of
 from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Engine, Order
-from runners.arena.machine import available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.warm import play
-from runners.training.derive import derivation_of, derived, source_of
+from runners.executors.machine import available_cores
+from runners.training.kinds import derivation_of, learned_from, source_of
 from runners.training.schemas import GROUP
 
 Figures = dict[str, Any]
@@ -71,7 +71,7 @@ def _of_kind(kind: str, settings: Figures, selection: Selection, played: int) ->
     """The figures of one kind; its kernels are compiled before."""
     derivation = derivation_of(kind, settings)
     started = time.process_time()
-    learned: Learned = derived(derivation, source_of(derivation, selection), available_cores())
+    learned: Learned = learned_from(derivation, source_of(derivation, selection), available_cores())
     seconds = time.process_time() - started
     figures: Figures = {"seconds": seconds, "games_per_second": selection.games / seconds}
     if learned.curve is not None:

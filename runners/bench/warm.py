@@ -29,13 +29,13 @@ from quarto.jit import load_all
 from runners.arena.agent_labels import load_agent
 from runners.arena.config import Request
 from runners.arena.config_groups import load_rules, names, settings_of
-from runners.arena.experiment import execute
+from runners.arena.playing import execute
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
 from runners.contestants.contestant import Contestant
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
-from runners.training.derive import derivation_of
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 
 Step = tuple[str, Callable[[], object]]
@@ -46,29 +46,30 @@ FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is le
 def warm() -> Iterator[tuple[str, float]]:
     """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
 
-    Two processes share the steps, because numba compiles one kernel at a time in a process. Exact search takes half of
-    the time and has few kernels in common with the other steps, so hardly any is compiled twice.
+    Two processes share the steps, because numba compiles one kernel at a time in a process. Exact search, exchange and
+    openings take as long as the other steps and have few kernels in common with these, so hardly any is compiled twice.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
-        exact, root = Path(folder, "exact"), Path(folder, "rest")
-        exact_steps: list[Step] = [
-            ("oracle", partial(play_itself, "oracle", 0, exact)),
-            ("annotate", partial(annotate_once, exact)),
+        other, root = Path(folder, "other"), Path(folder, "rest")
+        other_steps: list[Step] = [
+            ("oracle", partial(play_itself, "oracle", 0, other)),
+            ("annotate", partial(annotate_once, other)),
             ("play", ask_once),
+            ("exchange", partial(exchange_once, other)),
+            ("openings", partial(look_at_openings, other)),
+            ("players", load_players),
         ]
         steps: list[Step] = [
             *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
             ("python", lambda: play_in_python(root)),
             ("verify", lambda: verify(Archive.open(root))),
-            ("exchange", lambda: exchange_once(root)),
-            ("openings", lambda: look_at_openings(root)),
             ("policies", lambda: derive_once(root)),
         ]
         with ProcessPoolExecutor(1, get_context("spawn")) as other_process:
-            pending = [other_process.submit(timed, *step) for step in exact_steps]
+            pending = [other_process.submit(timed, *step) for step in other_steps]
             yield from (timed(*step) for step in steps if step[0] != "oracle")
             yield from (each.result() for each in pending)
-        yield timed("others", load_others)
+        yield timed("others", load_all)
 
 
 def timed(name: str, step: Callable[[], object]) -> tuple[str, float]:
@@ -90,11 +91,13 @@ def play_in_python(root: Path) -> None:
     play(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
 
 
-def load_others() -> None:
-    """Load the kernels of trainings and environments, and all others of the modules that are imported by now."""
+def load_players() -> None:
+    """Load the kernels of agents, for all values of their parameters, of trainings and of environments."""
     for module in ("runners.training.online", "runners.environments.stepping"):
         importlib.import_module(module)
-    load_all()
+    for name in names("agent"):
+        load_agent(name).build()
+    load_all(("agents", "runners"))
 
 
 def exchange_once(root: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ class CheckOptions:
     agent: str  # its label
     rules: str
     seed: int
-    archive: Path  # with the policy of the agent, if it has one
+    archive: PurePath  # with the policy of the agent, if it has one
     config_dir: Path | None  # with agents and rules of the user's own
 
 

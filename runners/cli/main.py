@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import importlib.util
 import io
@@ -190,7 +191,7 @@ def _main() -> None:
     try:
         _refuse_shadows()
         hooks.before_compiling = CompilingNotice()
-        app()
+        _commands()()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None
     except KeyboardInterrupt:
@@ -203,6 +204,12 @@ def _main() -> None:
             traceback.print_exc()
         typer.echo(f"error: {_line(error, debug)}", err=True)
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
+
+
+@functools.cache
+def _commands() -> Any:
+    """All commands as Click has them: what runs many in one process, as the tests do, need not make them anew."""
+    return typer.main.get_command(app)
 
 
 def _line(error: BaseException, debug: bool) -> str:

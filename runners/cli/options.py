@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import typer
 
+from analytics.files.location import location_of
 from runners.terminal.files import TABLE_FORMATS
 
-ARCHIVE = Path("data/archive")
+ARCHIVE: PurePath = Path("data/archive")
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
 # For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.
@@ -37,7 +38,14 @@ WideOption = Annotated[
 OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 ArchiveOption = Annotated[
-    Path, typer.Option("--archive", help="The archive's folder, also archive=DIR.", show_default=True)
+    PurePath,
+    typer.Option(
+        "--archive",
+        metavar="DIR",
+        parser=location_of,
+        help="The archive's folder or URL (s3://BUCKET/PREFIX), also archive=DIR.",
+        show_default=True,
+    ),
 ]
 WhereOption = Annotated[
     str | None,
@@ -48,6 +56,18 @@ RunsOption = Annotated[
 ]
 RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids. Default: all runs.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
+ExecutorOption = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        help="Carries it out: threads, processes, or ray (docs/scale.md).",
+        autocompletion=lambda incomplete: options_of("executor", incomplete),
+    ),
+]
+RayAddressOption = Annotated[
+    str | None, typer.Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
+]
+EXECUTOR = "threads"
 MegabytesOption = Annotated[float, typer.Option("--megabytes", help="Memory for the table of proven positions.")]
 
 
@@ -81,15 +101,18 @@ def hydra_arguments(groups: Sequence[str], keys: Sequence[str]) -> Any:
 
 
 RUN_ARGUMENTS = hydra_arguments(
-    ("agent", "rules", "experiment"),
+    ("agent", "rules", "experiment", "executor"),
     (
         *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents"),
-        *("schedule", "archive"),
+        *("schedule", "archive", "executor", "ray.address"),
     ),
 )
 TRAIN_ARGUMENTS = hydra_arguments(
-    ("trainer", "rules"),
-    ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive"),
+    ("trainer", "rules", "executor"),
+    (
+        *("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive"),
+        *("executor", "ray.address"),
+    ),
 )
 SPRT_ARGUMENTS = hydra_arguments(
     ("agent", "rules"),
@@ -98,7 +121,9 @@ SPRT_ARGUMENTS = hydra_arguments(
         "archive",
     ),
 )
-POLICY_BUILD_ARGUMENTS = hydra_arguments(("kind",), ("kind", "name", "where", "threads", "archive"))
+POLICY_BUILD_ARGUMENTS = hydra_arguments(
+    ("kind", "executor"), ("kind", "name", "where", "threads", "archive", "executor", "ray.address")
+)
 
 Overrides = Annotated[list[str] | None, RUN_ARGUMENTS]
 TrainingOverrides = Annotated[list[str] | None, TRAIN_ARGUMENTS]

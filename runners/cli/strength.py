@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,8 +20,6 @@ from runners.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from analytics.ratings.head_to_head import GameFilter, HeadToHead
 
 TrainingsOption = Annotated[
@@ -94,7 +93,7 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         write(met.frame(by_seat), destination)
 
 
-def _met(archive: Path, choice: GameFilter) -> HeadToHead:
+def _met(archive: PurePath, choice: GameFilter) -> HeadToHead:
     from analytics import open_archive
     from analytics.ratings.head_to_head import head_to_head
     from runners.terminal.console import print_note

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from agents.base import Agent
+from analytics.files.location import location_of
 from quarto.rules import Rules
 from runners.arena.agent_labels import agent_named
 from runners.arena.storage import ARCHIVE
@@ -15,7 +16,7 @@ from runners.hydra_app.config_dir import user_config_dir
 
 
 def opponent_of(
-    opponent: str | Agent, rules: Rules, archive: str | Path = ARCHIVE, config_dir: str | Path | None = None
+    opponent: str | Agent, rules: Rules, archive: str | PurePath = ARCHIVE, config_dir: str | Path | None = None
 ) -> Contestant:
     """The opponent that a label names, ``random`` or ``mcts(iterations=50)``, or that is given as an object.
 
@@ -25,7 +26,7 @@ def opponent_of(
     if not isinstance(opponent, str):
         return Contestant(opponent, type(opponent).__name__, rules)
     with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
-        spec = agent_named(opponent, Path(archive))
+        spec = agent_named(opponent, location_of(archive))
         return Contestant(spec.build(), spec.label, rules)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import gymnasium
@@ -56,7 +56,7 @@ class QuartoEnv(gymnasium.Env):
         render_mode: str | None = None,
         record: str | Path | None = None,
         name: str = "learner",
-        archive: str | Path = ARCHIVE,
+        archive: str | PurePath = ARCHIVE,
         config_dir: str | Path | None = None,
     ) -> None:
         self.rules = rules_named(rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class QuartoVectorEnv(VectorEnv):
         render_mode: str | None = None,
         record: str | Path | None = None,
         name: str = "learner",
-        archive: str | Path = ARCHIVE,
+        archive: str | PurePath = ARCHIVE,
         config_dir: str | Path | None = None,
     ) -> None:
         if num_envs < 1:

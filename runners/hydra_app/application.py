@@ -8,35 +8,37 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-import hashlib
 import logging
 import os
-import re
 import shlex
 import sys
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import hydra
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from analytics.files.location import location_of
 from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
 from runners.arena.storage import where_typed
 from runners.contestants.interruption import INTERRUPTED
 from runners.contestants.limits import LIMITS
-from runners.hydra_app import sweep_folders
+from runners.hydra_app import sweep_folders, sweep_start
 from runners.hydra_app.config_dir import find_own_modules, folders_of, own_modules, places_in, searched
 from runners.hydra_app.error_messages import explained, own_settings
+from runners.hydra_app.finished import Finished
 from runners.hydra_app.flags import config_dirs, flags_first, in_full
+from runners.hydra_app.study import Target
 from runners.terminal import console
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
@@ -53,16 +55,12 @@ class OneLine(logging.Formatter):
         return f"{record.levelname.lower()}: {record.getMessage()}"
 
 
-class Finished(NamedTuple):
-    """The outcome of a request."""
+class JobLines(logging.Filter):
+    """Lets the messages of Hydra pass, the lines with which launchers name their jobs, and warnings."""
 
-    run_id: str | None
-    show: Callable[[], None]
-    interrupted: bool = False  # it is not complete
-    stopped: bool = False  # because the user asked to
-    score: float | None = None  # for sweepers that optimise
-    row: Mapping[str, str] | None = None  # in a sweep's table; None: the pairings of the run are shown
-    exit_code: int = 0  # of a single request that is not interrupted
+    def filter(self, record: logging.LogRecord) -> bool:
+        own = record.name.startswith("hydra.") or record.getMessage().startswith("\t#")
+        return own or record.levelno >= logging.WARNING
 
 
 class Application(ABC, Generic[Prepared]):
@@ -75,6 +73,7 @@ class Application(ABC, Generic[Prepared]):
     schema: ClassVar[type[Any]]  # the dataclass of its keys
     groups: ClassVar[Sequence[tuple[str, str]]]  # whose options have keys of their own, and the option of the yaml
     choices: ClassVar[Sequence[str]] = ("experiment",)  # the other groups
+    judged_by: ClassVar[Target | None] = None  # the value that its jobs return
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
@@ -88,8 +87,19 @@ class Application(ABC, Generic[Prepared]):
         """The games that a job of a sweep asks for, of each pairing."""
         return int(cfg.get("games", 0))
 
+    def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target | None:  # noqa: ARG002
+        """The value that jobs return, given the configuration of the first; None: they return none.
+
+        Raises ``RequestError`` if that cannot be the value of any job.
+        """
+        return self.judged_by
+
+    def task(self, cfg: DictConfig) -> float | None:
+        """Hydra's task: a job of a sweep or a single request. Returns the value for sweepers that optimise."""
+        return self.job(cfg) if HydraConfig.get().mode == RunMode.MULTIRUN else self.single(cfg)
+
     def single(self, cfg: DictConfig) -> float | None:
-        """Hydra's task of a single request: carry it out and show its outcome; returns the score."""
+        """Carry out a single request and show its outcome."""
         try:
             finished = self.execute(EarlyChecks.prepared or self.ready(cfg, HydraConfig.get()))
         except ArenaError as error:
@@ -99,10 +109,10 @@ class Application(ABC, Generic[Prepared]):
             sys.exit(_say_how_to_resume())
         if finished.exit_code:
             sys.exit(finished.exit_code)
-        return finished.score
+        return finished.value and finished.value.number
 
     def job(self, cfg: DictConfig) -> float | None:
-        """Hydra's task of a sweep's job: carry it out, keep its outcome for the table at the end; returns the score."""
+        """Carry out a sweep's job and keep its outcome for the table at the end."""
         from runners.hydra_app import sweep
 
         hydra_cfg = HydraConfig.get()
@@ -118,16 +128,17 @@ class Application(ABC, Generic[Prepared]):
         if finished.interrupted:
             sweep.interrupted(job, finished.run_id)
         else:
-            sweep.completed(job, finished.run_id, finished.row)
+            sweep.completed(job, finished)
         if finished.stopped:
             sys.exit(_say_how_to_resume())
-        return finished.score
+        return finished.value and finished.value.number
 
     def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
         """``prepare``, with paths as they were meant."""
         find_own_modules()  # this may be a process that a launcher started
+        fixed = with_fixed_paths(cfg, hydra_cfg)
         with where_typed():
-            return self.prepare(with_fixed_paths(cfg, hydra_cfg), hydra_cfg)
+            return self.prepare(fixed, hydra_cfg)
 
     def keys(self, unknown: str, arguments: Sequence[str]) -> list[str]:
         """The keys that the user may have meant by an unknown one: those of its option, or all."""
@@ -139,11 +150,14 @@ class Application(ABC, Generic[Prepared]):
 
 
 def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> DictConfig:
-    """The configuration, its archive named by an absolute path if Hydra changes the current folder for the task."""
-    if not hydra_cfg.job.chdir:
+    """The configuration, its archive named by an absolute path if the task runs in another folder than was typed in."""
+    if not hydra_cfg.job.chdir and Path(hydra_cfg.runtime.cwd) == Path.cwd():
         return cfg  # a path is shown as it was typed
+    root = location_of(cfg.archive.root)
+    if isinstance(root, Path):
+        root = Path(hydra_cfg.runtime.cwd) / root
     fixed = copy.copy(cfg)
-    OmegaConf.update(fixed, "archive.root", str(Path(hydra_cfg.runtime.cwd) / cfg.archive.root), force_add=True)
+    OmegaConf.update(fixed, "archive.root", str(root), force_add=True)
     return fixed
 
 
@@ -173,7 +187,7 @@ class Refused(SystemExit):
 
 
 class EarlyChecks(Callback):
-    """Refuses a wrong request before Hydra creates any folder, and remembers the folder of a sweep's jobs."""
+    """Refuses a wrong request before Hydra creates any folder, and begins sweeps."""
 
     application: ClassVar[Application[Any]]  # that ``launch`` started; on the class, since Hydra makes the object
     prepared: ClassVar[Any] = None  # by the check of a single request, so that its work is done once
@@ -185,7 +199,10 @@ class EarlyChecks(Callback):
             raise Refused(error) from error
 
     def on_multirun_start(self, config: DictConfig, **_kwargs: Any) -> None:
-        sweep_folders.begin(Path(config.hydra.sweep.dir).absolute())
+        try:
+            sweep_start.begin(config, EarlyChecks.application.target)
+        except Exception as error:
+            raise Refused(error) from error
 
 
 def launch(application: Application[Any], command: str, given: Sequence[str], multirun: bool = False) -> int:
@@ -204,12 +221,10 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     os.environ[sweep_folders.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()
     EarlyChecks.application, EarlyChecks.prepared = application, None
-    task = application.single
+    sweep_start.prepare(arguments, application.config)
     if multirun or asked:
-        task = application.job
-        known = any(argument.startswith("sweep.id=") for argument in arguments)
-        own = [f"sweep.id={_sweep_id(arguments, application.config)}"]
-        arguments = ["--multirun", *arguments, *([] if known else own)]
+        sweep_start.check_mode(arguments)
+        arguments = ["--multirun", *arguments]
     places = places_in(arguments)
     with (
         own_modules([*config_dirs(arguments), *folders_of(places)]),
@@ -219,7 +234,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     ):
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.
-            hydra.main(version_base="1.3", config_path=str(CONF), config_name=application.config)(task)()
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=application.config)(application.task)()
         except Refused as refused:
             raise refused.error from None
         except KeyboardInterrupt:
@@ -260,16 +275,6 @@ def typed_command() -> str:
 def _say_how_to_resume(kept: str = "all games that were finished are in the archive") -> int:
     console.print_note(f"interrupted; {kept}. To go on:\n  {console.program()} {os.environ[COMMAND]}")
     return INTERRUPTED
-
-
-def _sweep_id(arguments: Sequence[str], config: str = "run") -> str:
-    """The id of a sweep. It does not depend on the order of overrides, nor on folders, archive, threads or progress.
-
-    It does depend on the sweeper, which decides what the jobs are.
-    """
-    ignored = r"\+*(hydra[./](?!sweeper[.=])|archive[.=]|threads=|progress=)"
-    kept = sorted(argument for argument in arguments if not re.match(ignored, argument))
-    return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
 
 
 @contextmanager

@@ -15,7 +15,15 @@ from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import flat, plain
 from runners.hydra_app.flags import config_dirs
 
-EXTRAS = {("hydra/launcher", "joblib"): "joblib"}  # our extra that installs an option of Hydra's groups
+# Our extra that installs an option of Hydra's groups.
+EXTRAS = {
+    ("hydra/launcher", "joblib"): "joblib",
+    ("hydra/launcher", "ray"): "ray",
+    ("hydra/launcher", "submitit_local"): "slurm",
+    ("hydra/launcher", "submitit_slurm"): "slurm",
+    ("hydra/sweeper", "optuna"): "optuna",
+}
+
 
 Keys = Callable[[str, Sequence[str]], list[str]]  # the keys to suggest, given an unknown key and all arguments
 
@@ -48,10 +56,7 @@ def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys
         causes.append(cause)
     text = " ".join(" ".join(str(each).split()) for each in causes)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        if (group, name) in EXTRAS:
-            return f"{group}={name} needs an extra: {how_to_install(EXTRAS[group, name])}"
-        return f"{group or 'config'} {name!r} does not exist{nearest(name, error.options or ())}"
+        return _missing(error.missing_cfg_file, error.options or ())
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return f"key {unknown[1]!r} does not exist{nearest(unknown[1], keys(unknown[1], arguments))}"
     if setting := re.fullmatch(r"Error merging override (.*)", str(error)):
@@ -63,6 +68,14 @@ def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} cannot be read: {_advice(error.override, ' '.join(str(error).split()))}"
     return " ".join(str(error).split()).split(" See https")[0]
+
+
+def _missing(file: str, options: Sequence[str]) -> str:
+    """The message that an option of a group does not exist, or is not installed."""
+    group, _, name = file.removesuffix(".yaml").rpartition("/")
+    if (group, name) in EXTRAS:
+        return f"{group}={name} needs an extra: {how_to_install(EXTRAS[group, name])}"
+    return f"{group or 'config'} {name!r} does not exist{nearest(name, options)}"
 
 
 def _reason(setting: str, text: str) -> str:

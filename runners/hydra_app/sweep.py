@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
 
+from analytics.files.location import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
+from runners.hydra_app.finished import Finished, Value
+from runners.hydra_app.study import StudySweeper, Trial, best
 from runners.hydra_app.sweep_folders import record_name, records
 from runners.terminal import console
 from runners.terminal.console import Table
@@ -31,7 +35,7 @@ class Job:
 
     record: SweepJob
     folder: Path  # of its output
-    root: Path  # of its archive
+    root: PurePath  # of its archive
 
 
 def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
@@ -40,12 +44,15 @@ def job_of(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
     overrides.pop("sweep.id", None)
     asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": overrides, "games": max(0, games)}
     record = typed(asked | {"status": "failed"}, SweepJob)
-    return Job(record, Path(hydra_cfg.runtime.output_dir), Path(cfg.archive.root))
+    return Job(record, Path(hydra_cfg.runtime.output_dir), location_of(cfg.archive.root))
 
 
-def completed(job: Job, run_id: str | None, row: Mapping[str, str] | None = None) -> None:
-    """Record that a job is complete; ``row`` is its row in the table at the end."""
-    _keep(job, structs.replace(job.record, status="complete", run_id=run_id), row)
+def completed(job: Job, finished: Finished) -> None:
+    """Record that a job is complete, its value, and its row in the table at the end."""
+    record, value = structs.replace(job.record, status="complete", run_id=finished.run_id), finished.value
+    if value is not None:
+        record = structs.replace(record, objective=value.objective, value=value.number)
+    _keep(job, record, finished.row, value)
 
 
 def interrupted(job: Job, run_id: str | None) -> None:
@@ -66,8 +73,9 @@ def _failure(record: SweepJob) -> str:
     return f"job {record.job} failed ({settings}): {record.error}"
 
 
-def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None) -> None:
-    (job.folder / record_name(record.job)).write_bytes(dump(_Kept(str(job.root), record, row)))
+def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None, value: Value | None = None) -> None:
+    shown = {value.heading: value.text} if value is not None and value.heading else {}
+    (job.folder / record_name(record.job)).write_bytes(dump(_Kept(str(job.root), record, row, shown)))
     try:
         Archive.open(job.root).save_sweep_job(record)
     except ArenaError:
@@ -81,6 +89,7 @@ class _Kept(JsonRecord, frozen=True):
     archive: str  # its folder
     record: SweepJob
     row: Mapping[str, str] | None
+    value: Mapping[str, str]  # its heading and its text; empty if the row has it already
 
 
 def _records() -> list[_Kept]:
@@ -94,8 +103,11 @@ def report() -> int:
     failures = [each for each in jobs if each.record.status == "failed"]
     for each in failures:
         with suppress(ArenaError):  # there may be no archive
-            Archive.open(Path(each.archive)).save_sweep_job(each.record)
-    if any(each.row for each in jobs):
+            Archive.open(location_of(each.archive)).save_sweep_job(each.record)
+    if StudySweeper.trials:
+        _report_trials(StudySweeper.trials)
+        _print_questions(jobs)
+    elif any(each.row for each in jobs):
         console.show([_table_of_rows(jobs)])
     else:
         _report_pairings(jobs)
@@ -110,28 +122,66 @@ def report() -> int:
 
 def _report_pairings(jobs: Sequence[_Kept]) -> None:
     """Print the pairings of the jobs' runs, and queries that show more."""
-    played = [(each.record, Path(each.archive), each.record.run_id) for each in jobs if each.record.run_id]
-    outcomes = [(record, results(Archive.open(root), run_id)) for record, root, run_id in played]
+    played = [each for each in jobs if each.record.run_id]
+    outcomes = [(each, results(Archive.open(location_of(each.archive)), str(each.record.run_id))) for each in played]
     if outcomes:
-        console.show([_table([each.record for each in jobs], outcomes)])
-        roots = {root for _, root, _ in played}
-        question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
-        for root in sorted(roots):
-            console.print_line(f"  {console.sql_command(question, root)}")
-    for record, found in outcomes:
+        console.show([_table(jobs, outcomes)])
+        _print_questions(jobs)
+    for record, found in ((each.record, found) for each, found in outcomes):
         if any(result.games > record.games + record.games % 2 for result in found):
             console.print_note(
                 f"job {record.job} asked for {record.games:,} games a pairing; its run holds more, and all are counted"
             )
 
 
-def _table(jobs: Sequence[SweepJob], outcomes: Sequence[tuple[SweepJob, Sequence[PairingResult]]]) -> Table:
-    """One row a pairing of a job."""
+def _print_questions(jobs: Sequence[_Kept]) -> None:
+    """Print queries that show more of the jobs that have runs."""
+    for root in sorted({location_of(each.archive) for each in jobs if each.record.run_id}):
+        question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
+        console.print_line(f"  {console.sql_command(question, root)}")
+
+
+def _report_trials(trials: Sequence[Trial]) -> None:
+    """Print all trials of a study, also those of earlier sweeps, and the best."""
+    target = StudySweeper.target
+    if target is None:
+        return
+    found = best(trials, target.direction)
+    names = dict.fromkeys(name for each in trials for name in each.settings)
+    settings = {name: [_short(each.settings.get(name, "")) for each in trials] for name in names}
+    values = ["·" if each.value is None else target.text(each.value) for each in trials]
+    states = ["best" if each == found else each.state for each in trials]
+    columns = [
+        console.Column("trial", [str(each.number) for each in trials]),
+        *(console.Column(name, texts, right=False) for name, texts in settings.items()),
+        console.Column(target.name, values),
+        console.Column("state", states, right=False),
+    ]
+    complete = sum(each.state == "complete" for each in trials)
+    console.show(
+        [console.tabulated(columns, f"Study ({complete} of {len(trials)} trials complete, {target.direction})")]
+    )
+
+
+def _short(value: Any) -> str:
+    """A setting that Optuna proposed, rounded."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _table(jobs: Sequence[_Kept], outcomes: Sequence[tuple[_Kept, Sequence[PairingResult]]]) -> Table:
+    """One row a pairing of a job. A job's value is in the row of its first pairing."""
     rows = [(job, result) for job, pairing_results in outcomes for result in pairing_results]
     shown = console.pairing_columns([result for _, result in rows])
-    return console.tabulated(
-        [*_settings(jobs, [job for job, _ in rows]), *shown], "Sweep (the first agent's view, in %)"
-    )
+    firsts = [not place or rows[place - 1][0] is not job for place, (job, _) in enumerate(rows)]
+    headings = dict.fromkeys(heading for job, _ in rows for heading in job.value)
+    values = [
+        console.Column(
+            heading, [job.value.get(heading, "") if first else "" for first, (job, _) in zip(firsts, rows, strict=True)]
+        )
+        for heading in headings
+    ]
+    settings = _settings([each.record for each in jobs], [job.record for job, _ in rows])
+    return console.tabulated([*settings, *shown, *values], "Sweep (the first agent's view; win, draw and loss in %)")
 
 
 def _table_of_rows(jobs: Sequence[_Kept]) -> Table:

@@ -7,7 +7,7 @@ import io
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from analytics.store.archive import Archive
 from analytics.store.schema import first_game_id
@@ -39,8 +39,8 @@ class PlayOptions:
     seat: int  # the person's
     seed: int
     name: str | None  # None: the login name
-    archive: Path | None  # None: the game is not logged
-    policies: Path  # the archive with the policy of the agent, if it has one
+    archive: PurePath | None  # None: the game is not logged
+    policies: PurePath  # the archive with the policy of the agent, if it has one
     config_dir: Path | None  # with agents and rules of the user's own
     plain: bool
     command: str  # as it was typed
@@ -112,7 +112,7 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
     return over
 
 
-def _write_place(screen: Screen, run_id: str, number: int, root: Path) -> None:
+def _write_place(screen: Screen, run_id: str, number: int, root: PurePath) -> None:
     screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
     game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
     question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

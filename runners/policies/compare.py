@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Choices:
     decided: NDArray[np.bool_]  # both turns are the same with every seed
 
 
-def compare(root: Path, one: str, other: str) -> None:
+def compare(root: PurePath, one: str, other: str) -> None:
     """Print how two policies compare. Raises ``RequestError`` for policies of different rules."""
     archive = Archive.open(root)
     both = [policy_store.read(archive, wanted) for wanted in (one, other)]

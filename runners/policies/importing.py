@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from agents.learning.afterstates import VALUE_COLUMNS
@@ -50,7 +50,7 @@ def settings_of(words: Sequence[str]) -> ImportSettings:
     return ImportSettings(**given)
 
 
-def import_policy(root: Path, file: Path, settings: ImportSettings, command: str) -> None:
+def import_policy(root: PurePath, file: Path, settings: ImportSettings, command: str) -> None:
     """Store the policy of a file in the archive at ``root``, and print what was read.
 
     Raises ``RequestError`` for a setting or a file that cannot be, and for a name that belongs to another policy.
@@ -114,7 +114,7 @@ def _learned(file: Path, settings: ImportSettings, command: str) -> dict[str, An
     }
 
 
-def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: Path) -> None:
+def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
     """Print what was read, what was left out or contradicted itself, and a command that plays by the policy."""
     afterstates = len(found.policy.table["lanes"])
     if found.decided:

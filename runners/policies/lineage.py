@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 from analytics.policies import policy_store
 from analytics.store import policy_cards
@@ -16,7 +16,7 @@ MOST_AGENTS = 6
 INDENT = "  "
 
 
-def lineage(root: Path, wanted: str) -> list[str]:
+def lineage(root: PurePath, wanted: str) -> list[str]:
     """The lines of a tree: a policy, its runs, the policies that agents of these runs played by, and so on.
 
     Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,12 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
-from runners.arena.machine import available_cores
 from runners.arena.named_classes import check_named, targets_in
 from runners.arena.spec import made_of
 from runners.arena.storage import Storage
-from runners.training.derive import code_of, derivation_of, derived, source_of
+from runners.executors.machine import available_cores
+from runners.training.derive import code_of
+from runners.training.kinds import derivation_of, learned_from, source_of
 from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
@@ -44,7 +45,7 @@ class Rebuilt(NamedTuple):
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
-def rebuild(root: Path, wanted: str, threads: int | None = None) -> Rebuilt:
+def rebuild(root: PurePath, wanted: str, threads: int | None = None) -> Rebuilt:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
     Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, or that cannot be derived
@@ -107,7 +108,7 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
     derivation = derivation_of(how["kind"], how["parameters"])
     with open_archive(archive.root) as opened:
         dataset = source_of(derivation, sources_of(opened, card), card.learned["run_ids"])
-        policy = derived(derivation, dataset, threads).policy
+        policy = learned_from(derivation, dataset, threads).policy
         sums = dataset.checksums(threads)
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
-from runners.hydra_app.application import Application, Finished, typed_command
+from runners.hydra_app.application import Application, typed_command
 from runners.hydra_app.experiments import RUN
+from runners.hydra_app.finished import Finished, Value
+from runners.hydra_app.study import Target
 from runners.strength.sprt_schema import SprtConfig, check_values
 from runners.terminal import console
 
@@ -28,6 +30,7 @@ class SprtApplication(Application["SprtExperiment"]):
     schema = SprtConfig
     groups = RUN.groups
     choices = ()
+    judged_by = Target("normalised_elo", "maximize", "{:.1f}".format)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtExperiment:
         check_values(cfg)
@@ -53,7 +56,7 @@ class SprtApplication(Application["SprtExperiment"]):
             show=lambda: show(outcome),
             interrupted=not trial.ended,
             stopped=outcome.stopped,
-            score=strength(trial.counts).normalised_elo.mean if trial.pairs else None,
+            value=Value("normalised_elo", strength(trial.counts).normalised_elo.mean) if trial.pairs else None,
             row=row(outcome),
             exit_code=UNDECIDED if trial.accepted is None else 0,
         )

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
@@ -20,7 +20,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from analytics.results.pairings import Crosstable, PairingResult, Standing
     from analytics.statistics.intervals import Estimate
-    from runners.arena.experiment import Outcome
+    from runners.arena.playing import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
 
@@ -249,12 +249,12 @@ def speed(games: int, seconds: float) -> str:
     return f"{games:,} games in {seconds:.1f} s, {games / seconds:,.0f} games a second with every ply on disk"
 
 
-def sql_command(question: str, root: Path) -> str:
+def sql_command(question: str, root: PurePath) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
     return f'{program()} sql{archive_option(root)} "{question}"'
 
 
-def archive_option(root: Path) -> str:
+def archive_option(root: PurePath) -> str:
     """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
     return "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
 

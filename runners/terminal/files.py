@@ -32,7 +32,7 @@ def check_output(path: Path, force: bool) -> None:
 
     No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
     """
-    from analytics.store.archive import archive_around
+    from analytics.store.marker import archive_around
 
     archive = archive_around(path)
     if archive is not None:
@@ -61,7 +61,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
     Raises ``FailureError`` for an ``OSError`` inside.
     """
-    from analytics.store.atomic import aside, sync_file
+    from analytics.files.atomic import aside, sync_file
 
     try:
         if _is_stream(path):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
-from runners.hydra_app.application import Application, Finished, typed_command
+from runners.hydra_app.application import Application, typed_command
+from runners.hydra_app.finished import Finished
+from runners.hydra_app.study import Target
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.training.schemas import TrainConfig, check_values
@@ -25,6 +27,7 @@ class TrainApplication(Application["TrainingRequest"]):
     config = "train"
     schema = TrainConfig
     groups = (("trainer", DEFAULT),)
+    judged_by = Target("end of the learning curve", "maximize")
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrainingRequest:
         check_values(cfg)
@@ -51,7 +54,7 @@ class TrainApplication(Application["TrainingRequest"]):
             run_id=run_id,
             show=lambda: outcome.show(prepared, trained, card),
             stopped=stopped,
-            score=outcome.score(trained.curve),
+            value=outcome.value(trained.curve),
             row=outcome.row(card, trained),
         )
 

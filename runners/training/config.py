@@ -5,24 +5,25 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.policies import policy_store
-from analytics.store.archive import MARKER, Archive
+from analytics.store import marker
+from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
 from runners.arena.named_classes import targets_in
-from runners.arena.schemas import threads_of
+from runners.arena.schemas import executor_of, threads_of
 from runners.arena.spec import made_of
 from runners.arena.storage import storage_of
 from runners.training.schemas import check_values
-from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext
+from runners.training.trainer import Checking, Extensible, Sequential, Trainer, TrainingContext
 
 _MISSING = object()
 
@@ -81,6 +82,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         stop=threading.Event(),
         progress=None,
         curve_block=cfg.curve.block,
+        executor=executor_of(cfg),
     )
     settings, trainer = _trainer(cfg.trainer, context.name)
     request = TrainingRequest(
@@ -89,7 +91,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         context=context,
         policy=cfg.policy.name or "",
         progress=cfg.progress,
-        notes=trainer.notes if isinstance(trainer, Checking) else (),
+        notes=(*(trainer.notes if isinstance(trainer, Checking) else ()), *_without_effect(trainer, context)),
     )
     name = request.policy or _derived_name(request)
     return replace(request, policy=name, context=replace(context, policy=name))
@@ -102,7 +104,7 @@ def check(request: TrainingRequest) -> None:
     """
     policy_store.check_name(request.policy)
     root = request.context.storage.root
-    taken = policy_store.named(Archive.open(root), request.policy) if (root / MARKER).exists() else None
+    taken = policy_store.named(Archive.open(root), request.policy) if marker.content_of(root) is not None else None
     if taken is not None and taken.learned["training"] != request.training:
         raise RequestError(
             f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "
@@ -119,6 +121,13 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
         raise RequestError(f"trainer={node} is not a trainer: choose one with trainer=NAME")
     settings = plain(node)
     return settings, made_of(f"trainer '{name}'", settings, Trainer)
+
+
+def _without_effect(trainer: Trainer, context: TrainingContext) -> Iterator[str]:
+    """The note that an executor does nothing for a trainer that cannot use it."""
+    if isinstance(trainer, Sequential) and not context.executor.shares_memory:
+        why = trainer.sequential
+        yield f"trainer {context.name} plays in this process, on one thread, whatever the executor is: {why}"
 
 
 def _derived_name(request: TrainingRequest) -> str:

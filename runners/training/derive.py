@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -15,25 +16,26 @@ from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import (
+    Counting,
     Dataset,
     Derivation,
-    Learned,
     LearningDerivation,
     check_rules,
-    dataset_of,
+    checksums_of,
 )
-from analytics.policies.derived.provenance import TABLE
-from analytics.policies.derived.streamed import GameStream
+from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import Selection, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
-from runners.arena.machine import MEBIBYTE, available_megabytes
-from runners.arena.spec import made_of
-from runners.contestants.places import place_of
+from runners.executors.base import Executor
+from runners.executors.machine import MEBIBYTE, available_megabytes
+from runners.executors.threads import THREADS
+from runners.training.counting import GameCounting
+from runners.training.kinds import described, guarded, learned_from, source_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -45,41 +47,30 @@ class BuildRequest:
 
     kind: str
     settings: Mapping[str, Any]  # its class under _target_ and its parameters
-    derivation: Derivation | LearningDerivation
+    derivation: Derivation
     name: str
     where: str
     threads: int
-    root: Path
+    root: PurePath
     command: str
+    executor: Executor = THREADS
+
+    @property
+    def is_counted_apart(self) -> bool:
+        """Whether workers count the games of each shard; else all games are in the memory of this process."""
+        return isinstance(self.derivation, Counting) and not self.executor.shares_memory
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user on how the request was understood."""
+        if self.executor.shares_memory or self.is_counted_apart:
+            return ()
+        return (f"kind {self.kind} is derived in this process, whatever the executor is: it needs all games at once",)
 
     @property
     def training(self) -> str:
         """12 hex digits, the same for the same kind, parameters and condition. A name belongs to one of them."""
         return run_id_of({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
-
-
-def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation | LearningDerivation:
-    """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
-    derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation)
-    return derivation
-
-
-def source_of(
-    derivation: Derivation | LearningDerivation, selection: Selection, order: Sequence[str] = ()
-) -> Dataset | GameStream:
-    """The games of a selection as a derivation takes them: in memory, or read as it learns.
-
-    ``order`` is as for ``dataset_of``, which raises the same errors.
-    """
-    return (GameStream if isinstance(derivation, LearningDerivation) else dataset_of)(selection, order)
-
-
-def derived(derivation: Derivation | LearningDerivation, dataset: Dataset | GameStream, threads: int) -> Learned:
-    """The policy of the games that ``source_of`` gives. Raises what the derivation raises."""
-    if isinstance(derivation, LearningDerivation):
-        return derivation.learn(dataset, threads)
-    assert isinstance(dataset, Dataset)  # noqa: S101  (as source_of makes it)
-    return Learned(derivation.derive(dataset, threads))
 
 
 @dataclass(frozen=True)
@@ -101,7 +92,7 @@ def prepare(request: BuildRequest) -> PreparedBuild:
         _check_name(opened.archive, request)
         selection = select(opened, request.where)
         check_rules(selection.runs)
-        if not isinstance(request.derivation, LearningDerivation):
+        if not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation)):
             _check_memory(selection.games)
         stack.pop_all()
     return PreparedBuild(request, selection)
@@ -115,40 +106,58 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     """
     request = prepared.request
     with prepared.selection.opened:
-        dataset = source_of(request.derivation, prepared.selection)
-        learned = _derived(request, dataset)
-        ranges, checksums = dataset.ranges(), dataset.checksums(request.threads)
-    policy = learned.policy
+        derived = _counted(prepared) if request.is_counted_apart else _derived(prepared)
+    policy, games = _checked(request, derived.policy), prepared.selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
-        raise RequestError(
-            f"{dataset.size:,} games give no row with {_parameters(request.settings)}: choose more games"
-        )
-    tables, pictures = {TABLE: ranges}, dict[str, bytes]()
-    if learned.curve is not None:
-        tables["curve"], pictures["curve"] = learned.curve, _picture(request, learned.curve)
-    card = _learned(request, dataset, checksums)
-    origin = Origin(request.name, dataset.rules, code_of(request.settings), card, tables, pictures)
+        raise RequestError(f"{games:,} games give no row with {_parameters(request.settings)}: choose more games")
+    tables, pictures = {TABLE: derived.ranges}, dict[str, bytes]()
+    if derived.curve is not None:
+        tables["curve"], pictures["curve"] = derived.curve, _picture(request, derived.curve)
+    rules = prepared.selection.runs[0].rules
+    origin = Origin(request.name, rules, code_of(request.settings), _learned(request, derived, games), tables, pictures)
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
-def _derived(request: BuildRequest, dataset: Dataset | GameStream) -> Learned:
-    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, makes none."""
-    what, derivation = f"kind '{request.kind}' ({request.settings['_target_']})", request.derivation
-    try:
-        learned = derived(derivation, dataset, request.threads)
-    except ArenaError:
-        raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise FailureError(f"{what} raised {reason}, at {place_of(error)}") from error
-    policy: Any = learned.policy
+class _Derived(NamedTuple):
+    """What a kind made, and of which games."""
+
+    policy: Any
+    ranges: pl.DataFrame  # of the ids of the games
+    checksums: Mapping[str, str]  # by run, runs in the order in which they began
+    curve: pl.DataFrame | None = None
+
+
+def _derived(prepared: PreparedBuild) -> _Derived:
+    """The policy of all games, which are in memory at once or are read as it is learned."""
+    request, derivation = prepared.request, prepared.request.derivation
+    dataset = source_of(derivation, prepared.selection)
+    learned = guarded(request.kind, request.settings, lambda: learned_from(derivation, dataset, request.threads))
+    ranges = ranges_of(dataset.ids()) if isinstance(dataset, Dataset) else dataset.ranges()
+    return _Derived(learned.policy, ranges, dataset.checksums(request.threads), learned.curve)
+
+
+def _counted(prepared: PreparedBuild) -> _Derived:
+    """The policy that follows from the counts of the workers."""
+    request, selection = prepared.request, prepared.selection
+    work = GameCounting(request.kind, request.settings, selection)
+    request.executor.carry_out(work, request.threads, threading.Event())
+    derivation: Any = request.derivation
+    policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(work.counts))
+    runs = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
+    sums = checksums_of(work.checksums)
+    ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
+    return _Derived(policy, ranges, {run_id: sums[run_id] for run_id in runs})
+
+
+def _checked(request: BuildRequest, policy: Any) -> Policy:
+    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, made none."""
+    what = described(request.kind, request.settings)
     if not isinstance(policy, Policy):
         raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
     try:
-        policy_store.checked(policy)
+        return policy_store.checked(policy)
     except ValueError as error:
         raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
-    return learned
 
 
 def _picture(request: BuildRequest, curve: pl.DataFrame) -> bytes:
@@ -183,19 +192,19 @@ def _check_memory(games: int) -> None:
         )
 
 
-def _learned(request: BuildRequest, dataset: Dataset | GameStream, checksums: Mapping[str, str]) -> dict[str, Any]:
+def _learned(request: BuildRequest, derived: _Derived, games: int) -> dict[str, Any]:
     """The card's fields on the games and on the derivation."""
     return {
         "training": request.training,
         "trainer": request.kind,
         "parameters": dict(request.settings),
         "seed": 0,
-        "games": dataset.size,
-        "run_ids": [record.run_id for record in dataset.runs],
+        "games": games,
+        "run_ids": [*derived.checksums],
         "command": request.command,
         "where": request.where,
         "derivation": {"kind": request.kind, "parameters": dict(request.settings)},
-        "checksums": dict(checksums),
+        "checksums": dict(derived.checksums),
     }
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ from quarto.errors import RequestError
 from quarto.rules import NONE
 from runners.arena.agent_labels import agent_of, load_agent
 from runners.arena.config import Request
-from runners.arena.experiment import Outcome, Progress, carry_out, prepare
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, Progress, carry_out
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Trained, TrainingContext
 
@@ -232,7 +233,7 @@ class EvolutionTraining:
 _INDIVIDUALS = pl.List(pl.Int64)
 
 
-def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
+def _player(plan: Plan, genes: Sequence[str], root: PurePath) -> AgentSpec:
     """The agent that plays by the genes."""
     player = _agent(plan.agent, plan.faithful, root, "trainer.agent")
     for gene in genes:
@@ -241,7 +242,7 @@ def _player(plan: Plan, genes: Sequence[str], root: Path) -> AgentSpec:
     return player
 
 
-def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
+def _opponents(plan: Plan, root: PurePath) -> list[AgentSpec]:
     opponents = [_agent(opponent, plan.faithful, root, "trainer.opponents") for opponent in plan.opponents]
     labels = [opponent.label for opponent in opponents]
     for label in labels:
@@ -250,7 +251,7 @@ def _opponents(plan: Plan, root: Path) -> list[AgentSpec]:
     return opponents
 
 
-def _agent(entry: Any, faithful: bool, root: Path, key: str) -> AgentSpec:
+def _agent(entry: Any, faithful: bool, root: PurePath, key: str) -> AgentSpec:
     """The agent that an entry describes, with ``faithful=true`` if asked for and the agent has that parameter."""
     agent = agent_of(entry, root, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:

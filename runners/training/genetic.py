@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -187,7 +187,7 @@ def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
     return mutation, crossover, crossover2
 
 
-def stored_genes(root: Path, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
+def stored_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
     """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
 
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an

@@ -15,6 +15,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners.arena.agent_policies import readers_of
 from runners.arena.storage import ARCHIVE
+from runners.hydra_app.finished import Value
 from runners.terminal import console
 from runners.training.config import TrainingRequest
 from runners.training.derive import code_of
@@ -76,6 +77,13 @@ def score(curve: pl.DataFrame) -> float | None:
     if "win_rate" in curve.columns:
         return float(_full(curve)["win_rate"][-1])
     return next((float(curve[name][-1]) for name in ("best", "strength") if name in curve.columns), None)
+
+
+def value(curve: pl.DataFrame) -> Value | None:
+    """What a training is judged by: the last value of its curve."""
+    last = score(curve)
+    name = next((each for each in ("win_rate", "strength") if each in curve.columns), "fitness")
+    return None if last is None else Value(name, last)
 
 
 def row(card: PolicyCard, trained: Trained) -> dict[str, str]:

@@ -25,12 +25,14 @@ from runners.arena.agent_labels import agent_of, agent_settings, parse_label
 from runners.arena.checks import MAX_OPENING_PLIES
 from runners.arena.config import Request
 from runners.arena.config_groups import settings_of
-from runners.arena.experiment import Outcome, carry_out, prepare
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, carry_out
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.training.derive import BuildRequest, build, code_of, derivation_of
+from runners.training.derive import BuildRequest, build, code_of
 from runners.training.derive import prepare as prepare_build
 from runners.training.evolution import Tracker
 from runners.training.exact_regret import Regret, regret_of_first
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 from runners.training.trainer import Trained, TrainingContext
 
@@ -216,6 +218,7 @@ class _SelfImprovementTraining:
             threads=context.threads,
             root=context.storage.root,
             command=context.command,
+            executor=context.executor,
         )
         known = policy_store.named(Archive.open(context.storage.root), request.name)
         if known and known.learned["training"] == request.training and known.code == code_of(settings):

@@ -30,7 +30,7 @@ MOST_EMPTY = {1: 16, 2: 7, 3: 5, 4: 4, 16: 4}  # by depth: what the slow twin ca
     ids=lambda value: value.name if isinstance(value, Rules) else None,
 )
 def test_turns_are_those_of_the_slow_twin(depth: int, rules: Rules) -> None:
-    positions = endgames(rules, MOST_EMPTY[depth], 100)
+    positions = endgames(rules, MOST_EMPTY[depth], 40)
     assert_same_turns(AlphaBeta(depth), naive_alpha_beta.AlphaBeta(depth), rules, positions)
 
 

@@ -59,6 +59,7 @@ def share_won(agent: GeneticMinimax) -> float:
     return float((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2
 
 
+@pytest.mark.slow
 def test_the_text_beats_random_soundly_and_the_code_barely_as_published() -> None:
     assert share_won(GeneticMinimax()) > 0.85
     # Published: 6 of 10 games and 7 of 15, so 13 of 25, "roughly around 55 %".

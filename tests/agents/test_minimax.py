@@ -26,13 +26,13 @@ CASES = [  # depth, empty cells that the slow twin can look through, rules
 
 @pytest.mark.parametrize(("depth", "most_empty", "rules"), CASES)
 def test_turns_by_the_text_are_those_of_the_slow_twin(depth: int, most_empty: int, rules: Rules) -> None:
-    assert_same_turns(Minimax(depth), naive_minimax.Minimax(depth), rules, endgames(rules, most_empty, 80))
+    assert_same_turns(Minimax(depth), naive_minimax.Minimax(depth), rules, endgames(rules, most_empty, 40))
 
 
 @pytest.mark.parametrize(("depth", "most_empty", "rules"), CASES)
 def test_turns_by_the_code_are_those_of_the_slow_twin(depth: int, most_empty: int, rules: Rules) -> None:
     twin = naive_minimax.FaithfulMinimax(depth)
-    assert_same_turns(Minimax(depth, faithful=True), twin, rules, endgames(rules, most_empty, 80))
+    assert_same_turns(Minimax(depth, faithful=True), twin, rules, endgames(rules, most_empty, 40))
 
 
 def test_whole_games_are_those_of_the_slow_twin() -> None:

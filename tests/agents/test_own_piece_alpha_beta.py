@@ -36,7 +36,7 @@ def wins_at_once(position: Position) -> bool:
 @pytest.mark.parametrize(("depth", "most_empty"), [(1, 11), (2, 7), (3, 5), (4, 4), (5, 4), (9, 4)])
 def test_turns_are_those_of_the_slow_twin(depth: int, most_empty: int, faithful: bool) -> None:
     twin = naive_own_piece.OwnPieceAlphaBeta(depth, faithful)
-    assert_same_turns(OwnPieceAlphaBeta(depth, faithful), twin, OWN_PIECE, boards(most_empty, 30))
+    assert_same_turns(OwnPieceAlphaBeta(depth, faithful), twin, OWN_PIECE, boards(most_empty, 12))
 
 
 def test_a_win_by_the_fifth_placement_is_found() -> None:

@@ -2,15 +2,21 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
+from analytics.store.archive import Archive
 from analytics.store.json_records import CHECKSUM, sealed
 
 
 def snapshot(root: Path) -> dict[Path, bytes]:
     """Every file below a folder with its content."""
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def contents(archive: Archive) -> dict[PurePath, bytes]:
+    """Every file of an archive with its content, wherever it is."""
+    return {path: archive.backend.read(path) for path in archive.backend.below(archive.root)}
 
 
 def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], object]) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
 from numpy.typing import NDArray
 
 from quarto import jit as kernel_module
 from quarto.bits import float_bits, lowest_bit, nth_bit, nth_bit_by_table, popcount
-from quarto.jit import int64, kernel, uint64
+from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.sources import kernel_sources, outside_fingerprint
 
 
@@ -51,6 +52,29 @@ def top_bits(word: int) -> tuple[int, int]:
 def test_bits_of_whole_words_are_counted() -> None:
     assert top_bits(uint64(1 << 63)) == (1, 63)
     assert top_bits(uint64((1 << 64) - 1)) == (64, 0)
+
+
+@kernel(types.int64(types.int64))
+def _one_more(number: int) -> int:
+    return number + 1
+
+
+one_more = entry(_one_more)
+
+
+@inlined
+def two_more(number: int) -> int:
+    return int64(one_more(one_more(number)))
+
+
+@kernel(types.int64(types.int64))
+def four_more(number: int) -> int:
+    return two_more(two_more(number))
+
+
+def test_a_kernel_called_by_its_address_is_loaded_before_whoever_calls_it() -> None:
+    assert four_more(3) == 7
+    assert one_more(3) == 4
 
 
 def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative() -> None:

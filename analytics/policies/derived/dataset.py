@@ -6,7 +6,7 @@ machine changes it, and the games of the latest generation of a training count l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
@@ -27,7 +27,6 @@ from quarto.rules import Rules
 
 T = TypeVar("T")
 UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
-RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
 @dataclass(frozen=True)
@@ -59,23 +58,30 @@ class Dataset:
         """Unknown: games in memory have left their annotations behind."""
         return np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
 
-    def ranges(self) -> pl.DataFrame:
-        """The ids of the games as ranges, by run: see ``ranges_of_ids``."""
-        parts = (ranges_of_ids(record.run_id, self.game_id[start:end]) for record, start, end in self.spans())
-        return pl.concat(parts)
-
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
+    def ids(self) -> dict[str, NDArray[np.int64]]:
+        """The ids of the games of each run, ascending."""
+        return {record.run_id: self.game_id[start:end] for record, start, end in self.spans()}
+
     def checksums(self, threads: int) -> dict[str, str]:
         """For each run id 16 hex digits that depend on the chosen games alone, not on their shards."""
+        return checksums_of(self.sums(threads))
+
+    def sums(self, threads: int) -> dict[str, int]:
+        """For each run id a sum over its chosen games, modulo 2^64 the checksum."""
 
         def add(first: int, last: int) -> int:
             return int(sum_of_games(self.game_id, self.opening, self.games, (first, last)))
 
-        sums = {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
-        return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+        return {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+
+
+def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
+    """For each run id the checksum, 16 hex digits, that ``Dataset.sums`` of all parts of its games add up to."""
+    return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
 
 
 class GameSource(Protocol):
@@ -129,14 +135,17 @@ class LearningDerivation(Protocol):
         ...
 
 
-def ranges_of_ids(run_id: str, ids: NDArray[np.int64]) -> pl.DataFrame:
-    """The ids, ascending, of some games of one run as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
-    apart = np.diff(ids)
-    step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
-    begins = np.flatnonzero(np.concatenate([[True], apart != step]))
-    games = np.diff(np.concatenate([begins, [len(ids)]]))
-    columns = {"run_id": [run_id] * len(begins), "first_game": ids[begins], "games": games}
-    return pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=RANGES)
+@runtime_checkable
+class Counting(Protocol):
+    """A kind whose policy follows from counts that add up over games, so that shards can be counted apart."""
+
+    def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
+        """The counts of some games: an array of the same shape for any games."""
+        ...
+
+    def policy_of(self, counts: NDArray[np.int64]) -> Policy:
+        """The policy that follows from the counts of all games."""
+        ...
 
 
 def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:

@@ -6,14 +6,14 @@ later change nothing.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import PurePath
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import RANGES
 from analytics.query.selection import EVERYTHING, Selection, holds_any, within
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
@@ -23,6 +23,20 @@ from quarto.errors import RequestError
 
 TABLE = "games"
 MOST_LOST = 1 << 24  # games of a run that are looked for one by one: a forged card could name any number
+RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
+
+
+def ranges_of(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
+    """Ids of games, ascending, by run, as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
+    parts = []
+    for run_id, ids in ids_of_runs.items():
+        apart = np.diff(ids)
+        step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
+        begins = np.flatnonzero(np.concatenate([[True], apart != step]))
+        games = np.diff(np.concatenate([begins, [len(ids)]]))
+        columns = {"run_id": [run_id] * len(begins), "first_game": ids[begins], "games": games}
+        parts.append(pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=RANGES))
+    return pl.concat(parts)
 
 
 def ids_of(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
@@ -102,12 +116,12 @@ def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[n
     return ids[~held]
 
 
-def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> Path | None:
+def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> PurePath | None:
     """A file with some of the ids that a commit names and that does not exist, if any."""
     for commit in archive.commits(run_id):
         if holds_any(commit, ids):
             for table, stored in (("games", commit.games), ("plies", commit.plies)):
                 path = archive.file(table, run_id, stored)
-                if not path.is_file():
+                if archive.backend.status(path) is None:
                     return path
     return None

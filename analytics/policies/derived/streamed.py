@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.policies.derived.dataset import RANGES, UNKNOWN, check_rules, ranges_of_ids, sum_of_games
+from analytics.policies.derived.dataset import UNKNOWN, check_rules, sum_of_games
+from analytics.policies.derived.provenance import RANGES, ranges_of
 from analytics.query.selection import Selection, read_chosen, within
 from analytics.store.records import Commit, RunRecord
 from analytics.store.shard_arrays import ShardGames
@@ -51,7 +52,7 @@ class GameStream:
                     span = 0, len(chosen.game_id)
                     more = int(sum_of_games(chosen.game_id, chosen.opening, chosen.games, span))
                     sums[record.run_id] = sums.get(record.run_id, 0) + more
-                    ranges.append(ranges_of_ids(record.run_id, chosen.game_id))
+                    ranges.append(ranges_of({record.run_id: chosen.game_id}))
                 yield record, chosen
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.derived_tables import derived_table
 from analytics.derived_tables.derived_table import Shard
 from analytics.derived_tables.position_index import (
     END_PLY,
@@ -33,7 +32,7 @@ def index(archive: Archive, end_ply: int | None = None, threads: int = 2) -> Ind
 
 def file_of(archive: Archive, shard: Shard[Index]) -> Path:
     assert shard.manifest is not None
-    return INDEXES.file(archive, shard.record.run_id, shard.manifest)
+    return Path(INDEXES.file(archive, shard.record.run_id, shard.manifest))
 
 
 def contents(archive: Archive) -> dict[int, bytes]:
@@ -62,9 +61,9 @@ def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
     stored = sum(shard.commit.plies.rows for shard in INDEXES.shards(archive, [RUN_ID]))
     assert done.shards == 2
     assert 0 < done.plies < stored
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     assert index(archive) == IndexSummary(0, 0, 0, 0)
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
     archive.commit(RUN_ID, [random_block(1, 2, 100)], PAIRINGS)
     assert index(archive).shards == 1
 
@@ -83,7 +82,7 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
 def test_an_index_of_other_games_or_another_version_does_not_count(archive: Archive, key: str) -> None:
     index(archive)
     path = INDEXES.manifest_files(archive, RUN_ID)[0]
-    forge(path, {key: {"plies": "0" * 64, "version": 0}[key]})
+    forge(Path(path), {key: {"plies": "0" * 64, "version": 0}[key]})
     assert [shard.manifest is None for shard in INDEXES.shards(archive, [RUN_ID])] == [True, False]
     assert index(archive).shards == 1
     assert all(shard.manifest for shard in INDEXES.shards(archive, [RUN_ID]))
@@ -105,21 +104,21 @@ def test_a_file_that_is_gone_or_cut_is_made_again(archive: Archive) -> None:
 def test_a_damaged_index_is_named(archive: Archive, change: dict[str, object]) -> None:
     index(archive)
     path = INDEXES.manifest_files(archive, RUN_ID)[0]
-    forge(path, change)
+    forge(Path(path), change)
     with pytest.raises(FailureError, match=path.name):
         INDEXES.shards(archive, [RUN_ID])
     assert [problem.file for problem in verify(archive).problems] == [path]
 
 
 def test_games_without_a_record_cannot_be_indexed(archive: Archive) -> None:
-    (archive.root / "runs" / f"{RUN_ID}.json").unlink()
+    Path(archive.root / "runs" / f"{RUN_ID}.json").unlink()
     with pytest.raises(FailureError, match=f"run {RUN_ID} has games and no record"):
         index(archive)
 
 
 def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
     damaged = archive.committed_files("plies")[1]
-    damaged.write_bytes(damaged.read_bytes()[::-1])
+    Path(damaged).write_bytes(Path(damaged).read_bytes()[::-1])
     with pytest.raises(FailureError, match=damaged.name):
         index(archive, threads=1)
     assert list(contents(archive)) == [0], "what was stored before is kept"
@@ -142,10 +141,10 @@ def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.Monkey
     def refuse(*_: object) -> bool:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(derived_table, "create", refuse)
+    monkeypatch.setattr(archive.backend, "create", refuse)
     with pytest.raises(FailureError, match="the disk is full"):
         index(archive)
-    assert not list(archive.root.glob("positions/*/*"))
+    assert not list(Path(archive.root).glob("positions/*/*"))
 
 
 def test_two_who_index_the_same_shard_leave_one_that_counts(archive: Archive) -> None:
@@ -190,7 +189,7 @@ def test_verification_makes_the_index_again_and_compares(archive: Archive) -> No
     stored = table_of(wrong).stored(path.name)
     path.write_bytes(table_of(wrong).content)
     positions = {"file": stored.file, "rows": stored.rows, "bytes": stored.bytes, "sha256": stored.sha256}
-    forge(number, {"positions": positions})
+    forge(Path(number), {"positions": positions})
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert "not what the shard's games give" in problem.what

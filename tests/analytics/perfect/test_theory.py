@@ -23,7 +23,7 @@ QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")
 @pytest.fixture(scope="module")
 def classic() -> Finding:
     (path,) = SHIPPED.glob("classic-[0-9].parquet")
-    return finding(open_tablebase(path), 5)  # six pieces take half a minute
+    return finding(open_tablebase(path), 4)  # six pieces take half a minute
 
 
 def test_boards_and_positions_are_counted_completely(classic: Finding) -> None:

@@ -17,11 +17,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
+from analytics.files.pending import PendingFiles
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.json_records import load
-from analytics.store.pending import PendingFiles
 from analytics.store.records import POLICY_NAME, PolicyCard
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
@@ -29,11 +28,12 @@ from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
+from tests.object_storage import BOTH, root_of
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive.open(tmp_path / "archive", create=True)
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
+    return Archive.open(root_of(request, tmp_path), create=True)
 
 
 def assert_same(found: Policy, expected: Policy) -> None:
@@ -45,6 +45,7 @@ def assert_same(found: Policy, expected: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", [COUNTS, GENES], ids=lambda policy: policy.kind)
+@BOTH
 def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, policy: Policy) -> None:
     saved = policy_store.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
     for wanted in ("mine", saved.policy_id):
@@ -54,8 +55,13 @@ def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, po
     assert_frame_equal(policy_store.read_table(archive, saved, "curve"), CURVE)
     folder = archive.root / "policies" / saved.policy_id
     knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
-    assert {path.name for path in folder.iterdir()} == {"card.json", knowledge, "curve.parquet", "curve.svg"}
-    assert load(folder / "card.json", PolicyCard) == saved
+    assert {path.name for path in archive.backend.entries(folder)} == {
+        "card.json",
+        knowledge,
+        "curve.parquet",
+        "curve.svg",
+    }
+    assert archive.load(folder / "card.json", PolicyCard) == saved
     assert verify(archive).problems == []
     assert unreferenced_files(archive) == []
 
@@ -87,6 +93,7 @@ def test_the_same_knowledge_under_the_same_name_has_the_same_id(archive: Archive
     assert [card.name for card in policy_cards.cards(archive)] == ["mine", "yours"]
 
 
+@BOTH
 def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
     first = policy_store.save(archive, COUNTS, origin())
     more = replace(COUNTS, table={name: column[:2] for name, column in COUNTS.table.items()})
@@ -105,10 +112,11 @@ def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archiv
     assert again.policy_id == first.policy_id
 
 
+@BOTH
 def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     folder = archive.root / "policies" / card.policy_id
-    (folder / "card.json").unlink()
+    archive.backend.remove(folder / "card.json")
     with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
         policy_store.find(archive, "mine")
     (problem,) = verify(archive).problems
@@ -122,6 +130,7 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     assert_same(policy_store.read(archive, "mine")[1], COUNTS)
 
 
+@BOTH
 def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
     before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
@@ -164,10 +173,10 @@ def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -
     ],
 )
 def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     with pytest.raises(ValueError, match=expected):
         policy_store.save(archive, broken, origin())
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
 
 
 def forge(folder: Path, file: str, content: bytes) -> None:
@@ -217,7 +226,7 @@ def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_ver
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     folder = archive.root / "policies" / card.policy_id
-    damage(folder)
+    damage(Path(folder))
     for wanted in ("mine", card.policy_id):
         with pytest.raises(RequestError) as refused:
             policy_store.read(archive, wanted)
@@ -232,7 +241,7 @@ def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_ver
 
 def test_a_genome_that_lacks_a_gene_is_refused(archive: Archive) -> None:
     card = policy_store.save(archive, GENES, origin())
-    forge(archive.root / "policies" / card.policy_id, "genome.json", b'{"alpha": 0.25}')
+    forge(Path(archive.root / "policies" / card.policy_id), "genome.json", b'{"alpha": 0.25}')
     with pytest.raises(RequestError, match=r"gene 'beta' is missing from genome\.json"):
         policy_store.read(archive, "mine")
 
@@ -254,7 +263,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     card = policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("sound"))
     path = archive.root / "policies" / card.policy_id / "card.json"
-    forge_record(path, change)
+    forge_record(Path(path), change)
     with pytest.raises(RequestError, match=f"{path} is damaged"):
         policy_store.read(archive, "mine")
     with pytest.raises(FailureError, match=f"{path} is damaged"):
@@ -270,7 +279,7 @@ def test_a_full_disk_is_reported_in_one_line(archive: Archive, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("analytics.store.atomic.replace", full)
+    monkeypatch.setattr("analytics.files.atomic.replace", full)
     with pytest.raises(FailureError, match="the disk is full"):
         policy_store.save(archive, COUNTS, origin())
 

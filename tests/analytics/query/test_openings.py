@@ -287,11 +287,11 @@ def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
 
 def test_damage_is_named(tmp_path: Path) -> None:
     archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
-    (first, *_) = sorted(indexed(archive).root.glob("positions/*/*"))
+    (first, *_) = sorted(Path(indexed(archive).root).glob("positions/*/*"))
     first.write_bytes(first.read_bytes()[::-1])
     with open_archive(archive.root) as opened, pytest.raises(FailureError, match=first.name):
         openings(opened)
-    index = min(archive.root.glob("indexes/*/*"))
+    index = min(Path(archive.root).glob("indexes/*/*"))
     index.write_text("{")
     with open_archive(archive.root) as opened:
         assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 30

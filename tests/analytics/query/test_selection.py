@@ -137,7 +137,7 @@ def test_a_wrong_condition_is_a_wrong_request(two_runs: Archive, where: str, com
 
 def test_a_run_of_another_schema_is_refused_where_it_is_chosen(two_runs: Archive) -> None:
     path = two_runs.root / "runs" / f"{OTHER.run_id}.json"
-    forge(path, {"schema_version": 2})
+    forge(Path(path), {"schema_version": 2})
     with open_archive(two_runs.root) as opened:
         for ask in (select, head_to_head):
             with pytest.raises(RequestError, match=f"run {OTHER.run_id} has schema version 2, this program reads 1"):
@@ -180,13 +180,13 @@ def test_an_archive_without_games_has_none_to_choose(tmp_path: Path) -> None:
 
 
 def test_games_without_a_record_are_named(two_runs: Archive) -> None:
-    (two_runs.root / "runs" / f"{RUN_ID}.json").unlink()
+    Path(two_runs.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(two_runs.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
         select(opened)
 
 
 def test_a_damaged_shard_is_named(two_runs: Archive) -> None:
     damaged = two_runs.committed_files("plies")[0]
-    damaged.write_bytes(damaged.read_bytes()[::-1])
+    Path(damaged).write_bytes(Path(damaged).read_bytes()[::-1])
     with open_archive(two_runs.root) as opened, pytest.raises(FailureError, match=damaged.name):
         list(select(opened).shards())

@@ -224,7 +224,7 @@ def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archi
 
 @pytest.mark.parametrize("where", [None, "true"])
 def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
-    (several.root / "runs" / f"{RUN_ID}.json").unlink()
+    Path(several.root / "runs" / f"{RUN_ID}.json").unlink()
     with open_archive(several.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
         head_to_head(opened, GameFilter(where))
 

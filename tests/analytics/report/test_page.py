@@ -109,7 +109,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
     add_decisions(archive)
     add_policies(archive)
-    return archive.root
+    return Path(archive.root)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.M
 def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
     imposed = record(spec_of(opening_plies=3), created=CREATED)
     archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].shards, RUNS[0].pairings)])
-    said = Page(made(archive.root)).said_in("li")
+    said = Page(made(Path(archive.root))).said_in("li")
     assert sum(text.endswith("the first 3 plies of all games were imposed, or none was played.") for text in said) == 2
 
 
@@ -230,8 +230,8 @@ def test_the_same_games_are_the_same_bytes_in_whatever_shards(root: Path, tmp_pa
     add_decisions(archive)
     where = f"run_id = '{RUNS[0].record.run_id}' AND game_id % 5 < 3 AND agent_0 <> 'random'"
     add_policies(archive)
-    first = made(archive.root, where)
-    assert made(archive.root, where) == first
+    first = made(Path(archive.root), where)
+    assert made(Path(archive.root), where) == first
     assert made(root, where) == first
 
 
@@ -266,9 +266,9 @@ def test_a_wrong_condition_is_a_wrong_request(root: Path, where: str, complaint:
 
 def test_damage_is_a_failure(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
-    archive.committed_files("plies")[0].unlink()
+    Path(archive.committed_files("plies")[0]).unlink()
     with pytest.raises(FailureError, match="is missing or damaged"):
-        made(archive.root)
+        made(Path(archive.root))
 
 
 def test_texts_are_escaped_and_charts_are_not() -> None:

@@ -96,7 +96,7 @@ def test_tallies_are_enough_where_no_opening_is_shared(tmp_path: Path) -> None:
     for seed in (5, 6):
         add(archive, seed, ONE, opening_plies=2, seed=seed)
     add(archive, 7, opening_plies=0, seed=5)
-    for file in (archive.root / "games").rglob("*.parquet"):
+    for file in Path(archive.root / "games").rglob("*.parquet"):
         file.unlink()
     with open_archive(archive.root) as opened:
         met = head_to_head(opened)

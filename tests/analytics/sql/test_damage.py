@@ -85,7 +85,7 @@ def swept(archive: Archive) -> Archive:
 def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
     swept: Archive, damage: Callable[[Path], None]
 ) -> None:
-    damage(INDEXES.files(swept)[1])
+    damage(Path(INDEXES.files(swept)[1]))
     with OpenArchive(swept.root) as opened:
         assert_only("positions", opened, "1 of 2 shards are not indexed: run 'qarena archive index' first")
 
@@ -97,9 +97,9 @@ def test_a_missing_or_truncated_file_spoils_one_view(
     swept: Archive, table: str, shard: int, damage: Callable[[Path], None]
 ) -> None:
     path = swept.committed_files(table)[shard]
-    damage(path)
+    damage(Path(path))
     with OpenArchive(swept.root) as opened:
-        assert_only(table, opened, complaint_about(path))
+        assert_only(table, opened, complaint_about(Path(path)))
 
 
 @pytest.mark.parametrize("damage", [spoil_footer, spoil_magic])
@@ -109,11 +109,11 @@ def test_a_file_that_is_no_longer_parquet_is_named(
     archive: Archive, table: str, shard: int, damage: Callable[[Path], None]
 ) -> None:
     path = archive.committed_files(table)[shard]
-    damage(path)
+    damage(Path(path))
     with OpenArchive(archive.root) as opened:
         with pytest.raises(FailureError) as caught:
             opened.sql(f"FROM {table}")
-        assert str(caught.value) == complaint_about(path)
+        assert str(caught.value) == complaint_about(Path(path))
         (other,) = set(TABLES) - {table}
         assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
 
@@ -122,11 +122,11 @@ def test_a_file_that_is_no_longer_parquet_is_named(
 @pytest.mark.parametrize("table", list(TABLES))
 def test_no_lazy_frame_is_made_of_a_damaged_file(archive: Archive, table: str, damage: Callable[[Path], None]) -> None:
     path = archive.committed_files(table)[1]
-    damage(path)
+    damage(Path(path))
     with OpenArchive(archive.root) as opened:
         with pytest.raises(FailureError) as caught:
             getattr(opened, table)()
-        assert str(caught.value) == complaint_about(path)
+        assert str(caught.value) == complaint_about(Path(path))
         (other,) = set(TABLES) - {table}
         assert getattr(opened, other)().select(pl.len()).collect().item() > 0
 
@@ -135,15 +135,15 @@ def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive) -
     path = archive.committed_files("plies")[1]
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
-        path.unlink()
-        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+        Path(path).unlink()
+        with pytest.raises(FailureError, match=re.escape(complaint_about(Path(path)))):
             opened.sql("SELECT sum(cell) FROM plies")
 
 
 def test_a_damaged_job_of_a_sweep_spoils_the_view_sweeps_only(swept: Archive) -> None:
     path = swept.root / "sweeps" / "it's" / "1.json"
-    path.parent.mkdir()
-    path.write_text("{")
+    Path(path.parent).mkdir()
+    Path(path).write_text("{")
     with pytest.raises(FailureError) as caught:
         swept.sweep_jobs()
     with OpenArchive(swept.root) as opened:
@@ -151,7 +151,7 @@ def test_a_damaged_job_of_a_sweep_spoils_the_view_sweeps_only(swept: Archive) ->
 
 
 def test_a_damaged_card_spoils_the_policies_only(swept: Archive) -> None:
-    (path,) = swept.root.glob("policies/*/card.json")
+    (path,) = Path(swept.root).glob("policies/*/card.json")
     path.write_text("{")
     with pytest.raises(FailureError) as caught:
         policy_cards.cards(swept)
@@ -164,7 +164,7 @@ def test_a_damaged_card_spoils_the_policies_only(swept: Archive) -> None:
 
 
 def test_a_policy_whose_table_was_changed_is_not_read(swept: Archive) -> None:
-    (path,) = swept.root.glob("policies/*/table.parquet")
+    (path,) = Path(swept.root).glob("policies/*/table.parquet")
     flip(path, 0.3)
     with OpenArchive(swept.root) as opened:
         for ask in (lambda: opened.sql("FROM policy('mine')"), lambda: opened.policy("mine")):
@@ -175,7 +175,7 @@ def test_a_policy_whose_table_was_changed_is_not_read(swept: Archive) -> None:
 
 def test_a_damaged_record_of_a_run_leaves_games_and_plies(swept: Archive) -> None:
     path = swept.root / "runs" / f"{RUN_ID}.json"
-    path.write_text("{")
+    Path(path).write_text("{")
     with OpenArchive(swept.root) as opened:
         for view in ("runs", "sweeps", "agents"):
             with pytest.raises(FailureError, match=re.escape(f"{path} is damaged")):
@@ -215,11 +215,11 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, table: s
         with OpenArchive(archive.root) as opened:
             opened.sql(question)
         assert len(list(remembered.iterdir())) == 1
-    flip(path, at)
+    flip(Path(path), at)
     with OpenArchive(archive.root) as opened:
-        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+        with pytest.raises(FailureError, match=re.escape(complaint_about(Path(path)))):
             opened.sql(question)
-        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+        with pytest.raises(FailureError, match=re.escape(complaint_about(Path(path)))):
             getattr(opened, table)()
         (other,) = set(TABLES) - {table}
         assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
@@ -240,7 +240,7 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, table: s
 def test_only_files_that_a_question_reads_are_checked(
     archive: Archive, remembered: Path, question: str, reads: bool
 ) -> None:
-    flip(archive.committed_files("plies")[1], 0.5)
+    flip(Path(archive.committed_files("plies")[1]), 0.5)
     with OpenArchive(archive.root) as opened:
         if reads:
             with pytest.raises(FailureError, match="is missing or damaged"):
@@ -256,7 +256,7 @@ def test_sound_files_are_read_once_and_not_again(
     real = vars(CheckedFile)["is_sound"].fget
 
     def note(file: CheckedFile) -> bool:
-        read.append(file.path)
+        read.append(Path(file.path))
         return bool(real(file))
 
     monkeypatch.setattr(CheckedFile, "is_sound", property(note))
@@ -273,7 +273,7 @@ def test_sound_files_are_read_once_and_not_again(
 
 
 def test_without_a_check_a_damaged_file_is_asked_all_the_same(archive: Archive, remembered: Path) -> None:
-    flip(archive.committed_files("plies")[1], 0.3)
+    flip(Path(archive.committed_files("plies")[1]), 0.3)
     with OpenArchive(archive.root, check=False) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
 
@@ -292,7 +292,7 @@ def assert_refused(archive: Archive, complaint: str) -> None:
 def test_a_lost_commit_is_missed(archive: Archive, number: int) -> None:
     archive.save_run(record(games=500))
     path = archive.folder("commits", RUN_ID) / f"{number:06d}.json"
-    path.unlink()
+    Path(path).unlink()
     assert_refused(archive, f"{path} is missing, and its games with it: restore it from a copy")
 
 
@@ -301,7 +301,7 @@ def test_a_copied_commit_is_not_counted_twice(archive: Archive) -> None:
     shutil.copy(folder / "000000.json", folder / "000002.json")
     with pytest.raises(FailureError, match=r"000002\.json is damaged \(it says shard 0\)"):
         OpenArchive(archive.root)
-    forge(folder / "000002.json", {"shard": 2})
+    forge(Path(folder / "000002.json"), {"shard": 2})
     assert_refused(
         archive, r"000002\.json is wrong \(pairs 0 to 7 of pairing 0 are, in part, also in an earlier commit\)"
     )
@@ -310,5 +310,5 @@ def test_a_copied_commit_is_not_counted_twice(archive: Archive) -> None:
 @pytest.mark.parametrize("table", list(TABLES))
 def test_rows_and_tallies_must_agree(archive: Archive, table: str) -> None:
     path = archive.folder("commits", RUN_ID) / "000001.json"
-    forge(path, lambda values: values[table].update(rows=7))
+    forge(Path(path), lambda values: values[table].update(rows=7))
     assert_refused(archive, rf"000001\.json is wrong \(7 rows of {table} for tallies of \d+\)")

@@ -214,7 +214,7 @@ def test_what_is_not_an_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_commit_is_not_passed_over(archive: Archive) -> None:
-    (archive.folder("commits", RUN_ID) / "000001.json").write_text("{")
+    Path(archive.folder("commits", RUN_ID) / "000001.json").write_text("{")
     with pytest.raises(FailureError, match=r"000001\.json is damaged"):
         analytics.open_archive(archive.root)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -138,7 +140,7 @@ def test_an_archive_says_what_it_holds(whole: Archive) -> None:
 
 
 def test_a_damaged_record_does_not_hide_the_rest(whole: Archive) -> None:
-    (whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
+    Path(whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
     with OpenArchive(whole.root) as opened:
         assert "2 runs, 72 games" in repr(opened)
         assert f"{RUN_ID}.json is damaged" in opened._repr_html_()

@@ -116,11 +116,11 @@ def test_a_damaged_file_is_named_by_its_own_path(archive: Archive, tmp_path: Pat
     root = tmp_path / os.fsdecode(b"na\xefve*")
     shutil.copytree(archive.root, root)
     path = Archive.open(root).committed_files("plies")[0]
-    path.write_bytes(path.read_bytes()[::-1])
+    Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(root) as opened, pytest.raises(Exception, match="is missing or damaged") as caught:
         opened.sql("SELECT sum(cell) FROM plies")
     assert str(path) in str(caught.value)
-    path.unlink()
+    Path(path).unlink()
     with open_archive(root) as opened, pytest.raises(Exception, match="is missing or damaged"):
         opened.sql("SELECT sum(cell) FROM plies")
 

@@ -101,7 +101,7 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
     return float(min(found))
 
 
-@pytest.mark.parametrize("elo", [200, 235, 300, 500])
+@pytest.mark.parametrize("elo", [235, 500, *(pytest.param(elo, marks=pytest.mark.slow) for elo in (200, 300))])
 @pytest.mark.parametrize("counts", [(5, 20, 100, 60, 15), (10, 20, 40, 22, 11), (1, 5, 30, 60, 100), (30, 1, 9, 2, 3)])
 def test_far_hypotheses_are_as_likely_as_scipy_finds_them(counts: tuple[int, ...], elo: float) -> None:
     expected = unlikelihood(counts, 0) - unlikelihood(counts, elo)

@@ -1,7 +1,6 @@
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +11,22 @@ import pytest
 from msgspec import structs
 
 from analytics.statistics.tally import tally
-from analytics.store import atomic
-from analytics.store.archive import MARKER, Archive
+from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from analytics.store.records import RunRecord, SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import snapshot
+from tests.analytics.folders import contents, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record
+from tests.object_storage import BOTH
 
 
 def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
-    return sorted(row for path in archive.committed_files(table) for row in pl.read_parquet(path).rows())
+    return sorted(
+        row for path in archive.committed_files(table) for row in pl.read_parquet(archive.backend.read(path)).rows()
+    )
 
 
 # What is an archive.
@@ -93,6 +95,7 @@ def test_an_archive_that_cannot_be_written_to_says_whose_it_is(
 # Runs and sweeps.
 
 
+@BOTH
 def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
     first, second = (
         record(created="2026-01-02T00:00:00Z"),
@@ -109,20 +112,23 @@ def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"run_id": "x"}', b"\xff", b"[" * 100_000], ids=lambda c: c[:9]
 )
+@BOTH
 def test_a_damaged_run_is_named(archive: Archive, content: bytes) -> None:
     path = archive.root / "runs" / f"{RUN_ID}.json"
-    path.write_bytes(content)
+    archive.backend.replace(path, content)
     with pytest.raises(FailureError, match=re.escape(str(path))) as caught:
         archive.runs()
     assert "\n" not in str(caught.value)
 
 
+@BOTH
 def test_a_run_under_another_name_is_damage(archive: Archive) -> None:
-    shutil.copy(archive.root / "runs" / f"{RUN_ID}.json", archive.root / "runs" / "ffffffffffff.json")
+    archive.backend.replace(archive.record_file("ffffffffffff"), archive.backend.read(archive.record_file(RUN_ID)))
     with pytest.raises(FailureError, match=f"is the record of run {RUN_ID}"):
         archive.run("ffffffffffff")
 
 
+@BOTH
 def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> None:
     """Two processes end a run: each adds its seconds to those of the other, also if both begin at the same time."""
 
@@ -137,6 +143,7 @@ def test_a_change_of_a_record_is_made_to_what_others_left(archive: Archive) -> N
     assert found.seconds == 12
 
 
+@BOTH
 def test_jobs_of_sweeps_are_stored_and_replaced(archive: Archive) -> None:
     jobs = [SweepJob("b", 0), SweepJob("a", 10, {"rules": "square"}, RUN_ID), SweepJob("a", 2, status="interrupted")]
     for job in jobs:
@@ -145,9 +152,12 @@ def test_jobs_of_sweeps_are_stored_and_replaced(archive: Archive) -> None:
     assert archive.sweep_jobs() == [SweepJob("a", 2, status="failed", error="it broke"), jobs[1], jobs[0]]
 
 
+@BOTH
 def test_a_job_in_the_place_of_another_is_damage(archive: Archive) -> None:
     archive.save_sweep_job(SweepJob("a", 2))
-    (archive.root / "sweeps" / "a" / "2.json").rename(archive.root / "sweeps" / "a" / "3.json")
+    folder = archive.root / "sweeps" / "a"
+    archive.backend.replace(folder / "3.json", archive.backend.read(folder / "2.json"))
+    archive.backend.remove(folder / "2.json")
     with pytest.raises(FailureError, match=r"3\.json is damaged \(it is job 2 of sweep a\)"):
         archive.sweep_jobs()
 
@@ -155,6 +165,7 @@ def test_a_job_in_the_place_of_another_is_damage(archive: Archive) -> None:
 # Commits.
 
 
+@BOTH
 def test_the_rows_stored_are_those_of_the_naive_builder(archive: Archive) -> None:
     blocks = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
     games, plies = naive_rows(blocks, PAIRINGS)
@@ -177,10 +188,11 @@ def test_gaps_in_what_is_covered_are_seen(archive: Archive) -> None:
     [random_block(1, 0, 0), random_block(2, 0, 11, 9), random_block(2, 1, 7, 1)],
     ids=["all", "end", "last pair"],
 )
+@BOTH
 def test_pairs_already_there_are_not_stored_again(archive: Archive, block: Block) -> None:
-    before = snapshot(archive.root)
+    before = contents(archive)
     assert Archive.open(archive.root).commit(RUN_ID, [block, random_block(2, 2, 100)], PAIRINGS) is None
-    assert snapshot(archive.root) == before
+    assert contents(archive) == before
 
 
 def test_blocks_that_overlap_one_another_are_a_mistake(archive: Archive) -> None:
@@ -188,11 +200,13 @@ def test_blocks_that_overlap_one_another_are_a_mistake(archive: Archive) -> None
         archive.commit(RUN_ID, [random_block(1, 0, 50), random_block(1, 0, 57)], PAIRINGS)
 
 
+@BOTH
 def test_runs_do_not_share_pairs(archive: Archive) -> None:
     assert archive.commit("ffffffffffff", [random_block(1, 0, 0)], PAIRINGS)
     assert archive.run_ids() == [RUN_ID, "ffffffffffff"]
 
 
+@BOTH
 def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both writers saw pairs 12 to 19 free; the other one commits them while this one writes its tables."""
     other = Archive.open(archive.root)
@@ -200,23 +214,24 @@ def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypat
     def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content, ready)
+        return archive.backend.create(path, content, ready)
 
-    monkeypatch.setattr("analytics.store.archive.create", overtake)
+    monkeypatch.setattr(archive.backend, "create", overtake)
     assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
     assert archive.covered(RUN_ID)[0] == [(0, 20)]
     assert unreferenced_files(archive) == []
 
 
+@BOTH
 def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Archive.open(archive.root)
 
     def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
         monkeypatch.undo()
         assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return atomic.create(path, content, ready)
+        return archive.backend.create(path, content, ready)
 
-    monkeypatch.setattr("analytics.store.archive.create", overtake)
+    monkeypatch.setattr(archive.backend, "create", overtake)
     commit = archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)
     assert commit is not None
     assert commit.shard == 3
@@ -226,8 +241,9 @@ def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkey
 # What crashes and accidents leave is never counted.
 
 
+@BOTH
 def test_a_missing_commit_takes_its_games_with_it(archive: Archive) -> None:
-    (archive.root / "commits" / f"run={RUN_ID}" / "000000.json").unlink()
+    archive.backend.remove(archive.root / "commits" / f"run={RUN_ID}" / "000000.json")
     assert archive.covered(RUN_ID) == {0: [(8, 12)], 2: [(0, 8)]}
     assert len(stored(archive, "games")) == 24
     assert len(unreferenced_files(archive)) == 2
@@ -236,16 +252,17 @@ def test_a_missing_commit_takes_its_games_with_it(archive: Archive) -> None:
     assert commit.shard == 0
 
 
+@BOTH
 def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
     before = stored(archive, "games"), stored(archive, "plies"), archive.tallies(RUN_ID)
     for table in ("games", "plies", "commits"):
         folder = archive.folder(table, RUN_ID)
-        (folder / f".tmp-{'0' * 32}").write_bytes(b"PAR1 half")
-        (folder / f"part-000007-{'0' * 32}.parquet").write_bytes(b"PAR1 never committed")
-        (folder / "notes.txt").write_text("mine")
-        (folder / "notes.json").write_text("{}")
-    (archive.root / "commits" / "run=mine").mkdir()
-    (archive.root / "runs" / "notes.json").write_text("{}")
+        archive.backend.replace(folder / f".tmp-{'0' * 32}", b"PAR1 half")
+        archive.backend.replace(folder / f"part-000007-{'0' * 32}.parquet", b"PAR1 never committed")
+        archive.backend.replace(folder / "notes.txt", b"mine")
+        archive.backend.replace(folder / "notes.json", b"{}")
+    archive.backend.replace(archive.root / "commits" / "run=mine" / "notes.txt", b"mine")
+    archive.backend.replace(archive.root / "runs" / "notes.json", b"{}")
     again = Archive.open(archive.root, create=True)
     assert (stored(again, "games"), stored(again, "plies"), again.tallies(RUN_ID)) == before
     assert len(again.runs()) == 1
@@ -253,9 +270,10 @@ def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"shard": 0', b"{}", b"null"], ids=str)
+@BOTH
 def test_a_damaged_commit_is_named(archive: Archive, content: bytes) -> None:
     path = archive.root / "commits" / f"run={RUN_ID}" / "000001.json"
-    path.write_bytes(content)
+    archive.backend.replace(path, content)
     for use in (archive.commits, archive.covered, archive.tallies):
         with pytest.raises(FailureError, match=re.escape(str(path))):
             use(RUN_ID)
@@ -263,8 +281,9 @@ def test_a_damaged_commit_is_named(archive: Archive, content: bytes) -> None:
         Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
 
 
+@BOTH
 def test_a_commit_cannot_name_a_file_elsewhere(archive: Archive) -> None:
     path = archive.root / "commits" / f"run={RUN_ID}" / "000001.json"
-    path.write_text(re.sub(r"part-[^\"]+", "../../../secret.parquet", path.read_text()))
+    archive.backend.replace(path, re.sub(rb"part-[^\"]+", b"../../../secret.parquet", archive.backend.read(path)))
     with pytest.raises(FailureError, match="does not match"):
         archive.committed_files("games")

@@ -12,8 +12,8 @@ from msgspec import structs, to_builtins
 
 from analytics.perfect.tablebase import SHIPPED, Card
 from analytics.statistics.tally import Tally
-from analytics.store.archive import Marker
 from analytics.store.json_records import JsonRecord, RecordError, StoredRecord, dump, load, parse, typed
+from analytics.store.marker import Marker
 from analytics.store.records import Commit, PolicyCard, PolicyFile, RunRecord, Slice, StoredFile, SweepJob
 from quarto.errors import FailureError
 from tests.analytics.naive_games import record, spec_of

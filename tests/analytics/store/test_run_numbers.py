@@ -34,9 +34,9 @@ def test_a_record_that_cannot_be_read_has_no_number(number: object, tmp_path: Pa
     hostile = record(spec_of(seed=9))
     archive.save_run(hostile)
     path = archive.root / "runs" / f"{hostile.run_id}.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"number": number}))
+    Path(path).write_text(json.dumps(json.loads(Path(path).read_text()) | {"number": number}))
     assert next_number(archive) == 3
-    path.write_text("[]")
+    Path(path).write_text("[]")
     assert next_number(archive) == 3
 
 

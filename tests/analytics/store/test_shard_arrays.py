@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -48,16 +49,16 @@ def test_scatter_does_what_its_slow_twin_does(seed: int) -> None:
 @pytest.mark.parametrize("table", ["games", "plies"])
 def test_a_damaged_file_is_named_with_what_to_do(archive: Archive, table: str) -> None:
     path = archive.committed_files(table)[0]
-    path.write_bytes(path.read_bytes()[::-1])
+    Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with pytest.raises(FailureError, match=rf"{path.name} its SHA-256 is not .*: see 'qarena archive verify'$"):
         read_shard(archive, RUN_ID, archive.commits(RUN_ID)[0])
 
 
 def test_rows_that_are_not_as_many_as_the_games_have_plies_are_an_error(archive: Archive) -> None:
     path = archive.committed_files("plies")[0]
-    pl.read_parquet(path, hive_partitioning=False).head(-1).write_parquet(path)
-    content, commit = path.read_bytes(), archive.folder("commits", RUN_ID) / "000000.json"
+    pl.read_parquet(Path(path), hive_partitioning=False).head(-1).write_parquet(Path(path))
+    content, commit = Path(path).read_bytes(), archive.folder("commits", RUN_ID) / "000000.json"
     stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    forge(commit, lambda values: values["plies"].update(stored, rows=values["plies"]["rows"] - 1))
+    forge(Path(commit), lambda values: values["plies"].update(stored, rows=values["plies"]["rows"] - 1))
     with pytest.raises(FailureError, match=r"has \d+ rows, the games of its shard have \d+ plies: see 'qarena archive"):
         read_shard(archive, RUN_ID, archive.commits(RUN_ID)[0])

@@ -72,7 +72,7 @@ def test_outcomes_are_those_of_the_games_in_the_order_of_pairs(archive: Archive)
 
 
 def test_pairs_that_are_missing_are_unknown_and_end_what_is_known(archive: Archive) -> None:
-    (archive.folder("commits", RUN.run_id) / "000002.json").unlink()
+    Path(archive.folder("commits", RUN.run_id) / "000002.json").unlink()
     found = sprt_verdicts.outcomes(archive, RUN.run_id, 10**6)
     assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
     assert len(sprt_verdicts.known(found, 0)) == 40
@@ -86,13 +86,13 @@ def test_a_verdict_is_stored_as_it_is_and_once(archive: Archive) -> None:
     assert verdict.accepted == "elo1"
     assert 40 < verdict.pairs < 200
     sprt_verdicts.save(archive, verdict)
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     sprt_verdicts.save(archive, decided(archive))
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
     (path,) = sprt_verdicts.files(archive)
     assert path == archive.root / f"verdicts/run={RUN.run_id}/{verdict.verdict_id}.json"
-    assert sprt_verdicts.read(path) == verdict
-    assert json.loads(path.read_text())["hypotheses"] == {"elo0": 0, "elo1": 50, "alpha": 0.05, "beta": 0.05}
+    assert sprt_verdicts.read(archive, path) == verdict
+    assert json.loads(Path(path).read_text())["hypotheses"] == {"elo0": 0, "elo1": 50, "alpha": 0.05, "beta": 0.05}
 
 
 @pytest.mark.parametrize("content", ["{", '{"accepted": "elo0"}'])
@@ -100,9 +100,9 @@ def test_a_damaged_verdict_is_found_again_and_written_anew(archive: Archive, con
     verdict = decided(archive)
     sprt_verdicts.save(archive, verdict)
     path = sprt_verdicts.path_of(archive, RUN.run_id, verdict.verdict_id)
-    path.write_text(content)
+    Path(path).write_text(content)
     sprt_verdicts.save(archive, verdict)
-    assert sprt_verdicts.read(path) == verdict
+    assert sprt_verdicts.read(archive, path) == verdict
 
 
 def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
@@ -132,7 +132,7 @@ def test_a_sound_verdict_is_sound_and_no_garbage(archive: Archive) -> None:
 
 def test_what_is_in_its_folder_and_is_no_verdict_is_foreign(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
-    (sprt_verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
+    Path(sprt_verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
     assert [(each.path.name, each.ours) for each in unreferenced_files(archive)] == [("notes.json", False)]
 
 
@@ -156,7 +156,7 @@ def changed(path: Path, **values: Any) -> None:
 def test_a_verdict_that_was_changed_is_named(archive: Archive, values: dict[str, Any], complaint: str) -> None:
     sprt_verdicts.save(archive, decided(archive))
     (path,) = sprt_verdicts.files(archive)
-    changed(path, **values)
+    changed(Path(path), **values)
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert complaint in problem.what
@@ -165,19 +165,19 @@ def test_a_verdict_that_was_changed_is_named(archive: Archive, values: dict[str,
 def test_a_verdict_in_another_runs_folder_is_named(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     (path,) = sprt_verdicts.files(archive)
-    (archive.root / "verdicts/run=0123456789ab").mkdir()
-    elsewhere = path.rename(archive.root / "verdicts/run=0123456789ab" / path.name)
+    Path(archive.root / "verdicts/run=0123456789ab").mkdir()
+    elsewhere = Path(path).rename(archive.root / "verdicts/run=0123456789ab" / path.name)
     gone, moved = map(str, verify(archive).problems)
     assert gone == f"{path}: missing: restore it from a copy, or give the command of the test again"
     assert moved == f"{elsewhere}: its run has no record"
     with pytest.raises(FailureError, match="it is verdict"):
-        sprt_verdicts.read(elsewhere)
+        sprt_verdicts.read(archive, elsewhere)
 
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     lost = archive.folder("commits", RUN.run_id) / "000000.json"
-    lost.unlink()
+    Path(lost).unlink()
     first, *_, last = verify(archive).problems
     assert first.file == lost
     assert "only the first 0 of the" in last.what
@@ -196,7 +196,7 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_verdict_breaks_its_view_and_no_other(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
-    sprt_verdicts.files(archive)[0].write_text("{")
+    Path(sprt_verdicts.files(archive)[0]).write_text("{")
     with open_archive(archive.root) as opened:
         with pytest.raises(FailureError, match="is damaged"):
             opened.sql("FROM verdicts")

@@ -10,12 +10,12 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
-from analytics.store import atomic
+from analytics.files import atomic
 from analytics.store.archive import Archive, _Ledger
 from analytics.store.records import Commit
 from analytics.verify.archive import verify
@@ -23,12 +23,13 @@ from analytics.verify.garbage import unreferenced_files
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.object_storage import BOTH, BOTH_SLOWLY
 from tests.paths import ROOT
 
 OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 
 
-def write_all(root: Path, seed: int) -> int:
+def write_all(root: PurePath, seed: int) -> int:
     """One of several writers that all want to store the same 40 slices, each in an order of its own."""
     archive = Archive.open(root)
     places = [(pairing, 4 * i) for pairing in (0, 1) for i in range(20)]
@@ -36,6 +37,7 @@ def write_all(root: Path, seed: int) -> int:
     return sum(archive.commit(OTHER.run_id, [random_block(9, *place, 4)], PAIRINGS) is not None for place in places)
 
 
+@BOTH_SLOWLY
 @pytest.mark.parametrize("pool", ["threads", "processes"])
 def test_writers_that_race_store_every_pair_once(archive: Archive, pool: str) -> None:
     archive.save_run(OTHER)
@@ -52,6 +54,7 @@ def test_writers_that_race_store_every_pair_once(archive: Archive, pool: str) ->
     assert unreferenced_files(archive) == []
 
 
+@BOTH
 def test_threads_may_share_one_archive(archive: Archive) -> None:
     with ThreadPoolExecutor(4) as threads:
         blocks = [random_block(4, 0, 100 + 4 * i, 4) for i in range(24)]
@@ -73,13 +76,13 @@ def test_when_the_disk_refuses_nothing_is_lost_or_left(
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     monkeypatch.setattr(os, failing, refuse)
     with pytest.raises(FailureError, match=f"{re.escape(str(archive.root))}.*{cause}") as caught:
         archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
     assert archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
 
 
@@ -96,7 +99,7 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
             raise OSError(errno.EIO, "Input/output error")
         real(descriptor)
 
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     monkeypatch.setattr(os, "fsync", stop)
     stopped = False
     try:
@@ -107,7 +110,7 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
     assert stopped == (sync <= 6)
     assert not verify(archive).problems
     assert unreferenced_files(archive) == []
-    assert (snapshot(archive.root) == before) == (sync <= 5)
+    assert (snapshot(Path(archive.root)) == before) == (sync <= 5)
 
 
 @pytest.mark.parametrize("derived", [False, True], ids=["commit", "index"])
@@ -121,7 +124,7 @@ def test_ctrl_c_after_the_link_leaves_what_it_names(
             raise KeyboardInterrupt
         real(folder)
 
-    atomic.make_folder(archive.folder("indexes", RUN_ID))
+    atomic.make_folder(Path(archive.folder("indexes", RUN_ID)))
     monkeypatch.setattr(atomic, "sync_folder", stop)
     jobs = index_jobs(archive, INDEXES.shards(archive, [RUN_ID]))[:1]
     with pytest.raises(KeyboardInterrupt):
@@ -131,6 +134,7 @@ def test_ctrl_c_after_the_link_leaves_what_it_names(
     assert verify(archive).problems == []
 
 
+@BOTH
 def test_ctrl_c_when_a_commit_is_known_leaves_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last moment: the commit is linked, and the writer has noted that it is."""
     learn = _Ledger.learn
@@ -197,7 +201,7 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
     script = textwrap.dedent(
         f"""
         import resource
-        from pathlib import Path
+        from pathlib import Path, PurePath
         from analytics.store.archive import Archive
         from quarto.errors import FailureError
         from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
@@ -211,7 +215,7 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
             print(error)
         """
     )
-    before = snapshot(archive.root)
+    before = snapshot(Path(archive.root))
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # the limit would also hit the cache of compiled code
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
@@ -219,11 +223,11 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
     assert done.stderr == ""
     assert "limit on the size of files" in done.stdout
     assert done.stdout.count("\n") == 1
-    assert snapshot(archive.root) == before
+    assert snapshot(Path(archive.root)) == before
 
 
 FILL_DISK = """
-from pathlib import Path
+from pathlib import Path, PurePath
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
@@ -260,12 +264,13 @@ def test_a_full_disk_is_explained_and_harmless(tmp_path: Path) -> None:
     assert verdict == "True True [] []"
 
 
+@BOTH
 def test_a_writer_that_is_killed_loses_no_more_than_the_shard_in_flight(archive: Archive) -> None:
     script = f"""
-from pathlib import Path
+from analytics.files.location import location_of
 from analytics.store.archive import Archive
 from tests.analytics.naive_games import PAIRINGS, random_block
-archive = Archive.open(Path({str(archive.root)!r}))
+archive = Archive.open(location_of({str(archive.root)!r}))
 block = random_block(1, pairs=50)
 for i in range(10**6):
     archive.commit({OTHER.run_id!r}, [block._replace(first_pair=50 * i)], PAIRINGS)

@@ -31,7 +31,7 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 def root(tmp_path: Path) -> Path:
     archive = write_archive(tmp_path / "archive")
     add_decisions(archive)
-    return archive.root
+    return Path(archive.root)
 
 
 def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: Path, tmp_path: Path) -> None:

@@ -225,9 +225,9 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
     save(root, values(1), "mine")
     save(root, COUNTS, "counted")
     folder = policy_cards.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
-    content = bytearray((folder / "table.parquet").read_bytes())
+    content = bytearray(Path(folder / "table.parquet").read_bytes())
     content[100] ^= 1
-    (folder / "table.parquet").write_bytes(content)
+    Path(folder / "table.parquet").write_bytes(content)
     before = sorted(tmp_path.rglob("*"))
     found = qarena("run", "agent@a=rl_encoded", "games=2", *typed.split())
     assert (found.code, found.out) == (2, "")

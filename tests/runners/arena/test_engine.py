@@ -97,7 +97,7 @@ def test_every_pairing_of_built_in_agents_plays_the_naive_games(rules: Rules, op
     playing = [(agent, twin) for _, agent, twin in BUILT_IN if rules.chooser in getattr(agent, "choosers", ())]
     assert len(playing) >= 3
     arena = engine(rules, [agent for agent, _ in playing], opening_plies)
-    check_against_twins(arena, [twin for _, twin in playing], pairs=4)
+    check_against_twins(arena, [twin for _, twin in playing], pairs=2)
 
 
 def test_long_openings_never_hold_a_line() -> None:

@@ -166,13 +166,13 @@ def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qare
     """Killed between writing its tables and committing them: the moment that leaves the most."""
     assert qarena(*ARGUMENTS, "games=40").code == 0
     archive = Archive.open(folder / "games here")
-    before = rows(archive.root)
+    before = rows(Path(archive.root))
     for table in ("games", "plies"):
         (part, *_) = archive.committed_files(table)
         shutil.copy(part, part.with_name(f"part-000007-{uuid4().hex}.parquet"))
         shutil.copy(part, part.with_name(f".tmp-{uuid4().hex}"))
     (folder / "games here/plies/notes.txt").write_text("mine")
-    assert_same_rows(rows(archive.root), before)
+    assert_same_rows(rows(Path(archive.root)), before)
     assert verify(archive).problems == []
 
     listed = qarena("archive", "gc", "--archive", "games here")
@@ -184,5 +184,5 @@ def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qare
     assert removed.code == 0
     assert removed.out.endswith("4 of 5 files removed\n")
     assert [file.path.name for file in garbage.unreferenced_files(archive)] == ["notes.txt"]
-    assert_same_rows(rows(archive.root), before)
+    assert_same_rows(rows(Path(archive.root)), before)
     assert verify(archive).problems == []

@@ -55,4 +55,4 @@ def test_turns_are_counted_by_processor_time(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_archive_without_games_has_no_figures(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="has no games"):
-        policy_figures(Archive.open(tmp_path / "archive", create=True).root)
+        policy_figures(Path(Archive.open(tmp_path / "archive", create=True).root))

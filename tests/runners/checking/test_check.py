@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analytics.store.archive import MARKER
+from analytics.store.marker import MARKER
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView

@@ -50,6 +50,7 @@ def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(seam: 
     assert turns["true"].gifts.tolist() != turns["false"].gifts.tolist()
 
 
+@pytest.mark.slow
 def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) -> None:
     new_agent("broken", "choose", folder)
     source = folder / "broken.py"

@@ -358,9 +358,9 @@ def test_a_sound_archive_is_verified(qarena: Qarena, played: Path) -> None:
 @pytest.mark.parametrize("table", ["games", "plies"])
 def test_a_flipped_byte_is_found_in_its_file(table: str, qarena: Qarena, played: Path) -> None:
     path = Archive.open(played).committed_files(table)[0]
-    content = bytearray(path.read_bytes())
+    content = bytearray(Path(path).read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    Path(path).write_bytes(content)
     found = qarena("archive", "verify")
     assert found.code == 1
     assert str(path.relative_to(played)) in found.err
@@ -370,12 +370,12 @@ def test_a_flipped_byte_is_found_in_its_file(table: str, qarena: Qarena, played:
 def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> None:
     """A forger keeps checksum and size of the commit right, so only replaying the game finds it."""
     path = Archive.open(played).committed_files("plies")[0]
-    frame = pl.read_parquet(path)
+    frame = pl.read_parquet(Path(path))
     game = frame["game_id"][0]
     cells = pl.when((pl.col("game_id") == game) & (pl.col("ply") == 1)).then(pl.col("cell").first()).otherwise("cell")
-    before = path.read_bytes()
-    frame.with_columns(cells.cast(pl.Int8).alias("cell")).write_parquet(path, compression="zstd")
-    after = path.read_bytes()
+    before = Path(path).read_bytes()
+    frame.with_columns(cells.cast(pl.Int8).alias("cell")).write_parquet(Path(path), compression="zstd")
+    after = Path(path).read_bytes()
     stored = {"bytes": len(after), "sha256": hashlib.sha256(after).hexdigest()}
     for commit in played.glob("commits/*/*.json"):
         if hashlib.sha256(before).hexdigest() in commit.read_text():

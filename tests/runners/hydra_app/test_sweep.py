@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]
 
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from runners.contestants import interruption
-from runners.hydra_app.application import _sweep_id
+from runners.hydra_app.sweep_start import sweep_id
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows
 
@@ -39,7 +42,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     assert {tuple(row[3:6]) for row in table} == {("semi_random", "random", "20")}
     heading = next(line for line in found.out.splitlines() if line.startswith("┃"))
     titles = ["job", "rules", "opening_plies", "first", "second", "games", "win", "95 % interval", "draw", "loss"]
-    assert [title.strip() for title in heading.split("┃")[1:-1]] == titles
+    assert [title.strip() for title in heading.split("┃")[1:-1]] == [*titles, "score"]
 
     (question,) = re.findall(r'^  qarena sql "(.*)"$', found.out, re.MULTILINE)
     with open_archive(tmp_path / "data/archive") as archive:
@@ -51,6 +54,7 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     assert {(rules, str(plies)) for _, rules, plies, games in runs.rows() if games == 20} == set(JOBS)
     for row, (wins, draws, losses) in zip(table, asked.select("wins", "draws", "losses").rows(), strict=True):
         assert [float(row[i]) for i in (6, 8, 9)] == [5 * count for count in (wins, draws, losses)]
+        assert float(row[10]) == pytest.approx((wins + draws / 2) / 20, abs=1e-4)
     assert verify(Archive.open(tmp_path / "data/archive")).problems == []
 
 
@@ -132,15 +136,64 @@ def test_an_unknown_name_anywhere_is_refused_before_any_job(
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
-@pytest.mark.slow
-def test_the_multirun_flag_is_the_same_sweep(qarena: Qarena, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "flag", ["hydra.mode=MULTIRUN", *(pytest.param(flag, marks=pytest.mark.slow) for flag in ("--multirun", "-m"))]
+)
+def test_a_run_in_the_mode_of_a_sweep_is_the_same_sweep(flag: str, qarena: Qarena, tmp_path: Path) -> None:
     sweep = ("seed=1,2", "games=4")
     swept = qarena("sweep", *sweep)
-    for flag in ("--multirun", "-m"):
-        found = qarena("run", *sweep, flag)
-        assert found.code == 0
-        assert found.out == swept.out
-    assert len(list((tmp_path / "multirun").glob("*/*"))) == 3
+    recorded = sorted((tmp_path / "data/archive/sweeps").rglob("*.json"))
+    assert len(recorded) == 2
+    found = qarena("run", *sweep, flag)
+    assert (found.code, found.out) == (0, swept.out)
+    assert sorted((tmp_path / "data/archive/sweeps").rglob("*.json")) == recorded
+    assert len(list((tmp_path / "multirun").glob("*/*"))) == 2
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_trainings_and_builds_in_the_mode_of_a_sweep_are_sweeps(qarena: Qarena) -> None:
+    training = ("train", "trainer=q_table", "trainer.games=20", "seed=1,2")
+    for command in (training, ("policy", "build", "kind=gift", "name=one,two")):
+        found = qarena(*command, "hydra.mode=MULTIRUN")
+        assert (found.code, [row[0] for row in table_of(found)]) == (0, ["0", "1"])
+    with open_archive("data/archive") as archive:
+        jobs = archive.sql("SELECT sweep_id, job, status, objective FROM sweeps ORDER BY ALL").rows()
+    assert len({sweep for sweep, *_ in jobs}) == 2
+    expected = {(job, "complete", objective) for objective in ("win_rate", None) for job in (0, 1)}
+    assert {tuple(rest) for _, *rest in jobs} == expected
+
+
+def test_a_file_can_ask_for_a_sweep(qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "conf/experiment").mkdir(parents=True)
+    recipe = "# @package _global_\ngames: 4\nhydra: {mode: MULTIRUN, sweeper: {params: {seed: '1,2'}}}\n"
+    (tmp_path / "conf/experiment/seeds.yaml").write_text(recipe)
+    found = qarena("run", "experiment=seeds", "--config-dir", "conf")
+    assert (found.code, [row[:2] for row in table_of(found)]) == (0, [["0", "1"], ["1", "2"]])
+    with open_archive(tmp_path / "data/archive") as archive:
+        assert archive.sql("SELECT status FROM sweeps").rows() == [("complete",), ("complete",)]
+
+
+def test_a_sweep_in_the_mode_of_a_run_is_refused(qarena: Qarena) -> None:
+    found = qarena("sweep", "seed=1,2", "hydra.mode=RUN")
+    assert (found.code, found.err.count("\n")) == (2, 1)
+    assert found.err.startswith("error: hydra.mode=RUN contradicts a sweep: leave it out")
+
+
+EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_local": "slurm", "submitit_slurm": "slurm", "optuna": "optuna"}
+
+
+@pytest.mark.parametrize(("name", "extra"), EXTRAS.items())
+def test_a_plugin_that_is_missing_is_one_line(
+    name: str, extra: str, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "sweeper" if name == "optuna" else "launcher"
+    Plugins.instance()  # has let all plugins register their nodes
+    monkeypatch.delitem(ConfigStore.instance().repo["hydra"][group], f"{name}.yaml", raising=False)
+    found = qarena("sweep", f"hydra/{group}={name}", "seed=1,2", "games=4")
+    assert (found.code, found.out) == (2, "")
+    install = f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
+    assert found.err == f"error: hydra/{group}={name} needs an extra: {install}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def joblib(tmp_path: Path) -> tuple[str, ...]:
@@ -151,11 +204,12 @@ def joblib(tmp_path: Path) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp_path: Path) -> None:
-    expected = qarena(*SHORT, "archive.root=one")
-    found = qarena(*SHORT, *joblib(tmp_path))
+    expected = qarena(*SWEEP, "archive.root=one")
+    found = qarena(*SWEEP, *joblib(tmp_path))
     assert found.code == 0, found.err
     assert table_of(found) == table_of(expected)
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
+    get_reusable_executor().shutdown()  # the folder in which its processes are is about to be deleted
 
 
 def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
@@ -212,11 +266,18 @@ def test_jobs_that_share_a_folder_are_all_shown(qarena: Qarena) -> None:
 
 def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     swept = ["rules=classic,square", "games=20"]
-    same = _sweep_id(swept)
+    same = sweep_id(swept)
     assert re.fullmatch("[0-9a-f]{12}", same)
-    others = ("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x")
-    assert {_sweep_id([*swept[::-1], other]) for other in others} == {same}
-    assert _sweep_id([*swept, "seed=2"]) != same
-    assert _sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
-    assert _sweep_id([*swept, "hydra/sweeper=optuna"]) != same
-    assert _sweep_id(["rules=classic,square,torus", "games=20"]) != same
+    others = (
+        *("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x"),
+        *("executor=ray", "ray.address=node7"),
+    )
+    assert {sweep_id([*swept[::-1], other]) for other in others} == {same}
+    assert sweep_id([*swept, "seed=2"]) != same
+    assert sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
+    study = [*swept, "hydra/sweeper=optuna"]
+    assert sweep_id(study) != same
+    more = ("storage=sqlite:///x.db", "n_trials=50", "n_jobs=4")
+    assert {sweep_id([*study, f"hydra.sweeper.{each}"]) for each in more} == {sweep_id(study)}
+    assert sweep_id([*study, "hydra.sweeper.sampler.seed=1"]) != sweep_id(study)
+    assert sweep_id(["rules=classic,square,torus", "games=20"]) != same

@@ -117,7 +117,7 @@ def test_two_writers_never_store_a_shard_twice(root: Path) -> None:
     frame = decisions_of(games, first_plies(games, extent), values, PRESETS["classic"])
     assert ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
     assert not ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
-    assert len(list(archive.folder("decisions", run_id).iterdir())) == len(ANNOTATIONS.files(archive)) == 1
+    assert len(list(Path(archive.folder("decisions", run_id)).iterdir())) == len(ANNOTATIONS.files(archive)) == 1
 
 
 def test_what_was_stored_before_an_interruption_stays_and_the_rest_is_judged_later(root: Path) -> None:
@@ -173,16 +173,16 @@ def test_decisions_whose_file_is_gone_are_stored_again(root: Path) -> None:
     annotated(root)
     archive = Archive.open(root)
     path = ANNOTATIONS.files(archive)[1]
-    before = path.read_bytes()
-    path.unlink()
+    before = Path(path).read_bytes()
+    Path(path).unlink()
     assert annotated(root).shards == 1
-    assert ANNOTATIONS.files(archive)[1].read_bytes() == before
+    assert Path(ANNOTATIONS.files(archive)[1]).read_bytes() == before
     assert verify(archive).problems == []
 
 
 def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
     path = Archive.open(root).committed_files("plies")[0]
-    path.write_bytes(path.read_bytes()[:-1])
+    Path(path).write_bytes(Path(path).read_bytes()[:-1])
     with pytest.raises(FailureError, match=rf"{path.name} has .*: see 'qarena archive verify'"):
         annotated(root)
 
@@ -192,17 +192,17 @@ def damage(root: Path, how: str) -> None:
     (run_id,) = archive.run_ids()
     (path,), (named, *_) = ANNOTATIONS.files(archive)[:1], ANNOTATIONS.manifest_files(archive, run_id)
     if how == "byte":
-        content = bytearray(path.read_bytes())
+        content = bytearray(Path(path).read_bytes())
         content[100] ^= 1
-        path.write_bytes(content)
+        Path(path).write_bytes(content)
     elif how == "missing":
-        path.unlink()
+        Path(path).unlink()
     elif how == "not JSON":
-        named.write_text("{")
+        Path(named).write_text("{")
     elif how == "another number":
         shutil.move(named, named.with_name("000007.json"))
     else:
-        archive.folder("commits", run_id).joinpath(named.name).unlink()
+        Path(archive.folder("commits", run_id).joinpath(named.name)).unlink()
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_decisions_that_make_no_sense_are_found(root: Path, column: str, value: 
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
     annotated(root, COUNTED)
-    frame = pl.read_parquet(ANNOTATIONS.files(archive)[0], hive_partitioning=False)
+    frame = pl.read_parquet(Path(ANNOTATIONS.files(archive)[0]), hive_partitioning=False)
     wrong = frame.with_columns(pl.sql_expr(f"{value} AS {column}").cast(frame.schema[column]))
-    ANNOTATIONS.manifest_files(archive, run_id)[0].unlink()
+    Path(ANNOTATIONS.manifest_files(archive, run_id)[0]).unlink()
     shard = ANNOTATIONS.shards(archive, [run_id])[0]
     extent = AnnotationExtent(choices=True)
     assert ANNOTATIONS.store(archive, shard, wrong, extent._asdict(), extent.is_in)

@@ -70,7 +70,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def card_path(root: Path, name: str) -> Path:
     archive = Archive.open(root)
-    return policy_cards.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json"
+    return Path(policy_cards.folder_of(archive, policy_store.find(archive, name).policy_id) / "card.json")
 
 
 def write_record(path: Path, values: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def carried_out(root: Path, *overrides: str) -> SprtOutcome:
 def kept(root: Path) -> list[dict[str, Any]]:
     """The verdicts, but for when and by which command they were found."""
     archive = Archive.open(root)
-    found = [structs.asdict(sprt_verdicts.read(path)) for path in sprt_verdicts.files(archive)]
+    found = [structs.asdict(sprt_verdicts.read(archive, path)) for path in sprt_verdicts.files(archive)]
     return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
 
 
@@ -156,7 +156,7 @@ def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_p
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
     gone = archive.commits(run_id)[1]
-    (archive.folder("commits", run_id) / "000001.json").unlink()
+    Path(archive.folder("commits", run_id) / "000001.json").unlink()
     shutil.rmtree(root / "verdicts")
     found = carried_out(root, *LONG, "threads=2")
     assert found.played == gone.games.rows

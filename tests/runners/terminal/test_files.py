@@ -98,11 +98,11 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
 @pytest.mark.parametrize("link", [False, True])
 def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: bool) -> None:
     root = Archive.open(tmp_path / "archive", create=True).root
-    (root / "commits" / "x").mkdir(parents=True)
+    Path(root / "commits" / "x").mkdir(parents=True)
     (tmp_path / "link").symlink_to(root)
     path = (tmp_path / "link" if link else root) / name
     with pytest.raises(RequestError, match=f"is inside archive {root}, where only runs write"):
-        check_output(path, force=True)
+        check_output(Path(path), force=True)
 
 
 def test_a_marker_of_another_program_is_no_archive(tmp_path: Path) -> None:

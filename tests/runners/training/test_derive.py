@@ -162,7 +162,7 @@ def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], 
 def forge(root: Path, **learned: Any) -> None:
     """Change what a card says of how its policy was learned."""
     path = policy_cards.folder_of(Archive.open(root), card_of(root).policy_id) / "card.json"
-    forge_record(path, lambda card: card["learned"].update(learned))
+    forge_record(Path(path), lambda card: card["learned"].update(learned))
 
 
 def test_what_differs_is_said_and_exits_1(root: Path, qarena: Qarena) -> None:
@@ -188,7 +188,7 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
     path = policy_cards.folder_of(Archive.open(root), card.policy_id) / "card.json"
-    forge_record(path, lambda values: values["code"].update(fingerprint="f" * 16))
+    forge_record(Path(path), lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert found.code == 1
     assert found.err.count("are not what they were: see 'qarena archive verify'") == 2
@@ -222,9 +222,9 @@ def test_a_policy_whose_files_are_gone_is_refused_in_one_line(table: str, tmp_pa
     (run_id,) = card_of(root).learned["run_ids"]
     archive = Archive.open(root)
     first, last = (archive.file(table, run_id, getattr(commit, table)) for commit in archive.commits(run_id))
-    last.unlink()  # none of its games were needed
+    Path(last).unlink()  # none of its games were needed
     assert qarena("policy", "rebuild", "mine", "--archive", str(root)).code == 0
-    first.unlink()
+    Path(first).unlink()
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
     expected = (

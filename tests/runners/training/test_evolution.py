@@ -349,6 +349,7 @@ trainer("ga2", **SLOW).train(context(Path({root!r}), threads=1))
 """
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment_loses_at_most_what_was_not_committed(tmp_path: Path) -> None:
     expected = trainer("ga2", **SLOW).train(context(tmp_path / "whole"))
     root, dice = tmp_path / "killed", random.Random(5)

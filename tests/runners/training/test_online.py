@@ -223,7 +223,7 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     online(games=GAMES).train(context(root, shard_games=64, shard_seconds=0.0))
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    commits = sorted(archive.folder("commits", run_id).glob("*.json"))
+    commits = sorted(Path(archive.folder("commits", run_id)).glob("*.json"))
     lost = sum(archive.commits(run_id)[number].games.rows for number in (1, 3))
     for number in (1, 3):
         commits[number].unlink()
@@ -291,11 +291,11 @@ def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None
     second = archive.commits(run_id)[1]
     missing = sum(part.first_pair for part in second.slices)
     path = archive.file("plies", run_id, second.plies)
-    content = path.read_bytes()
-    path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+    content = Path(path).read_bytes()
+    Path(path).write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
     with pytest.raises(FailureError, match=rf"{path} its SHA-256 is not that of its commit.*'qarena archive verify'"):
         relearn(archive, run_id, learner)
-    (archive.folder("commits", run_id) / "000001.json").unlink()
+    Path(archive.folder("commits", run_id) / "000001.json").unlink()
     with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {missing} on"):
         relearn(archive, run_id, learner)
     with pytest.raises(RequestError, match="lacks games from number"):

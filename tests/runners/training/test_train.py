@@ -88,7 +88,7 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
     curve = policy_store.read_table(Archive.open(root), card, "curve")
     assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
-    picture = (policy_cards.folder_of(Archive.open(root), card.policy_id) / "curve.svg").read_text()
+    picture = (Path(policy_cards.folder_of(Archive.open(root), card.policy_id) / "curve.svg")).read_text()
     for text in (
         "How q_placement learned",
         "against ga2",

@@ -52,6 +52,26 @@ def _locked(descriptor: int) -> int:
     return descriptor
 
 
+def claim(path: Path) -> int | None:
+    """Create or open a file and lock it; None if somebody holds it. Raises ``OSError``.
+
+    Returns the descriptor as ``hold`` does. Who holds the lock may delete the file.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor  # it was not deleted meanwhile
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Keep a file locked inside the context: threads and processes enter one after the other. Raises ``OSError``."""

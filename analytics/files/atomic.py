@@ -7,9 +7,9 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from analytics.store import locks
+from analytics.files import locks
 from quarto.errors import FailureError
 from quarto.hooks import ignore
 
@@ -27,7 +27,7 @@ _ADVICE = {
 
 
 @contextmanager
-def explained(what: str, path: Path) -> Iterator[None]:
+def explained(what: str, path: PurePath) -> Iterator[None]:
     """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
     try:
         yield
@@ -38,7 +38,12 @@ def explained(what: str, path: Path) -> Iterator[None]:
 
 def temporary_beside(path: Path) -> Path:
     """A path in the same folder with a name that no other writer uses."""
-    return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
+    return path.with_name(temporary_name())
+
+
+def temporary_name() -> str:
+    """A name that no other writer uses, of a file that is not finished or does not stay."""
+    return f"{TEMPORARY}{uuid.uuid4().hex}"
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""The seam between an archive and where its files are: this machine's file system, or object storage.
+
+Everything above works with locations (see ``location``) and with these few operations. A file appears whole or not at
+all, also to others who read at the same moment. All operations raise ``OSError``, with a reason of one line.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import NamedTuple
+
+from analytics.files.pending import PendingFiles
+from quarto.errors import RequestError
+from quarto.hooks import ignore
+
+
+class FileStatus(NamedTuple):
+    """What is known of a file without reading it."""
+
+    bytes: int
+    modified: float  # seconds since 1970, by the clock of the backend
+    version: tuple[str | int, ...]  # another one after each change
+
+
+class Backend(ABC):
+    """Reads and writes files. It holds none open, and may be used by any number of threads."""
+
+    # Reading.
+
+    @abstractmethod
+    def read(self, path: PurePath) -> bytes:
+        """The content of a file. Raises ``FileNotFoundError`` if there is none."""
+
+    def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
+        """The contents of files, in their order; where a request takes long, many at once."""
+        return [self.read(path) for path in paths]
+
+    @abstractmethod
+    def status(self, path: PurePath) -> FileStatus | None:
+        """The status of a file; None if there is none, or a folder."""
+
+    @abstractmethod
+    def entries(self, folder: PurePath) -> list[PurePath]:
+        """What is directly in a folder, in any order; nothing if there is no such folder."""
+
+    @abstractmethod
+    def folders(self, folder: PurePath) -> list[PurePath]:
+        """The folders that are directly in a folder, in any order."""
+
+    @abstractmethod
+    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        """All files in a folder and in the folders in it."""
+
+    # Writing.
+
+    @abstractmethod
+    def create(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> bool:
+        """Create a file in one step; false when another writer has created it before.
+
+        ``ready`` is called when only that step is left; what it raises prevents the step.
+        """
+
+    @abstractmethod
+    def replace(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> None:
+        """Create a file, or replace its content in one step; ``ready`` as for ``create``."""
+
+    @abstractmethod
+    def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace a file's content by what ``change`` makes of it (None: there is no file); None leaves it as it is.
+
+        Nobody else who does the same with the same ``guard``, a file that is there, changes it meanwhile: ``change``
+        may be called again with what another writer made of it.
+        """
+
+    @abstractmethod
+    def pending(self) -> PendingFiles:
+        """Room for new files that a later one is going to name."""
+
+    # What nothing names any more.
+
+    @abstractmethod
+    def is_pending(self, path: PurePath) -> bool:
+        """Whether a writer that lives is going to name a file, as far as that can be known."""
+
+    @abstractmethod
+    def claimed(self, path: PurePath) -> AbstractContextManager[bool]:
+        """Keep writers from naming a file inside the context; false if one is about to, or the file is gone."""
+
+    @abstractmethod
+    def remove(self, path: PurePath) -> None:
+        """Remove a file, if it is there."""
+
+    @abstractmethod
+    def clock(self, root: PurePath) -> float:
+        """The time by the clock that dates the files of an archive, which need not be this machine's."""
+
+    # An archive as a whole.
+
+    @abstractmethod
+    def require_room(self, root: PurePath) -> None:
+        """Raise ``RequestError`` if ``root`` is a file, so that no archive can be there."""
+
+    @abstractmethod
+    def may_write(self, folder: PurePath) -> bool:
+        """Whether files can be added to a folder that is there, as far as that can be known before."""
+
+    @abstractmethod
+    def not_writable(self, root: PurePath, error: OSError) -> RequestError:
+        """The error for an archive that this user may not write to, because of ``error``."""
+
+    @abstractmethod
+    def exists(self, root: PurePath) -> bool:
+        """Whether there is anything at ``root``."""
+
+    @abstractmethod
+    def identity(self, root: PurePath) -> bytes:
+        """A name of ``root`` that is the same wherever it is used."""
+
+    def prepare(self, root: PurePath) -> None:
+        """Raise ``OSError`` for a store in which archives would not be safe. Called before one is made in ``root``."""
+        del root
+
+    # Other readers.
+
+    checks_bytes: bool = False  # whether the store itself keeps and compares a checksum of each file
+
+    def absolute(self, path: PurePath) -> PurePath:
+        """The location of a file for other readers, wherever they work."""
+        return path
+
+    @property
+    def polars_options(self) -> dict[str, str] | None:
+        """The ``storage_options`` with which Polars reads files."""
+        return None

@@ -1,0 +1,53 @@
+"""The choice of a backend: a location says by its type what reads and writes it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from analytics.files.backend import Backend
+from analytics.files.local import LOCAL
+from analytics.files.location import ObjectUrl
+
+if TYPE_CHECKING:
+    from analytics.files.object_settings import Settings
+
+
+def backend_of(location: PurePath) -> Backend:
+    """What reads and writes the files of a location.
+
+    For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
+    """
+    if not isinstance(location, ObjectUrl):
+        return LOCAL
+    from analytics.files.object_settings import Settings  # the library takes time to import, and is an extra
+
+    return _objects(location.scheme, location.bucket, Settings.of_environment(location.scheme))
+
+
+@cache
+def _objects(scheme: str, bucket: str, settings: Settings) -> Backend:
+    from analytics.files.objects import ObjectBackend
+
+    return ObjectBackend(scheme, bucket, settings)
+
+
+def filesystem_of(backend: Backend) -> Any:
+    """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
+    if backend is LOCAL:
+        return None
+    from analytics.files.object_filesystem import ObjectFiles
+    from analytics.files.objects import ObjectBackend
+
+    return ObjectFiles(backend) if isinstance(backend, ObjectBackend) else None
+
+
+def listed_once(root: PurePath) -> Backend:
+    """The same for one reader of an archive: where a request takes long, each folder is listed once."""
+    if not isinstance(root, ObjectUrl):
+        return LOCAL
+    from analytics.files.object_listing import ListedBackend
+    from analytics.files.object_settings import Settings
+
+    return ListedBackend(root, Settings.of_environment(root.scheme))

@@ -1,0 +1,84 @@
+"""The settings of object storage: all come from the environment, and none is ever stored, logged or shown."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from quarto.errors import RequestError
+
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+ALLOW_HTTP = "AWS_ALLOW_HTTP"
+TIMEOUT = "QARENA_STORE_TIMEOUT"  # seconds of one request
+PATIENCE = "QARENA_STORE_PATIENCE"  # seconds in which a request is repeated
+FIRST_SECONDS = 5.0  # the same for a store that has not answered yet
+RETRIES = 10
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a store is reached; credentials are read from the environment by the libraries alone."""
+
+    endpoint: str  # nothing: the provider's own
+    allow_http: bool
+    timeout: float  # seconds
+    patience: float  # seconds
+
+    @staticmethod
+    def of_environment(scheme: str) -> Settings:
+        """Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted."""
+        endpoint = ""
+        if scheme == "s3":
+            endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+        parts = urlsplit(endpoint)
+        said = os.environ.get(ALLOW_HTTP, "").lower() in ("1", "true", "yes")
+        if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise RequestError(f"the endpoint {_shown(endpoint)} is not a URL: write https://HOST:PORT")
+        local = parts.hostname in LOCAL_HOSTS
+        if parts.scheme == "http" and not (local or said):
+            raise RequestError(
+                f"the endpoint {_shown(endpoint)} is not encrypted: write https://, or allow it with {ALLOW_HTTP}=true"
+            )
+        return Settings(_shown(endpoint), parts.scheme == "http", _seconds(TIMEOUT, 60.0), _seconds(PATIENCE, 120.0))
+
+    def client_options(self) -> dict[str, Any]:
+        """The options of obstore's connections."""
+        options: dict[str, Any] = {"timeout": timedelta(seconds=self.timeout)}
+        options["connect_timeout"] = timedelta(seconds=min(5.0, self.timeout))
+        return options | ({"allow_http": True} if self.allow_http else {})
+
+    def retries(self) -> dict[str, Any]:
+        """How obstore repeats what failed in passing (429, 5xx, lost connections): after random, ever longer pauses."""
+        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=self.patience)}
+
+    def first_retries(self) -> dict[str, Any]:
+        """The same for the first request."""
+        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=min(FIRST_SECONDS, self.patience))}
+
+    def polars_options(self) -> dict[str, str]:
+        """What Polars' own reader has to be told; it reads the rest from the environment."""
+        options = {"aws_endpoint_url": self.endpoint} if self.endpoint else {}
+        return options | ({"aws_allow_http": "true"} if self.allow_http else {})
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name)
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise RequestError(f"{name}={text} is not a time: write a number of seconds above 0")
+    return seconds
+
+
+def _shown(endpoint: str) -> str:
+    """An endpoint without the user and password that it may hold."""
+    parts = urlsplit(endpoint)
+    return endpoint.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else endpoint

@@ -1,0 +1,333 @@
+"""The backend of object storage (S3, Google Cloud Storage, Azure), through the library obstore of the extra ``s3``.
+
+A store has neither folders, links nor locks. An object appears whole, and is created only if its name is free
+(``If-None-Match``) or replaced only if it is still the version that was read (``If-Match``): the two conditions on
+which the archive rests. A request whose answer was lost may have been carried out. So before an object that is there
+already counts as somebody else's, its content is compared with our own.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from analytics.files.atomic import temporary_name
+from analytics.files.backend import Backend, FileStatus
+from analytics.files.location import ObjectUrl
+from analytics.files.object_errors import explained
+from analytics.files.object_settings import Settings
+from analytics.files.pending import PendingFiles
+from quarto.errors import RequestError, of_extra
+from quarto.hooks import ignore
+
+with of_extra("s3", "an archive on object storage"):
+    import obstore
+    from obstore.exceptions import NotSupportedError
+    from obstore.store import from_url
+
+AT_ONCE = 32  # requests, where many are needed
+ATTEMPTS = 6  # at a conditional request whose answer was lost
+CONFLICTS = 200  # other writers' changes of one object that are waited for
+PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
+MOST_PAUSE_SECONDS = 5.0
+# A writer names its files within this time, or not at all: there are no locks, so ``gc`` goes by the age of a file.
+LEASE_SECONDS = 1800.0
+MARK = "writer"  # an object's attribute
+
+
+class _Version(NamedTuple):
+    """The content of an object, and the condition that it is still this version."""
+
+    content: bytes
+    condition: Any
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait before the next attempt: longer each time, and at random, so that writers do not meet again."""
+    longest = PAUSE_SECONDS
+    while True:
+        yield random.uniform(0, longest)
+        longest = min(2 * longest, MOST_PAUSE_SECONDS)
+
+
+class ObjectBackend(Backend):
+    """The objects of one bucket."""
+
+    checks_bytes = True  # a store keeps a checksum of each object; reading all bytes once more would cost the transfer
+
+    def __init__(self, scheme: str, bucket: str, settings: Settings) -> None:
+        self.settings = settings
+        self.bucket = ObjectUrl(f"{scheme}:", bucket)
+        self._answered = False
+
+    @cached_property
+    def _patient(self) -> Any:
+        return self._made(self.settings.retries())
+
+    @cached_property
+    def _brief(self) -> Any:
+        return self._made(self.settings.first_retries())
+
+    def _made(self, retries: dict[str, Any]) -> Any:
+        with explained(self.bucket, self.settings):
+            return from_url(str(self.bucket), client_options=self.settings.client_options(), retry_config=retries)
+
+    @property
+    def _store(self) -> Any:
+        """The store. Until it has answered once it is not waited for long: it may not exist."""
+        return self._patient if self._answered else self._brief
+
+    @contextmanager
+    def _asked(self, path: PurePath) -> Iterator[Any]:
+        """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
+        with explained(path, self.settings):
+            yield self._store
+        self._answered = True
+
+    # Reading.
+
+    def _version(self, path: PurePath) -> _Version:
+        with self._asked(path) as store:
+            found = obstore.get(store, _key(path))
+            meta = found.meta
+            known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
+            return _Version(bytes(found.bytes()), known)
+
+    def read(self, path: PurePath) -> bytes:
+        return self._version(path).content
+
+    def read_range(self, path: PurePath, start: int, end: int) -> bytes:
+        """The bytes of an object from ``start`` to before ``end``."""
+        with self._asked(path) as store:
+            return bytes(obstore.get_range(store, _key(path), start=start, end=end))
+
+    def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
+        return at_once(self.read, paths)
+
+    def status(self, path: PurePath) -> FileStatus | None:
+        try:
+            with self._asked(path) as store:
+                return _status(obstore.head(store, _key(path)))
+        except FileNotFoundError:
+            return None
+
+    def entries(self, folder: PurePath) -> list[PurePath]:
+        with self._asked(folder) as store:
+            found = obstore.list_with_delimiter(store, _key(folder) or None)
+        return [*self._urls(found["common_prefixes"]), *self._urls(each["path"] for each in found["objects"])]
+
+    def folders(self, folder: PurePath) -> list[PurePath]:
+        with self._asked(folder) as store:
+            return list(self._urls(obstore.list_with_delimiter(store, _key(folder) or None)["common_prefixes"]))
+
+    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        with self._asked(folder) as store:
+            found = obstore.list(store, _key(folder) or None).collect()
+        return {url: _status(each) for each in found for url in self._urls([each["path"]])}
+
+    def _urls(self, keys: Any) -> Iterator[ObjectUrl]:
+        """The URLs of keys. Those of no archive, such as ``a//b``, are left out."""
+        for key in keys:
+            url = self.bucket / key
+            if url.key == key.rstrip("/"):
+                yield url
+
+    # Writing.
+
+    def create(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> bool:
+        ready()
+        return self.put_if(path, content, "create")
+
+    def put_if(self, path: PurePath, content: bytes | memoryview, condition: Any) -> bool:
+        """Write an object if the condition holds (``create``, or a version); false if it does not.
+
+        A refusal may be the answer to the repetition of our own request, whose first answer was lost. Two writers may
+        want to write the same bytes, so each attempt has a mark by which it is known again.
+        """
+        mark = uuid.uuid4().hex
+        options = {"attributes": {MARK: mark}, "use_multipart": False}
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                with self._asked(path) as store:
+                    self._put(store, path, content, condition, options)
+            except (FileExistsError, ConnectionError):
+                there = self._mark(path)
+                if there is not None:
+                    return there == mark
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(pause)
+            else:
+                return True
+        raise AssertionError
+
+    def _put(self, store: Any, path: PurePath, content: bytes | memoryview, condition: Any, options: Any) -> None:
+        try:
+            obstore.put(store, _key(path), content, mode=condition, **options)
+        except NotSupportedError:
+            if condition == "create":  # without which nothing is safe
+                raise
+            obstore.put(store, _key(path), content, **options)
+
+    def _mark(self, path: PurePath) -> str | None:
+        """The mark of an object, nothing if it has none; None: there is no such object."""
+        try:
+            with self._asked(path) as store:
+                return str(obstore.get(store, _key(path), options={"head": True}).attributes.get(MARK, ""))
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> None:
+        ready()
+        with self._asked(path) as store:
+            obstore.put(store, _key(path), content, use_multipart=False)
+
+    def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
+        """See ``Backend``. Where a store has no ``If-Match``, the last writer wins: ``docs/storage.md``."""
+        del guard  # a condition takes the place of a lock
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                known = self._version(path)
+            except FileNotFoundError:
+                known = None
+            content = change(known and known.content)
+            if content is None:
+                return
+            if self.put_if(path, content, known.condition if known else "create"):
+                return
+            if attempt == CONFLICTS:
+                raise OSError(f"other writers change it all the time ({CONFLICTS} attempts)")
+            time.sleep(pause)
+
+    def pending(self) -> PendingFiles:
+        return _PendingObjects(self)
+
+    # What nothing names any more.
+
+    def is_pending(self, path: PurePath) -> bool:
+        del path  # nobody can know: that is what ``LEASE_SECONDS`` is for
+        return False
+
+    @contextmanager
+    def claimed(self, path: PurePath) -> Iterator[bool]:
+        yield self.status(path) is not None
+
+    def remove(self, path: PurePath) -> None:
+        try:
+            with self._asked(path) as store:
+                obstore.delete(store, _key(path))
+        except FileNotFoundError:
+            pass
+
+    def clock(self, root: PurePath) -> float:
+        probe = root / temporary_name()
+        try:
+            self.replace(probe, b"")
+        except PermissionError:  # the archive is only read, so that nothing will be removed
+            return time.time()
+        try:
+            status = self.status(probe)
+            return time.time() if status is None else status.modified
+        finally:
+            self.remove(probe)
+
+    # An archive as a whole.
+
+    def require_room(self, root: PurePath) -> None:
+        """A prefix is never a file."""
+
+    def may_write(self, folder: PurePath) -> bool:
+        del folder  # only an attempt can tell
+        return True
+
+    def not_writable(self, root: PurePath, error: OSError) -> RequestError:
+        return RequestError(f"archive {root} is not writable: {error}")
+
+    def prepare(self, root: PurePath) -> None:
+        """Raise ``OSError`` for a store that does not keep the condition on which commits rest."""
+        probe = root / temporary_name()
+        try:
+            kept = self.create(probe, b"first") and not self.create(probe, b"second")
+        finally:
+            self.remove(probe)
+        if not kept:
+            raise OSError("the store ignores 'If-None-Match: *', so two writers could overwrite each other's commits")
+
+    def exists(self, root: PurePath) -> bool:
+        return bool(self.entries(root))
+
+    def identity(self, root: PurePath) -> bytes:
+        return f"{self.settings.endpoint} {root}".encode()
+
+    # Other readers.
+
+    @property
+    def polars_options(self) -> dict[str, str] | None:
+        return self.settings.polars_options()
+
+
+class _PendingObjects(PendingFiles):
+    """New objects that a later one is going to name."""
+
+    def __init__(self, backend: ObjectBackend) -> None:
+        super().__init__()
+        self._backend = backend
+        self._adopted: list[PurePath] = []
+        self._since = _boot_seconds()
+
+    def add(self, path: PurePath, content: bytes | memoryview) -> None:
+        if not self._backend.put_if(path, content, "create"):
+            raise FileExistsError(f"{path} exists")
+        self._made.append(path)
+
+    def adopt(self, path: PurePath) -> None:
+        self._adopted.append(path)
+
+    def _look(self) -> None:
+        if _boot_seconds() - self._since > LEASE_SECONDS:
+            raise TimeoutError(
+                f"this writer stood still for more than {LEASE_SECONDS / 60:g} minutes: run the same command again"
+            )
+        for path, status in zip(
+            files := [*self._made, *self._adopted], at_once(self._backend.status, files), strict=True
+        ):
+            if status is None:
+                raise FileNotFoundError(errno.ENOENT, "it was removed while in use", str(path))
+
+    def _remove(self, path: PurePath) -> None:
+        self._backend.remove(path)
+
+    def _release(self) -> None:
+        """Nothing is held."""
+
+
+def _boot_seconds() -> float:
+    """Seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
+    """The answers to a question about each of many objects, in their order."""
+    if len(paths) < 2:
+        return [ask(path) for path in paths]
+    with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as pool:
+        return list(pool.map(ask, paths))
+
+
+def _key(path: PurePath) -> str:
+    if not isinstance(path, ObjectUrl):
+        raise TypeError(f"{path} is no URL")
+    return path.key
+
+
+def _status(meta: Any) -> FileStatus:
+    version = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
+    return FileStatus(meta["size"], meta["last_modified"].timestamp(), (meta["size"], version))

@@ -1,0 +1,27 @@
+"""The outcome of a request: ``Finished``, and the ``Value`` by which it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+
+class Value(NamedTuple):
+    """What a job is judged by."""
+
+    objective: str  # its name
+    number: float
+    heading: str = ""  # of its column in a sweep's table; "": its row has it already
+    text: str = ""  # the number, as the table shows it
+
+
+class Finished(NamedTuple):
+    """The outcome of a request."""
+
+    run_id: str | None
+    show: Callable[[], None]
+    interrupted: bool = False  # it is not complete
+    stopped: bool = False  # because the user asked to
+    value: Value | None = None  # for sweepers that optimise, and for a sweep's table
+    row: Mapping[str, str] | None = None  # in a sweep's table; None: the pairings of the run are shown
+    exit_code: int = 0  # of a single request that is not interrupted

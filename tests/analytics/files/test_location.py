@@ -1,0 +1,125 @@
+"""Names of archives, and the settings of object storage, without a store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from analytics.files.location import ObjectUrl, location_of
+from analytics.files.object_settings import Settings
+from quarto.errors import MissingExtraError, RequestError
+
+
+@pytest.mark.parametrize("text", ["data/archive", "/a/b", "s3", "a:b", "s3-archive", "C:/games", "."])
+def test_a_folder_is_a_path(text: str) -> None:
+    assert location_of(text) == Path(text)
+    assert isinstance(location_of(text), Path)
+
+
+@pytest.mark.parametrize(
+    ("text", "bucket", "key"),
+    [
+        ("s3://games/2026/archive", "games", "2026/archive"),
+        ("s3://games", "games", ""),
+        ("s3://games/", "games", ""),
+        ("gs://my_games/a/", "my_games", "a"),
+        ("az://games/run=1/a.b-c_d", "games", "run=1/a.b-c_d"),
+    ],
+)
+def test_a_url_is_taken_apart_and_shown_as_it_was_typed(text: str, bucket: str, key: str) -> None:
+    url = location_of(text)
+    assert isinstance(url, ObjectUrl)
+    assert (url.scheme, url.bucket, url.key) == (text[:2], bucket, key)
+    assert str(url) == text.rstrip("/")
+    assert location_of(str(url)) == location_of(url) == location_of(Path(text)) == url
+    child = url / "runs" / "x.json"
+    assert str(child) == f"{text.rstrip('/')}/runs/x.json"
+    assert str(child.relative_to(url)) == child.relative_to(url).as_posix() == "runs/x.json"
+    with pytest.raises(TypeError, match="not a file of this machine"):
+        open(child)  # noqa: SIM115, PTH123
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("http://host/archive", "http:// is not a kind of archive: name a folder, or s3://, gs:// or az://"),
+        ("s3a://games/a", "s3a:// is not a kind of archive"),
+        ("s3://", "does not name a bucket"),
+        ("s3:///archive", "does not name a bucket"),
+        ("s3://Games/a", "'Games' has not 3 to 223 of a-z"),
+        ("s3://ab/a", "does not name a bucket"),
+        ("s3://key:word@games/a", "does not name a bucket"),
+        ("s3://games/a//b", "has a prefix that cannot be used"),
+        ("s3://games/a*", "has a prefix that cannot be used"),
+        ("s3://games/a b", "has a prefix that cannot be used"),
+        ("s3://games/../b", "has a prefix that cannot be used"),
+        ("s3://games/a?x=1", "has a prefix that cannot be used"),
+    ],
+)
+def test_a_malformed_url_is_refused_in_one_line(text: str, complaint: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        location_of(text)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) -> None:
+    found = Settings.of_environment("s3")
+    assert (found.endpoint, found.allow_http) == ("", False)
+    assert "allow_http" not in found.client_options()
+    settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
+    assert Settings.of_environment("s3").polars_options() == {"aws_endpoint_url": "https://minio.example:9000"}
+    assert Settings.of_environment("gs").endpoint == ""
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_this_machine_may_be_reached_by_http(settings: pytest.MonkeyPatch, host: str) -> None:
+    settings.setenv("AWS_ENDPOINT_URL", f"http://{host}:9000")
+    assert Settings.of_environment("s3").client_options()["allow_http"]
+
+
+def test_another_machine_only_when_that_is_said(settings: pytest.MonkeyPatch) -> None:
+    settings.setenv("AWS_ENDPOINT_URL", "http://me:word@minio.example:9000")
+    with pytest.raises(
+        RequestError, match=r"http://minio\.example:9000 is not encrypted.*AWS_ALLOW_HTTP=true"
+    ) as caught:
+        Settings.of_environment("s3")
+    assert "word" not in str(caught.value)
+    settings.setenv("AWS_ALLOW_HTTP", "true")
+    assert Settings.of_environment("s3").polars_options()["aws_allow_http"] == "true"
+    assert "word" not in repr(Settings.of_environment("s3"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("AWS_ENDPOINT_URL", "minio:9000", "the endpoint minio:9000 is not a URL: write https://HOST:PORT"),
+        ("QARENA_STORE_TIMEOUT", "soon", "QARENA_STORE_TIMEOUT=soon is not a time"),
+        ("QARENA_STORE_PATIENCE", "-1", "QARENA_STORE_PATIENCE=-1 is not a time"),
+    ],
+)
+def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch, name: str, value: str, complaint: str) -> None:
+    settings.setenv(name, value)
+    with pytest.raises(RequestError, match=complaint):
+        Settings.of_environment("s3")
+
+
+def test_without_the_library_one_line_says_what_to_install(settings: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("analytics.files.object")]:
+        settings.delitem(sys.modules, name)
+    from analytics.files import backends
+
+    settings.setitem(sys.modules, "obstore", None)
+    backends._objects.cache_clear()
+    settings.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
+    with pytest.raises(MissingExtraError, match=r"an archive on object storage needs obstore: pip install .*\[s3\]"):
+        backends.backend_of(ObjectUrl("s3:", "games"))

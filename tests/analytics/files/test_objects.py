@@ -1,0 +1,345 @@
+"""Archives in a bucket: writers at once, and a store that fails in every way that it can."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path, PurePath
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from analytics import open_archive
+from analytics.files import objects
+from analytics.files.backends import backend_of
+from analytics.files.location import ObjectUrl
+from analytics.sql.views import VIEWS
+from analytics.store.archive import Archive
+from analytics.verify.archive import verify
+from analytics.verify.garbage import unreferenced_files
+from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import contents
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.object_storage import SECRET, Proxy, environment, free_port
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.extras
+
+OTHER = record(spec_of(seed=8))
+SLICES = 12
+
+
+def write_all(root: PurePath, seed: int) -> int:
+    """One of several writers that all want to store the same slices, each in an order of its own."""
+    archive = Archive.open(root)
+    places = [8 * i for i in range(SLICES)]
+    random.Random(seed).shuffle(places)
+    return sum(archive.commit(OTHER.run_id, [random_block(9, 0, first)], PAIRINGS) is not None for first in places)
+
+
+def test_four_processes_at_once_store_every_pair_once(bucket: ObjectUrl) -> None:
+    archive = Archive.open(bucket / "archive", create=True)
+    archive.save_run(OTHER)
+    with get_context("spawn").Pool(4) as processes:
+        written = processes.starmap(write_all, [(archive.root, seed) for seed in range(4)])
+    assert sum(written) == SLICES
+    assert archive.covered(OTHER.run_id) == {0: [(0, 8 * SLICES)]}
+    assert [commit.shard for commit in archive.commits(OTHER.run_id)] == list(range(SLICES))
+    assert not verify(archive).problems
+    assert unreferenced_files(archive) == []
+
+
+# A store that fails in passing.
+
+
+def every(number: int, kind: str, first: int = 0) -> Callable[[str, str], str | None]:
+    """A fault in each request of this number, from the first one after ``first`` on."""
+    requests = iter(range(-first, 1 << 30))
+    return lambda method, path: kind if (count := next(requests)) >= 0 and count % number == 0 else None
+
+
+def written(root: PurePath) -> Archive:
+    """An archive with one run of three shards, its record changed once."""
+    archive = Archive.open(root, create=True)
+    archive.save_run(record())
+    for first in (0, 8, 16):
+        assert archive.commit(RUN_ID, [random_block(1, 0, first)], PAIRINGS)
+    archive.save_run(record(status="complete", seconds=2.0))
+    return archive
+
+
+def assert_whole(root: PurePath) -> None:
+    archive = Archive.open(root)
+    assert archive.covered(RUN_ID) == {0: [(0, 24)]}
+    assert [commit.shard for commit in archive.commits(RUN_ID)] == [0, 1, 2]
+    known = archive.run(RUN_ID)
+    assert known is not None
+    assert (known.status, known.seconds, known.commits) == ("complete", 2.0, 3)
+    assert verify(archive).problems == []
+    assert unreferenced_files(archive) == []
+
+
+@pytest.mark.parametrize("kind", ["drop", "lose", "503", "429", "500"])
+def test_what_fails_in_passing_is_repeated(faulty: Proxy, bucket: ObjectUrl, kind: str) -> None:
+    faulty.fault = every(3, kind)
+    written(bucket / "archive")
+    assert faulty.faults[kind] > 10
+    faulty.fault = every(1, kind, 1 << 30)
+    assert_whole(bucket / "archive")
+
+
+def test_a_store_that_answers_too_late_is_asked_again(
+    faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QARENA_STORE_TIMEOUT", "0.4")
+    faulty.delay = 0.8
+    faulty.fault = every(9, "slow")
+    written(bucket / "archive")
+    assert faulty.faults["slow"] > 3
+    faulty.fault = every(1, "slow", 1 << 30)
+    assert_whole(bucket / "archive")
+
+
+def test_a_commit_whose_answer_was_lost_counts_once(faulty: Proxy, bucket: ObjectUrl) -> None:
+    """Both when the writer is alone, and when another one comes next: the refusal of the repetition is its own."""
+    archive = Archive.open(bucket / "archive", create=True)
+    archive.save_run(record())
+    faulty.fault = lambda method, path: (
+        "lose" if method == "PUT" and not faulty.faults and "/commits/" in path else None
+    )
+    commit = archive.commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
+    assert (commit and commit.shard, faulty.faults["lose"]) == (0, 1)
+    commit = Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 8)], PAIRINGS)
+    assert commit
+    assert commit.shard == 1
+    assert verify(archive).problems == []
+    assert unreferenced_files(archive) == []
+
+
+def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
+    from msgspec import structs
+
+    archive = Archive.open(bucket / "archive", create=True)
+    archive.save_run(record(seconds=1.0))
+    faulty.fault = lambda method, path: "lose" if method == "PUT" and not faulty.faults else None
+    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=known.seconds + 1))
+    assert faulty.faults["lose"] == 1
+    known = archive.run(RUN_ID)
+    assert known
+    assert known.seconds == 2.0
+
+
+def test_another_writers_file_of_the_same_content_is_not_our_own(bucket: ObjectUrl) -> None:
+    backend = backend_of(bucket)
+    assert backend.create(bucket / "a", b"the same")
+    assert not backend.create(bucket / "a", b"the same")
+    with backend.pending() as pending, pytest.raises(FileExistsError):
+        pending.add(bucket / "a", b"the same")
+    assert backend.read(bucket / "a") == b"the same"
+
+
+# A store that never gives in.
+
+
+@pytest.mark.parametrize("kind", ["drop", "503", "429"])
+def test_what_fails_for_good_is_one_line_and_leaves_what_gc_finds(
+    faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
+    monkeypatch.setattr(objects, "ATTEMPTS", 2)
+    archive = written(bucket / "archive")
+    faulty.fault = lambda method, path: kind if method == "PUT" and "/commits/" in path else None
+    with pytest.raises(FailureError, match=r"cannot write to s3://.*what was committed before is kept") as caught:
+        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert "\n" not in str(caught.value)
+    faulty.fault = lambda method, path: None
+    assert archive.covered(RUN_ID) == {0: [(0, 24)]}
+    assert verify(archive).problems == []
+    # The commit may have been created for all that the writer knows: its files are left to ``gc``.
+    left = unreferenced_files(archive)
+    assert sorted(file.path.parts[-3] for file in left) == ["games", "plies"]
+    assert all(file.ours and not file.in_use for file in left)
+
+
+def test_the_files_of_a_killed_writer_are_found(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = written(bucket / "archive")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(objects._PendingObjects, "check", kill)
+    monkeypatch.setattr(objects._PendingObjects, "drop", lambda _: None)  # a process that is killed does not clean up
+    with pytest.raises(Killed):
+        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert sorted(file.path.parts[-3] for file in unreferenced_files(archive)) == ["games", "plies"]
+    assert verify(archive).problems == []
+
+
+def test_a_writer_that_stood_still_for_too_long_names_nothing(
+    bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are no locks: what is older than an hour is removed, so nobody may name it after so long."""
+    archive = written(bucket / "archive")
+    seconds = iter([0.0, objects.LEASE_SECONDS + 1])
+    monkeypatch.setattr(objects, "_boot_seconds", lambda: next(seconds))
+    with pytest.raises(FailureError, match="stood still for more than 30 minutes: run the same command again"):
+        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+    assert archive.covered(RUN_ID) == {0: [(0, 24)]}
+    assert unreferenced_files(archive) == []
+
+
+# Wrong requests.
+
+
+def no_server(root: ObjectUrl, faulty: Proxy, patch: pytest.MonkeyPatch) -> ObjectUrl:
+    patch.setenv("AWS_ENDPOINT_URL", environment(free_port())["AWS_ENDPOINT_URL"])
+    return root
+
+
+def no_bucket(root: ObjectUrl, faulty: Proxy, patch: pytest.MonkeyPatch) -> ObjectUrl:
+    return ObjectUrl("s3:", "another-bucket") / "archive"
+
+
+def no_right(root: ObjectUrl, faulty: Proxy, patch: pytest.MonkeyPatch) -> ObjectUrl:
+    faulty.fault = lambda method, path: "403"
+    return root
+
+
+def no_right_to_write(root: ObjectUrl, faulty: Proxy, patch: pytest.MonkeyPatch) -> ObjectUrl:
+    faulty.fault = lambda method, path: "403" if method == "PUT" else None
+    return root
+
+
+def no_conditions(root: ObjectUrl, faulty: Proxy, patch: pytest.MonkeyPatch) -> ObjectUrl:
+    faulty.fault = lambda method, path: "unconditional"
+    return root
+
+
+@pytest.mark.parametrize(
+    ("prepare", "kind", "complaint"),
+    [
+        (no_server, FailureError, "does not answer: is the address right, and the server running?"),
+        (no_bucket, RequestError, "has no bucket another-bucket: name another one, or make it first"),
+        (no_right, RequestError, "refuses it (Forbidden): check the credentials and their rights"),
+        (no_right_to_write, RequestError, "is not writable: the store at"),
+        (no_conditions, RequestError, "the store ignores 'If-None-Match: *'"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line_without_secrets(
+    faulty: Proxy,
+    bucket: ObjectUrl,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[ObjectUrl, Proxy, pytest.MonkeyPatch], ObjectUrl],
+    kind: type[Exception],
+    complaint: str,
+) -> None:
+    monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
+    root = prepare(bucket / "archive", faulty, monkeypatch)
+    with pytest.raises(kind) as caught:
+        Archive.open(root, create=True)
+    assert complaint in str(caught.value)
+    assert str(root) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(("scheme", "variable"), [("s3", "AWS_ACCESS_KEY_ID"), ("az", "AZURE_STORAGE_ACCOUNT_NAME")])
+def test_without_credentials_one_line_names_the_variables(
+    scheme: str, variable: str, faulty: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.1")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{faulty.port}/169.254.169.254")
+    faulty.fault = lambda method, path: "drop"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(RequestError, match=f"there are no credentials: set {variable}"):
+        Archive.open(ObjectUrl(f"{scheme}:", "games") / "archive")
+
+
+def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl) -> None:
+    with pytest.raises(RequestError, match=r"there is no archive at s3://"):
+        Archive.open(bucket / "archive")
+    backend_of(bucket).replace(bucket / "archive" / "thesis.tex", b"mine")
+    with pytest.raises(RequestError, match="has other files in it: name an empty folder or an archive"):
+        Archive.open(bucket / "archive", create=True)
+
+
+# Readers.
+
+
+@pytest.fixture
+def copied(bucket: ObjectUrl) -> ObjectUrl:
+    """The sample in a bucket."""
+    sample = Archive.open(ROOT / "data/sample")
+    backend = backend_of(bucket)
+    objects.at_once(
+        lambda path: backend.replace(bucket / "sample" / sample.name_of(path), sample.backend.read(path)),
+        list(sample.backend.below(sample.root)),
+    )
+    return bucket / "sample"
+
+
+def test_every_view_and_frame_has_the_rows_of_a_folder(copied: ObjectUrl) -> None:
+    with open_archive(copied) as there, open_archive(ROOT / "data/sample") as here:
+        for view in sorted({*VIEWS} - {"positions"}):
+            question = f"SELECT count(*), bit_xor(hash(COLUMNS(*))) FROM {view}"
+            assert_frame_equal(there.sql(question), here.sql(question))
+            frame = getattr(there, view)().collect()
+            assert_frame_equal(frame, getattr(here, view)().collect(), check_row_order=False)
+    assert verify(Archive.open(copied)).problems == []
+
+
+def test_opening_an_archive_takes_a_request_for_each_folder_and_record(faulty: Proxy, copied: ObjectUrl) -> None:
+    """With 5 runs of a shard each, and 4 jobs of a sweep."""
+    faulty.requests.clear()
+    with open_archive(copied) as opened:
+        records = 5 + 5 + 4  # runs, commits, jobs
+        assert len(faulty.requests) <= records + 9  # the marker, and the archive's folders
+        opened.sql("SELECT count(*) FROM games")
+        first = len(faulty.requests)
+        opened.sql("SELECT count(*) FROM games")
+        assert faulty.requests[first:] == []
+    assert first <= records + 9 + 2 + 5 * 2 + 5  # two more folders; a status and a range a file; footers are kept
+
+
+def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:
+    archive = written(bucket / "archive")
+    assert not any(SECRET.encode() in content or b"tester" in content for content in contents(archive).values())
+
+
+def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+    from analytics.files import object_filesystem
+    from analytics.files.backends import filesystem_of
+
+    backend, content = backend_of(bucket), random.Random(1).randbytes(3000)
+    monkeypatch.setattr(object_filesystem, "WHOLE_BYTES", 500)
+    monkeypatch.setattr(object_filesystem, "TAIL_BYTES", 100)
+    monkeypatch.setattr(object_filesystem, "BLOCK_BYTES", 50)
+    backend.replace(bucket / "file", content)
+    file = filesystem_of(backend).open(str(bucket / "file"))
+    monkeypatch.setattr(object_filesystem, "KEPT_BYTES", 200)
+    monkeypatch.setattr(object_filesystem, "AT_ONCE", 1)
+    places = [(2992, 8), (2900, 100), (0, 10), (10, 40), (45, 10), (40, 200), (2890, 60), (2950, 500), (3000, 5)]
+    for start, size in places:
+        assert file.seek(start) == start
+        assert file.read(size) == content[start : start + size]
+        assert file.tell() == min(3000, start + size)
+    assert file.seek(-5, 2) == 2995
+    assert file.read() == content[-5:]
+    with pytest.raises(ValueError, match="can only be read"):
+        filesystem_of(backend).open(str(bucket / "file"), "wb")
+
+
+def test_two_commits_are_numbered_by_a_folder_that_was_listed_once(bucket: ObjectUrl, tmp_path: Path) -> None:
+    """A reader sees an archive as it was when it was opened, until it is refreshed."""
+    archive = written(bucket / "archive")
+    with open_archive(archive.root) as opened:
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
+        assert archive.commit(RUN_ID, [random_block(1, 0, 24)], PAIRINGS)
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
+        opened.refresh()
+        assert opened.sql("SELECT count(*) FROM games").item() == 64

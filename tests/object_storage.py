@@ -1,0 +1,174 @@
+"""A server that speaks S3, and a proxy in front of it that loses, delays and refuses what it is told to."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path, PurePath
+from threading import Lock, Thread
+from typing import Any
+
+import pytest
+
+from analytics.files.location import ObjectUrl
+
+HOST = "127.0.0.1"
+SECRET = "do-not-show-this"  # noqa: S105  (of nobody)
+# The parameter of a test that is to pass with both backends.
+BOTH = pytest.mark.parametrize("archive", ["local", pytest.param("s3", marks=pytest.mark.extras)], indirect=True)
+# The same where it takes long in a bucket.
+BOTH_SLOWLY = pytest.mark.parametrize(
+    "archive", ["local", pytest.param("s3", marks=[pytest.mark.extras, pytest.mark.slow])], indirect=True
+)
+
+
+def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:
+    """The root of an archive for a fixture of which ``BOTH`` is the parameter: in a folder, or in a bucket."""
+    if getattr(request, "param", "local") == "local":
+        return tmp_path / "archive"
+    bucket: PurePath = request.getfixturevalue("bucket")
+    return bucket / "archive"
+
+
+def environment(port: int) -> dict[str, str]:
+    """The variables by which a client finds the server, or the proxy, at a port."""
+    return {
+        "AWS_ACCESS_KEY_ID": "tester",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{HOST}:{port}",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def server() -> Iterator[int]:
+    """The port of a server that has started."""
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            for _ in range(600):
+                with socket.socket() as probe:
+                    if probe.connect_ex((HOST, port)) == 0:
+                        break
+                time.sleep(0.05)
+            yield port
+        finally:
+            process.kill()
+
+
+def new_bucket(port: int) -> ObjectUrl:
+    """A new bucket."""
+    name = f"games-{uuid.uuid4().hex[:12]}"
+    urllib.request.urlopen(urllib.request.Request(f"http://{HOST}:{port}/{name}", method="PUT")).close()
+    return ObjectUrl("s3:", name)
+
+
+Fault = Callable[[str, str], str | None]  # of a method and a path: what goes wrong, or nothing
+
+
+@dataclass
+class Proxy:
+    """Passes requests on to the server. ``fault`` says what goes wrong with a request:
+
+    ``drop`` (it never arrives), ``lose`` (it is carried out, and its answer lost), ``slow`` (the answer takes
+    ``delay`` seconds), ``unconditional`` (its conditions are ignored), or a status such as ``503``, with which it is
+    answered.
+    """
+
+    port: int
+    fault: Fault = lambda method, path: None
+    delay: float = 1.0
+    requests: list[str] = field(default_factory=list)  # methods and paths
+    faults: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def proxy(target: int) -> Iterator[Proxy]:
+    """A proxy in front of the server at the port ``target``."""
+    lock = Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+            """Say nothing."""
+
+        def handle_one(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            with lock:
+                front.requests.append(f"{self.command} {self.path}")
+                fault = front.fault(self.command, self.path)
+                front.faults.update([fault] if fault else [])
+            if fault == "drop":
+                return self._hang_up()
+            if fault and fault.isdigit():
+                return self._answer(int(fault), [], b"<Error><Code>SlowDown</Code></Error>")
+            there = http.client.HTTPConnection(HOST, target, timeout=60)
+            headers = dict(self.headers)
+            if fault == "unconditional":
+                headers = {name: value for name, value in headers.items() if not name.lower().startswith("if-")}
+            there.request(self.command, self.path, body, headers)
+            answer = there.getresponse()
+            content = answer.read()
+            there.close()
+            if fault == "lose":
+                return self._hang_up()
+            if fault == "slow":
+                time.sleep(front.delay)
+            return self._answer(answer.status, answer.getheaders(), content)
+
+        def _hang_up(self) -> None:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+        def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+            length = next((value for name, value in headers if name.lower() == "content-length"), str(len(content)))
+            try:
+                self.send_response(status)
+                for name, value in headers:
+                    if name.lower() not in ("content-length", "connection", "transfer-encoding", "date", "server"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", length)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(content)
+            except OSError:  # the client did not wait
+                self.close_connection = True
+
+        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_one  # noqa: N815
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, *_: Any) -> None:
+            """A client that hangs up is what is tested."""
+
+    with Server((HOST, 0), Handler) as listening:
+        front = Proxy(listening.server_port)
+        thread = Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield front
+        finally:
+            listening.shutdown()
+            thread.join()

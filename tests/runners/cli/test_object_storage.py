@@ -1,0 +1,96 @@
+"""Commands on an archive in a bucket: the same answers as from a folder, and wrong requests in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analytics.files.location import ObjectUrl
+from tests.object_storage import SECRET, environment, free_port
+from tests.runners.conftest import Qarena, Result
+from tests.runners.experiments import command
+
+GAMES = ("run", "agent@a=random", "agent@b=semi_random", "games=200", "opening_plies=2", "seed=3", "threads=2")
+ROWS = (
+    "SELECT count(*) AS plies, bit_xor(hash(run_id, game_id, ply, piece, cell, outcome)) AS rows FROM plies "
+    "UNION ALL SELECT count(*), bit_xor(hash(run_id, game_id, agent_0, winner, ending)) FROM games"
+)
+
+
+def assert_one_line(found: Result, code: int, *texts: str) -> None:
+    assert found.code == code
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    for text in texts:
+        assert text in found.err
+    assert SECRET not in found.err + found.out
+
+
+@pytest.mark.parametrize("typed", [("--archive", "s3://X/y"), ("archive=s3://X/y",), ("archive.root=s3://X/y",)])
+def test_a_malformed_url_is_refused_in_each_spelling(qarena: Qarena, typed: tuple[str, ...], tmp_path: Path) -> None:
+    for found in (qarena("sql", "SELECT 1", *typed), qarena(*GAMES, *typed)):
+        assert_one_line(found, 2, "s3://X/y does not name a bucket", "write s3://BUCKET/PREFIX")
+    assert not (tmp_path / "s3:").exists()
+
+
+@pytest.mark.extras
+def test_rows_and_tables_are_those_of_a_folder(qarena: Qarena, bucket: ObjectUrl, tmp_path: Path) -> None:
+    root = f"{bucket}/a/b"
+    answers = []
+    for place in (root, "folder"):
+        first = qarena(*GAMES, f"archive={place}", "archive.shard_games=50")
+        assert (first.code, first.err) == (0, "")
+        assert f"in {place} holds 200 games" in first.out
+        assert "Nothing to play" in qarena(*GAMES, f"archive={place}").out
+        shown = [qarena("sql", ROWS, "--archive", place), qarena("crosstable", f"archive={place}")]
+        shown.append(qarena("archive", "verify", "--archive", place))
+        assert [(each.code, each.err) for each in shown] == [(0, "")] * 3
+        answers.append([each.out for each in shown])
+    assert answers[0] == answers[1]
+    assert "1 runs, 5 shards, 200 games" in answers[0][2]
+    assert "0 files, 0 to remove" in qarena("archive", "gc", "--archive", root).out
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "outputs"}
+
+
+@pytest.mark.extras
+def test_what_is_not_there_is_one_line(qarena: Qarena, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 2, f"there is no archive at {bucket}/a")
+    assert_one_line(qarena(*GAMES, "archive=s3://no-such-bucket/a"), 2, "has no bucket no-such-bucket")
+    monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.2")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", environment(free_port())["AWS_ENDPOINT_URL"])
+    assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 1, "does not answer", str(bucket))
+
+
+@pytest.mark.slow
+@pytest.mark.extras
+def test_every_command_works_on_a_bucket(bucket: ObjectUrl, tmp_path: Path) -> None:
+    root = f"{bucket}/archive"
+    for arguments in (
+        "sweep agent@a=random agent@b=random,rule_based games=100",
+        "train trainer=q_placement trainer.games=60 policy.name=learned",
+        "policy build kind=mc_afterstate name=built",
+        "policy rebuild built",
+        "policy ls",
+        "policy show learned",
+        "run agent@a=policy a.policy=built agent@b=q_placement b.policy=learned games=10",
+        "sprt agent@a=rule_based agent@b=random elo0=0 elo1=100 opening_plies=2",
+        "rate",
+        "crosstable",
+        "openings",
+        "annotate",
+        "archive index",
+        "archive ls",
+        "archive export --format text --output games.txt",
+        "report --output report.html",
+        "archive verify",
+    ):
+        spelled = f"archive={root}"
+        found = command(tmp_path, *arguments.split(), spelled)
+        assert found.returncode == 0, (arguments, found.stderr)
+        assert "nanobind" not in found.stderr
+    found = command(tmp_path, "archive", "import", "games.txt", "--archive", f"{bucket}/imported")
+    assert found.returncode == 0, found.stderr
+    for view in ("positions", "decisions", "verdicts", "sweeps", "policy('built')"):
+        found = command(tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"archive={root}")
+        assert int(found.stdout.split()[1]) > 0, (view, found.stderr)

@@ -1,0 +1,153 @@
+"""Objectives: what a run is judged by, against the same numbers asked for in SQL; wrong ones are refused early."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.ratings.ratings import ratings
+from quarto.errors import FailureError, RequestError
+from quarto.rules import CELLS, NONE, finished_lines
+from runners.arena.config_groups import load_rules
+from runners.arena.experiment import prepare
+from runners.hydra_app import objectives
+from runners.hydra_app.objectives import Elo, Regret, Score, WinRate
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play, request, stored_at
+from tests.runners.hydra_app.test_sweep import table_of
+
+MATCH = ("agent@a=semi_random", "agent@b=rule_based", "games=40", "seed=3")
+TOURNAMENT = ("agents=[dumb,random,semi_random]", "games=20")
+
+
+def printed(out: str) -> tuple[str, str]:
+    """The heading and the value in the output of a single run."""
+    ((heading, value),) = re.findall(r"^Objective: (.*): (.*)$", out, re.MULTILINE)
+    return heading, value
+
+
+def in_sql(root: Path, question: str) -> float:
+    with open_archive(root) as archive:
+        return float(archive.sql(question).item())
+
+
+def test_win_rate_and_score_count_all_games_of_the_agent(tmp_path: Path) -> None:
+    for asked, label in ((MATCH, "rule_based"), (TOURNAMENT, "random")):
+        experiment = prepare(stored_at(tmp_path, request(*asked)))
+        results = play(tmp_path, *asked).results
+        of = f"FROM seats WHERE run_id = '{experiment.run_id}' AND agent = '{label}'"
+        for objective, column in ((WinRate(label), "(score = 1)::INT"), (Score(label), "score")):
+            assert objective.value(experiment, results) == in_sql(tmp_path, f"SELECT avg({column}) {of}")
+
+
+def test_the_first_agent_is_judged_unless_another_is_named(tmp_path: Path) -> None:
+    experiment = prepare(stored_at(tmp_path, request(*MATCH)))
+    results = play(tmp_path, *MATCH).results
+    first, a, b = (Score(agent).value(experiment, results) for agent in (None, "a", "b"))
+    assert first == a == results[0].score.mean == pytest.approx(1 - b)
+    assert a != b
+
+
+def test_elo_is_that_of_the_ratings_over_the_anchor(tmp_path: Path) -> None:
+    experiment = prepare(stored_at(tmp_path, request(*TOURNAMENT)))
+    results = play(tmp_path, *TOURNAMENT).results
+    with open_archive(tmp_path) as archive:
+        expected = {each.agent: each.elo.mean for each in ratings(archive, anchor="dumb", samples=0).ratings}
+    for agent in ("random", "semi_random"):
+        assert Elo(agent, "dumb").value(experiment, results) == expected[agent] != 0
+    with pytest.raises(RequestError, match=r"objective=elo needs objective.anchor=LABEL in a tournament"):
+        Elo().check(experiment.request.spec)
+    assert Elo().text(float("inf")) == "∞"
+
+
+def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", *MATCH, "objective=regret", "objective.agent=b")
+    assert found.code == 0
+    heading, text = printed(found.out)
+    assert heading == "regret of b"
+    expected = in_sql(tmp_path / "data/archive", "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based'")
+    assert text == f"{expected:.4f}"
+    late = qarena("run", *MATCH, "objective=regret", "objective.agent=b", "objective.from_pieces=8")
+    of_late = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based' AND ply >= 8"
+    assert printed(late.out)[1] == f"{in_sql(tmp_path / 'data/archive', of_late):.4f}" != text
+
+
+def test_a_sweep_shows_and_records_the_objective(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("sweep", *MATCH, "opening_plies=0,2", "objective=elo", "objective.agent=b", "objective.anchor=a")
+    assert found.code == 0
+    heading = next(line for line in found.out.splitlines() if line.startswith("┃"))
+    assert heading.split("┃")[-2].strip() == "elo of b over a"
+    with open_archive(tmp_path / "data/archive") as archive:
+        recorded = archive.sql("SELECT objective, value FROM sweeps ORDER BY job").rows()
+    assert [row[-1] for row in table_of(found)] == [f"{value:.1f}" for _, value in recorded]
+    assert {name for name, _ in recorded} == {"elo"}
+    again = qarena("sweep", *TOURNAMENT, "seed=1,2", "objective=win_rate")
+    assert [bool(row[-1]) for row in table_of(again)] == [True, False, False] * 2  # once a job
+
+
+WRONG = {
+    ("objective=elp",): "objective 'elp' does not exist; did you mean 'elo'?",
+    ("objective.agnt=a",): "key 'objective.agnt' does not exist; did you mean 'objective.agent'?",
+    ("objective.agent=c",): "objective.agent=c does not play in this run; valid: a, b, random, rule_based",
+    ("objective=elo", "objective.anchor=dumb"): "objective.anchor=dumb does not play in this run; valid: a, b,",
+    ("objective=elo", "objective.anchor=a"): "objective=elo compares 'rule_based' with itself",
+    ("objective=regret", "objective.from_pieces=16"): "objective.from_pieces=16 is out of range: it must be at most 15",
+    ("objective=regret", "objective.seconds=soon"): "objective.seconds=soon: 'soon' is not a number",
+    ("objective=null",): "a group takes one name",
+}
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+@pytest.mark.parametrize("wrong", WRONG, ids=" ".join)
+def test_a_wrong_objective_is_refused_before_anything_is_made(
+    command: str, wrong: tuple[str, ...], qarena: Qarena, tmp_path: Path
+) -> None:
+    found = qarena(command, "games=4", "seed=1,2" if command == "sweep" else "seed=1", *wrong)
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
+    assert found.err.startswith(f"error: {WRONG[wrong]}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_games_that_cannot_be_judged_in_time_are_one_line(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early if one game shows it, else when the run is judged."""
+    slow = ("objective=regret", "objective.seconds=0")
+    found = qarena("run", *MATCH, *slow)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: one random game under rules classic from 0 pieces on cannot be judged exactly ")
+    assert "within 0 s (objective=regret): leave out early boards with objective.from_pieces=N" in found.err
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Regret, "probe", lambda *_: None)
+    late = qarena("run", *MATCH, *slow)
+    assert (late.code, late.out) == (1, "")
+    assert re.match(r"error: the games of run [0-9a-f]{12} cannot be judged exactly within 0 s", late.err)
+
+
+def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
+    for name in ("classic", "own_piece", "torus_square"):
+        rules = load_rules(name)
+        for least in (0, 8):
+            game = objectives._random_game(rules, least, random.Random(least))
+            assert game is not None
+            assert game.plies[0] > least
+            assert sorted(game.pieces[:, 0]) == sorted(game.cells[:, 0]) == [*range(16)]
+            board = [NONE] * CELLS
+            for ply, (piece, cell) in enumerate(zip(game.pieces[:, 0], game.cells[:, 0], strict=True)):
+                board[cell] = piece
+                if ply < game.plies[0]:
+                    ends = ply == game.plies[0] - 1
+                    assert bool(finished_lines(board, rules)) == (ends and game.winner[0] != NONE)
+            assert game.winner[0] in (NONE, int(game.plies[0]) & 1)
+
+
+def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:
+    asked = stored_at(tmp_path, request("agent@a=semi_random", "games=2", "opening_plies=2"))
+    experiment = prepare(asked)
+    results = play(tmp_path, "agent@a=semi_random", "games=2", "opening_plies=2").results
+    with pytest.raises(FailureError, match=r"'semi_random' has no decision in run .* from 15 pieces on"):
+        Regret(from_pieces=15).value(experiment, results)
