@@ -357,7 +357,7 @@ def test_several_kinds_are_built_by_one_command(root: Path, qarena: Qarena) -> N
 def test_help_lists_the_kinds(qarena: Qarena) -> None:
     found = qarena("policy", "build", "--help")
     assert (found.code, found.err) == (0, "")
-    assert "kind: encoded_q, fitted_q, gift, mc_afterstate, q_table" in found.out
+    assert "kind: encoded_q, fitted_q, gift, line_network, line_values, mc_afterstate, q_table" in found.out
 
 
 OWN = """
