@@ -265,7 +265,7 @@ def _by_passes(alt: Any, curve: pl.DataFrame) -> Picture:
             y=alt.Y("error:Q", title="mean squared error of a chance"),
             color=alt.Color("pieces:Q", title="pieces", scale=alt.Scale(scheme="viridis")),
             detail="pieces:N",
-            strokeDash=alt.StrokeDash("chance:N", title="chance"),
+            strokeDash=alt.StrokeDash("chance:N", title="chance", legend=alt.Legend(symbolStrokeColor="black")),
         )
     )
 

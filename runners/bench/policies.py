@@ -31,6 +31,7 @@ Figures = dict[str, Any]
 GAMES, QUICK_GAMES = 100_000, 1_000  # of semi_random against itself, with two imposed plies
 PLAYED, QUICK_PLAYED = 2_000, 20  # of the player against itself
 OPENING = 2
+WARMING = 200  # games that each kind is derived from before it is measured
 OUTCOMES = "line_values_outcomes"  # the kind that learns from how games ended, besides those of `conf/kind`
 SETTINGS: dict[str, Figures] = {OUTCOMES: {"method": "outcomes"}}
 QUICK = {"boards": 500, "exact_from": 12}  # where a kind has these parameters
@@ -59,16 +60,18 @@ def policy_speeds(quick: bool = False) -> Figures:
         agents = (load_agent("semi_random"), load_agent("semi_random"))
         play(RunSpec(CLASSIC, agents, ((0, 1),), 1, OPENING), Path(folder) / "archive", games, available_cores())
         with open_archive(Path(folder) / "archive") as opened:
-            selection = select(opened)
+            selection, few = select(opened), select(opened, f"game_id < {WARMING}")
             for name, (kind, settings) in kinds.items():
                 own = settings | ({key: QUICK[key] for key in QUICK if key in settings} if quick else {})
+                derivation = derivation_of(kind, own)
+                learned_from(derivation, source_of(derivation, few), 1)  # compiling is not measured
                 figures[name] = _of_kind(kind, own, selection, QUICK_PLAYED if quick else PLAYED)
                 figures[name] |= TARGETS.get(name, {}) | PROTOTYPES.get(name, {})
     return figures
 
 
 def _of_kind(kind: str, settings: Figures, selection: Selection, played: int) -> Figures:
-    """The figures of one kind; its kernels are compiled before."""
+    """The figures of one kind, whose kernels are compiled."""
     derivation = derivation_of(kind, settings)
     started = time.process_time()
     learned: Learned = learned_from(derivation, source_of(derivation, selection), available_cores())
