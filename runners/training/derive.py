@@ -10,13 +10,19 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import polars as pl
 
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import Counting, Derivation, check_rules, checksums_of, dataset_of
+from analytics.policies.derived.dataset import (
+    Counting,
+    Dataset,
+    Derivation,
+    LearningDerivation,
+    check_rules,
+    checksums_of,
+)
 from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import Selection, select
@@ -29,7 +35,7 @@ from runners.executors.base import Executor
 from runners.executors.machine import MEBIBYTE, available_megabytes
 from runners.executors.threads import THREADS
 from runners.training.counting import GameCounting
-from runners.training.kinds import described, guarded
+from runners.training.kinds import described, guarded, learned_from, source_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -86,7 +92,7 @@ def prepare(request: BuildRequest) -> PreparedBuild:
         _check_name(opened.archive, request)
         selection = select(opened, request.where)
         check_rules(selection.runs)
-        if not request.is_counted_apart:
+        if not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation)):
             _check_memory(selection.games)
         stack.pop_all()
     return PreparedBuild(request, selection)
@@ -101,13 +107,14 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     request = prepared.request
     with prepared.selection.opened:
         derived = _counted(prepared) if request.is_counted_apart else _derived(prepared)
-    policy = _checked(request, derived.policy)
-    games = sum(map(len, derived.ids.values()))
+    policy, games = _checked(request, derived.policy), prepared.selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(f"{games:,} games give no row with {_parameters(request.settings)}: choose more games")
-    tables = {TABLE: ranges_of(derived.ids)}
+    tables, pictures = {TABLE: derived.ranges}, dict[str, bytes]()
+    if derived.curve is not None:
+        tables["curve"], pictures["curve"] = derived.curve, _picture(request, derived.curve)
     rules = prepared.selection.runs[0].rules
-    origin = Origin(request.name, rules, code_of(request.settings), _learned(request, derived, games), tables)
+    origin = Origin(request.name, rules, code_of(request.settings), _learned(request, derived, games), tables, pictures)
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
@@ -115,15 +122,18 @@ class _Derived(NamedTuple):
     """What a kind made, and of which games."""
 
     policy: Any
-    ids: Mapping[str, NDArray[np.int64]]  # of the games by run, runs in the order in which they began
-    checksums: Mapping[str, str]  # by run
+    ranges: pl.DataFrame  # of the ids of the games
+    checksums: Mapping[str, str]  # by run, runs in the order in which they began
+    curve: pl.DataFrame | None = None
 
 
 def _derived(prepared: PreparedBuild) -> _Derived:
-    """The policy of all games, which are in memory at once."""
-    request, dataset = prepared.request, dataset_of(prepared.selection)
-    policy = guarded(request.kind, request.settings, lambda: request.derivation.derive(dataset, request.threads))
-    return _Derived(policy, dataset.ids(), dataset.checksums(request.threads))
+    """The policy of all games, which are in memory at once or are read as it is learned."""
+    request, derivation = prepared.request, prepared.request.derivation
+    dataset = source_of(derivation, prepared.selection)
+    learned = guarded(request.kind, request.settings, lambda: learned_from(derivation, dataset, request.threads))
+    ranges = ranges_of(dataset.ids()) if isinstance(dataset, Dataset) else dataset.ranges()
+    return _Derived(learned.policy, ranges, dataset.checksums(request.threads), learned.curve)
 
 
 def _counted(prepared: PreparedBuild) -> _Derived:
@@ -135,9 +145,8 @@ def _counted(prepared: PreparedBuild) -> _Derived:
     policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(work.counts))
     runs = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
     sums = checksums_of(work.checksums)
-    return _Derived(
-        policy, {run_id: selection.game_ids(run_id) for run_id in runs}, {run_id: sums[run_id] for run_id in runs}
-    )
+    ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
+    return _Derived(policy, ranges, {run_id: sums[run_id] for run_id in runs})
 
 
 def _checked(request: BuildRequest, policy: Any) -> Policy:
@@ -149,6 +158,13 @@ def _checked(request: BuildRequest, policy: Any) -> Policy:
         return policy_store.checked(policy)
     except ValueError as error:
         raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
+
+
+def _picture(request: BuildRequest, curve: pl.DataFrame) -> bytes:
+    """The learning curve as SVG."""
+    from analytics.report import style
+
+    return style.curve_svg(curve, f"How {request.name} learned", [_parameters(request.settings)])
 
 
 def code_of(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -184,7 +200,7 @@ def _learned(request: BuildRequest, derived: _Derived, games: int) -> dict[str, 
         "parameters": dict(request.settings),
         "seed": 0,
         "games": games,
-        "run_ids": [*derived.ids],
+        "run_ids": [*derived.checksums],
         "command": request.command,
         "where": request.where,
         "derivation": {"kind": request.kind, "parameters": dict(request.settings)},

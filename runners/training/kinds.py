@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from analytics.policies.derived.dataset import Derivation
+from analytics.policies.derived.dataset import Dataset, Derivation, Learned, LearningDerivation, dataset_of
+from analytics.policies.derived.streamed import GameStream
+from analytics.query.selection import Selection
 from quarto.errors import ArenaError, FailureError
 from runners.arena.spec import made_of
 from runners.contestants.places import place_of
@@ -17,6 +19,21 @@ def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation:
     """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
     derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation)
     return derivation
+
+
+def source_of(derivation: Derivation, selection: Selection, order: Sequence[str] = ()) -> Dataset | GameStream:
+    """The games of a selection as a derivation takes them: in memory, or read as it learns.
+
+    ``order`` is as for ``dataset_of``, which raises the same errors.
+    """
+    return (GameStream if isinstance(derivation, LearningDerivation) else dataset_of)(selection, order)
+
+
+def learned_from(derivation: Derivation, dataset: Any, threads: int) -> Learned:
+    """The policy of the games that ``source_of`` gives, and how it was learned. Raises what the derivation raises."""
+    if isinstance(derivation, LearningDerivation):
+        return derivation.learn(dataset, threads)
+    return Learned(derivation.derive(dataset, threads))
 
 
 def described(kind: str, settings: Mapping[str, Any]) -> str:

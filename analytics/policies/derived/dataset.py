@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
 from analytics.query.selection import Selection
 from analytics.store.records import RunRecord
+from analytics.store.shard_arrays import ShardGames, games_at
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.jit import inlined, int64, kernel, uint64
@@ -24,6 +26,7 @@ from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 
 T = TypeVar("T")
+UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,21 @@ class Dataset:
     @property
     def rules(self) -> Rules:
         return self.runs[0].rules
+
+    @property
+    def size(self) -> int:
+        """The number of games."""
+        return len(self.game_id)
+
+    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+        """The games of each run, as a ``GameSource`` gives them."""
+        for record, start, end in self.spans():
+            rows = slice(start, end)
+            yield record, ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:  # noqa: ARG002
+        """Unknown: games in memory have left their annotations behind."""
+        return np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
 
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
@@ -56,7 +74,7 @@ class Dataset:
         """For each run id a sum over its chosen games, modulo 2^64 the checksum."""
 
         def add(first: int, last: int) -> int:
-            return int(_sum_of_games(self.game_id, self.opening, self.games, (first, last)))
+            return int(sum_of_games(self.game_id, self.opening, self.games, (first, last)))
 
         return {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
 
@@ -64,6 +82,32 @@ class Dataset:
 def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
     """For each run id the checksum, 16 hex digits, that ``Dataset.sums`` of all parts of its games add up to."""
     return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+
+
+class GameSource(Protocol):
+    """Games in the order in which they are learned from: in memory, or read shard by shard."""
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+        """Games of one run after the other, each time ascending by id; as often as asked for."""
+        ...
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:
+        """The exact value of each gift of these games for its giver, where it is annotated, else UNKNOWN: [16, G]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A policy and how it was learned."""
+
+    policy: Policy
+    curve: pl.DataFrame | None = None  # in a form that ``analytics.report.style.curve_svg`` draws
 
 
 @runtime_checkable
@@ -75,6 +119,19 @@ class Derivation(Protocol):
 
         Raises ``RequestError`` if its parameters do not fit the games.
         """
+        ...
+
+
+@runtime_checkable
+class LearningDerivation(Protocol):
+    """A kind of policy that is learned pass by pass, from games that need not be in memory."""
+
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
+        """As that of a ``Derivation``."""
+        ...
+
+    def learn(self, dataset: GameSource, threads: int) -> Learned:
+        """The policy that ``derive`` gives, and how it was learned."""
         ...
 
 
@@ -155,7 +212,7 @@ def _sort(dataset: Dataset, start: int, end: int) -> None:
 
 
 @kernel()
-def _sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
+def sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
     """The sum (uint64) over games of a hash of all that a policy may depend on, so that their order does not matter.
 
     A game's hash mixes its id, then winner, opening and number of plies in one word, then one word a ply.
