@@ -93,14 +93,15 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def _write_page(found: Judgement, options: JudgeOptions, archive: PurePath, path: Path) -> None:
     import sys
 
-    from runners.strength.judge_show import page
-    from runners.strength.judged import bytes_of
+    from runners.strength.judge_show import Making, page
+    from runners.strength.judged import bytes_of, commands_of
     from runners.terminal.files import write_file
 
-    rules = found.positions.rules
-    sizes = {each.agent.label: bytes_of(each.agent, archive, rules) for each in found.verdicts}
+    agents = [verdict.agent for verdict in found.verdicts]
+    sizes = {agent.label: bytes_of(agent, archive, found.positions.rules) for agent in agents}
     command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-    write_file(path, page(found, options, sizes, command).encode())
+    making = Making(command, sizes, commands_of(agents, archive))
+    write_file(path, page(found, options, making).encode())
 
 
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)

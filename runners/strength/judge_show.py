@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -16,9 +16,13 @@ from runners.terminal.console import Column, interval, percent
 PARTS = ("placement", "gift")  # of a turn
 PAGE = """# How close to perfect: all agents
 
-Made by `{command}`. Each turn was looked up in [a set of {positions:,} positions][set]
-with the exact value of every turn ({rules} rules); every agent took {draws} {turns} in each position.
-[Policies](policies.md#how-close-to-perfect) has what the figures mean, and how to judge a policy of your own.
+```
+{command}
+```
+
+Each turn was looked up in [a set of {positions:,} positions][set] with the exact value of every turn ({rules} rules);
+every agent took {draws} {turns} in each position. [Policies](policies.md#how-close-to-perfect) has what the
+figures mean, and how to judge a policy of your own.
 
 [set]: ../data/README.md#positionsclassicparquet
 
@@ -26,8 +30,8 @@ with the exact value of every turn ({rules} rules); every agent took {draws} {tu
 - **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
 - **draws** are those against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 % interval. All
   other games are lost.
-- **turns/s** is what one thread takes a second in these positions (processor time), **bytes** the size of the policy or
-  tablebase that it plays by.
+- **turns/s** is what one thread takes in a second in these positions (processor time, the best of the {draws}
+  draws), **bytes** the size of the policy or tablebase that it plays by.
 
 """
 
@@ -114,10 +118,18 @@ def _by_pieces(ranks: Sequence[Verdict]) -> list[Column]:
     return [Column("agent", labels, right=False), Column("pieces", [str(pieces) for pieces, _ in rows]), *figures]
 
 
-def page(judged: Judgement, options: JudgeOptions, sizes: Mapping[str, int | None], command: Sequence[str]) -> str:
-    """The leaderboard as Markdown; ``sizes`` are bytes by label."""
+class Making(NamedTuple):
+    """What the page tells of how its agents, and itself, were made."""
+
+    command: Sequence[str]  # of the page
+    sizes: Mapping[str, int | None]  # bytes that an agent plays by, by label
+    commands: Sequence[str]  # of the policies and their games
+
+
+def page(judged: Judgement, options: JudgeOptions, making: Making) -> str:
+    """The leaderboard as Markdown."""
     head = PAGE.format(
-        command=shlex.join(command),
+        command=shlex.join(making.command),
         positions=len(judged.positions.logged),
         rules=judged.positions.rules.name,
         draws=options.draws,
@@ -129,7 +141,7 @@ def page(judged: Judgement, options: JudgeOptions, sizes: Mapping[str, int | Non
     lines = [f"| | {headings} |", "|---:|---|" + "---:|" * 8]
     for place, verdict in enumerate(ranked(judged.verdicts), 1):
         kinds = {kind: _total(verdict, kind) for kind in ("turn", *PARTS)}
-        draws, size = verdict.draws, sizes[verdict.agent.label]
+        draws, size = verdict.draws, making.sizes[verdict.agent.label]
         cells = [
             f"{place}",
             f"`{verdict.agent.label}`",
@@ -141,4 +153,5 @@ def page(judged: Judgement, options: JudgeOptions, sizes: Mapping[str, int | Non
             f"{size:,}" if size else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return head + "\n".join(lines) + "\n"
+    made = ["", "## The policies", "", "```", *making.commands, "```"] if making.commands else []
+    return head + "\n".join([*lines, *made]) + "\n"

@@ -55,7 +55,7 @@ def _policies(root: PurePath) -> list[PolicyCard]:
     """The policies of an archive by name, the newest of each; none where there is no archive."""
     if marker.content_of(root) is None:
         return []
-    newest = {card.name: card for card in sorted(cards(Archive.open(root)), key=lambda card: card.created)}
+    newest = {card.name: card for card in cards(Archive.open(root))}
     return [newest[name] for name in sorted(newest)]
 
 
@@ -95,3 +95,16 @@ def bytes_of(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
         sizes += [card.files[name].bytes for name in KNOWLEDGE if name in card.files]
     base = largest_for(rules) if hasattr(agent.build(), "equip") else None
     return sum(sizes) + (base.card.bytes if base else 0) or None
+
+
+def commands_of(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
+    """The commands that played the games of the agents' policies and learned these, as they were typed, each once."""
+    policy_ids = {agent.policy_id for agent in agents}
+    if policy_ids == {None}:
+        return []
+    archive = Archive.open(root)
+    learned = [card.learned for card in cards(archive) if card.policy_id in policy_ids]
+    known = {record.run_id: record for record in archive.runs()}
+    used = (known[run_id] for each in learned for run_id in each["run_ids"] if run_id in known)
+    played = [record.command for record in used if not record.training]
+    return list(dict.fromkeys([*played, *(str(each["command"]) for each in learned)]))

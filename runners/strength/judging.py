@@ -12,7 +12,7 @@ import polars as pl
 
 from agents.lift import Player
 from analytics.perfect.position_set import PositionSet
-from analytics.perfect.regret import judgement, regrets
+from analytics.perfect.regret import Regrets, judgement, regrets
 from analytics.statistics.intervals import Estimate, win_rate
 from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
 from quarto.batch import Turns
@@ -105,6 +105,30 @@ class _Asker:
         turns = self._ask(job)
         yield _Answers(job, turns, self._clock() - started)
 
+    def all_turns(
+        self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
+    ) -> tuple[Turns, float]:
+        """The turns [P, D] in all positions, and how many one thread takes a second; nothing once ``stop`` is set."""
+        shape = len(self._positions.logged), options.draws
+        turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
+        fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
+        for found in Crew(options.threads, self.answers, stop).results(self.jobs(options.draws), ignore):
+            for column, own in zip(turns, found.turns, strict=True):
+                column[found.job.rows, found.job.draw] = own
+            start = found.job.rows.start
+            fastest[start] = min(fastest.get(start, found.seconds), found.seconds)
+            progress(len(found.turns.cells))
+        return turns, shape[0] / max(sum(fastest.values()), 1e-9)
+
+    def forfeits(self, found: Regrets, turns: Turns) -> Iterator[str]:
+        """Sentences on turns that were none."""
+        yield from self.contestant.summary()
+        if found.forfeits:
+            yield (
+                f"agent '{self.contestant.label}' took no legal turn {found.forfeits:,} times of {turns.cells.size:,}: "
+                "that counts as a loss"
+            )
+
     def _ask(self, job: _Job) -> Turns:
         player: Player = self._local.player
         batch = self._positions.batch.part(job.rows.start, job.rows.stop)
@@ -127,27 +151,12 @@ def judge(
     ``RequestError`` for an agent that cannot be made or does not play these rules, ``StuckError`` for one that hangs.
     """
     asker = _Asker(agent, positions, options.seed)
-    shape = len(positions.logged), options.draws
-    turns, seconds = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8)), 0.0
-    for found in Crew(options.threads, asker.answers, stop).results(asker.jobs(options.draws), ignore):
-        for column, own in zip(turns, found.turns, strict=True):
-            column[found.job.rows, found.job.draw] = own
-        seconds += found.seconds
-        progress(len(found.turns.cells))
+    turns, speed = asker.all_turns(options, stop, progress)
+    games, notes = (Tally(), []) if stop.is_set() else games_with_oracle(agent, positions.rules, options, stop)
     if stop.is_set():
         return None
-    forfeited = regrets(positions.values, turns)
-    notes = list(asker.contestant.summary())
-    if forfeited.forfeits:
-        notes.append(
-            f"agent '{agent.label}' took no legal turn {forfeited.forfeits:,} times of {turns.cells.size:,}: "
-            "that counts as a loss"
-        )
-    games, more = games_with_oracle(agent, positions.rules, options, stop)
-    if stop.is_set():
-        return None
-    speed = turns.cells.size / max(seconds, 1e-9)
-    return Verdict(agent, judgement(positions, forfeited), speed, games, [*notes, *more])
+    found = regrets(positions.values, turns)
+    return Verdict(agent, judgement(positions, found), speed, games, [*asker.forfeits(found, turns), *notes])
 
 
 def games_with_oracle(

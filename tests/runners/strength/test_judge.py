@@ -210,11 +210,9 @@ def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small:
     assert int(cells["`oracle`"].replace(",", "")) > 1_000_000  # a tablebase
     assert int(cells["`policy(policy=mine)`"].replace(",", "")) > 100
     assert qarena(*made, "--output", "board.md").code == 2  # it exists
-    assert shown_command(text).startswith("qarena policy judge random mine oracle")
-
-
-def shown_command(text: str) -> str:
-    return str(re.findall(r"Made by `([^`]+)`", text)[0])
+    made_by, policies = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert made_by.startswith("qarena policy judge random mine oracle")
+    assert policies == "qarena train trainer=q_placement trainer.games=300 policy.name=mine\n"
 
 
 def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) -> None:
