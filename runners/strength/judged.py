@@ -11,7 +11,7 @@ from analytics.perfect.tablebase import largest_for
 from analytics.policies import policy_store
 from analytics.store import marker
 from analytics.store.archive import Archive
-from analytics.store.policy_cards import cards, read_card
+from analytics.store.policy_cards import cards, read_card, readable_cards
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
@@ -39,24 +39,17 @@ def judged(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool
     """
     if not (wanted or everything):
         raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
-    known = _policies(root)
-    found, notes = [], []
+    known, damaged = readable_cards(Archive.open(root)) if marker.content_of(root) is not None else ([], [])
+    found, notes = [], [str(error) for error in damaged]
     for name in wanted:
         found.append(_one(name, root, known))
         if _is_policy(name, known) and name in names("agent"):
             notes.append(f"{name} is the policy; the agent of that name is judged as '{name}()'")
     if everything:
-        found += [*_agents(rules), *(_playing(card.name, root) for card in known if Rules(**card.rules) == rules)]
+        policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
+        found += [*_agents(rules), *(_playing(name, root) for name in policies)]
     distinct = list({agent.label: agent for agent in found}.values())
     return Judged(distinct, [*notes, *untrained(distinct)])
-
-
-def _policies(root: PurePath) -> list[PolicyCard]:
-    """The policies of an archive by name, the newest of each; none where there is no archive."""
-    if marker.content_of(root) is None:
-        return []
-    newest = {card.name: card for card in cards(Archive.open(root))}
-    return [newest[name] for name in sorted(newest)]
 
 
 def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:

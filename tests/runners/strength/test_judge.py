@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 from analytics.perfect.position_set import PositionSet, encoded, origin_of, read, taken
 from analytics.statistics.tally import Tally, tally
 from analytics.store.archive import Archive
+from analytics.store.policy_cards import cards
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from quarto.views import PositionView
@@ -166,6 +167,9 @@ def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: 
         assert label in found.out
     assert "rl_encoded is the policy; the agent of that name is judged as 'rl_encoded()'" in found.err
     assert "plays untrained" in found.err
+    assert qarena("train", "trainer=rl_encoded", "trainer.games=400", "policy.name=rl_encoded").code == 0
+    (older,) = (card.policy_id for card in cards(Archive.open(Path("data/archive")))[:1])
+    assert f"policy(policy={older})" in qarena(*judged, older).out  # a name means the newest, an id any
     rows: Any = pl.read_csv(io.StringIO(qarena(*judged, "random", "semi_random", "--format", "csv").out))
     assert set(rows["agent"]) == {"random", "semi_random"}
     assert set(rows["kind"]) == {"turn", "placement", "gift"}
