@@ -28,10 +28,12 @@ figures mean, and how to judge a policy of your own.
 
 - **optimal** is the share of turns that keep the exact value of the position, in %.
 - **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
+  The 95 % interval of a turn's is at most ± {reach:.3f}.
 - **draws** are those against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 % interval. All
   other games are lost.
-- **turns/s** is what one thread takes in a second in these positions (processor time, the best of the {draws}
-  draws), **bytes** the size of the policy or tablebase that it plays by.
+- **turns/s** is what one thread takes in a second in these positions, the best of {draws} measurements (processor
+  time; of a player with a process of its own, by the clock); **bytes** is the size of the policy or tablebase that it
+  plays by.
 
 """
 
@@ -136,6 +138,7 @@ def page(judged: Judgement, options: JudgeOptions, making: Making) -> str:
         turns="turns" if options.draws > 1 else "turn",
         games=options.games,
         plies=OPENING_PLIES,
+        reach=max(_total(each, "turn")["regret_high"] - _total(each, "turn")["regret"] for each in judged.verdicts),
     )
     headings = "agent | optimal | regret | of placements | of gifts | draws | 95 % interval | turns/s | bytes"
     lines = [f"| | {headings} |", "|---:|---|" + "---:|" * 8]

@@ -94,6 +94,17 @@ def test_arrangements_without_a_line_are_drawn_and_become_positions(rules: objec
         assert not has_line(board(position), rules)  # type: ignore[arg-type]
 
 
+def test_sets_are_made_for_other_rules() -> None:
+    square = PRESETS["square"]
+    made = make_frame(Archive.open(SAMPLE), SetOptions(square, each=4, numbers=(12,), megabytes=1.0))
+    assert made["position"].n_unique() == 8
+    for (text,), rows in made.group_by("position"):
+        expected = {turn: solved.value for turn, solved in turns_of(parse_position(str(text))[0], square).items()}
+        assert {
+            (cell, gift): value for cell, gift, value in rows.select("cell", "gift", "value").iter_rows()
+        } == expected
+
+
 def test_arrangements_with_a_line_are_left_out() -> None:
     row = Candidates(np.array([[0, 1, 2, 3, 15], [0, 1, 2, 15, 3]]), np.array([[0, 1, 2, 3]] * 2))
     assert position_draw._has_line(row, CLASSIC).tolist() == [True, False]
