@@ -88,6 +88,7 @@ def test_annotations(
     assert sum(record.annotations for record in records) == 3
 
 
+@pytest.mark.slow
 def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.perfect.tablebase_build.CHUNK_BOARDS", 40)
     tables, solved = {}, dict.fromkeys(executors, 0)
