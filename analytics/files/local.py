@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from analytics.files import atomic, locks
@@ -39,6 +39,24 @@ class LocalBackend(Backend):
 
     def folders(self, folder: PurePath) -> list[PurePath]:
         return [path for path in self.entries(folder) if Path(path).is_dir()]
+
+    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
+        found: dict[str, FileStatus] = {}
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
+                        if stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
+                            found[entry.name] = _status(status)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return found
+
+    def names(self, folder: PurePath) -> list[str]:
+        try:
+            return os.listdir(folder)  # noqa: PTH208  (a pure path lists nothing)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         found: dict[PurePath, FileStatus] = {}

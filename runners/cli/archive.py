@@ -141,3 +141,15 @@ def index(
     from runners.archive.index import index as carry_out
 
     carry_out(archive, runs or [], plies, threads)
+
+
+@app.command("compact")
+def compact(
+    runs: RunIds = None,
+    archive: ArchiveOption = ARCHIVE,
+    size: Annotated[str, typer.Option(help="Bytes of the files of a shard: 64MB, 128MB, 1GB.")] = "128MB",
+) -> None:
+    """Make few large shards of many small ones, while others read and write."""
+    from runners.archive.upkeep import compact as carry_out
+
+    carry_out(archive, runs or [], size)
