@@ -8,7 +8,9 @@ from pathlib import PurePath
 
 import typer
 
+from analytics.files.backends import backend_of
 from analytics.store.archive import Archive, chosen_runs
+from analytics.upkeep import merging
 from analytics.upkeep.compaction import Compacted, groups_of
 from analytics.upkeep.compaction import compact as compact_run
 from quarto.errors import RequestError
@@ -43,6 +45,33 @@ def compact(root: PurePath, wanted: Sequence[str], size: str) -> None:
         console.print_note("interrupted: the shards made so far count; run the same command again to go on")
         raise typer.Exit(INTERRUPTED) from None
     console.print_line(_summary(total, root))
+
+
+def merge(places: Sequence[PurePath], prefix: str, other_code: bool) -> None:
+    """Add all but the last of some archives to the last, which is made if need be, and print totals.
+
+    Raises ``RequestError`` for fewer than two archives, one that is named twice, and for what conflicts.
+    """
+    if len(places) < 2:
+        raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
+    names = [backend_of(place).identity(place) for place in places]
+    if len(set(names)) < len(names):
+        raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
+    sources = [merging.opened(place) for place in places[:-1]]
+    target = Archive.open(places[-1], create=True)
+    with progress_bar("merging", "games", wanted=True) as bar:
+        bar.start(sum(source.log(run_id).summary.games for source in sources for run_id in source.run_ids()))
+        done = merging.merge(sources, target, merging.MergeOptions(prefix, other_code), bar.advance)
+    counts = {
+        f"{done.games:,} games": done.games,
+        f"{done.runs} new runs": done.runs,
+        f"{done.policies} policies": done.policies,
+        f"{done.jobs} jobs of sweeps": done.jobs,
+        f"{done.verdicts} verdicts": done.verdicts,
+        f"{done.tables} derived tables": done.tables,
+    }
+    added = ", ".join(text for text, count in counts.items() if count)
+    console.print_line(f"Added to {places[-1]}: {added}." if added else f"Nothing to add: {places[-1]} has all.")
 
 
 def _summary(done: Compacted, root: PurePath) -> str:

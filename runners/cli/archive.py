@@ -1,13 +1,15 @@
-"""``qarena archive``: list, index, verify and clean an archive; export and import games."""
+"""``qarena archive``: list, index, verify, clean, compact and merge archives; export and import games."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import PurePath
 from typing import Annotated
 
 import typer
 
+from analytics.files.location import location_of
 from runners.cli.groups import Group
 from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, WideOption, rules_options
 
@@ -22,7 +24,7 @@ FROM runs ORDER BY created
 
 app = typer.Typer(
     cls=Group,
-    help="List, index, check and clean an archive; export and import games.",
+    help="List, index, check, clean, compact and merge archives; export and import games.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -153,3 +155,21 @@ def compact(
     from runners.archive.upkeep import compact as carry_out
 
     carry_out(archive, runs or [], size)
+
+
+@app.command("merge")
+def merge(
+    archives: Annotated[
+        list[PurePath], typer.Argument(metavar="SOURCE... DESTINATION", parser=location_of, help="Folders or URLs.")
+    ],
+    prefix: Annotated[
+        str, typer.Option(help="Of the names of policies that the destination has with other content.")
+    ] = "",
+    other_code: Annotated[
+        bool, typer.Option("--other-code", help="Unite runs that different code has played.")
+    ] = False,
+) -> None:
+    """Add the content of archives to another one; the sources stay as they are."""
+    from runners.archive.upkeep import merge as carry_out
+
+    carry_out(archives, prefix, other_code)
