@@ -85,7 +85,9 @@ def conflicts(source: Archive, target: Archive, options: MergeOptions) -> Iterat
     yield from _of_policies(source, target, options)
 
 
-def _of_runs(record: RunRecord, known: RunRecord | None, source: Archive, target: Archive, options: MergeOptions) -> Iterator[str]:
+def _of_runs(
+    record: RunRecord, known: RunRecord | None, source: Archive, target: Archive, options: MergeOptions
+) -> Iterator[str]:
     if run_id_of(record.spec) != record.run_id:
         yield f"run {record.run_id} of {source.root} has the spec of run {run_id_of(record.spec)}: it was changed"
     if known is None:
@@ -94,7 +96,12 @@ def _of_runs(record: RunRecord, known: RunRecord | None, source: Archive, target
         yield f"run {record.run_id} has another spec in {source.root} than in {target.root}"
     codes = record.code.get("fingerprint"), known.code.get("fingerprint")
     missing = any(_lacking(target.covered(record.run_id), commit) for commit in source.commits(record.run_id))
-    if codes[0] != codes[1] and codes[0] not in known.code.get("extended_by", ()) and missing and not options.other_code:
+    if (
+        codes[0] != codes[1]
+        and codes[0] not in known.code.get("extended_by", ())
+        and missing
+        and not options.other_code
+    ):
         yield (
             f"run {record.run_id} was played by code {str(codes[0])[:12]} in {source.root}, by code "
             f"{str(codes[1])[:12]} in {target.root}: leave one out, or unite their games with --other-code"
@@ -135,7 +142,10 @@ def _names(source: Archive, target: Archive) -> dict[str, tuple[list[PolicyCard]
 
 
 def merge(
-    sources: Sequence[Archive], target: Archive, options: MergeOptions, progress: Callable[[int], None] = lambda _games: None
+    sources: Sequence[Archive],
+    target: Archive,
+    options: MergeOptions,
+    progress: Callable[[int], None] = lambda _games: None,
 ) -> Merged:
     """Add to ``target`` what it lacks; ``progress`` is called with the games of each shard that was dealt with.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import typer
 
 from analytics.files.backends import backend_of
 from analytics.store.archive import Archive, chosen_runs
+from analytics.store.schema import TABLES
 from analytics.upkeep import merging
 from analytics.upkeep.compaction import Compacted, groups_of
 from analytics.upkeep.compaction import compact as compact_run
@@ -72,6 +73,20 @@ def merge(places: Sequence[PurePath], prefix: str, other_code: bool) -> None:
     }
     added = ", ".join(text for text, count in counts.items() if count)
     console.print_line(f"Added to {places[-1]}: {added}." if added else f"Nothing to add: {places[-1]} has all.")
+
+
+def delta(root: PurePath, folder: Path, games_only: bool) -> None:
+    """Write or update Delta tables, and print what was added."""
+    from analytics.exchange.to_delta import to_delta  # an extra
+
+    archive, tables = Archive.open(root), tuple(TABLES)[: 1 if games_only else None]
+    with progress_bar("writing", "games", wanted=True) as bar:
+        games = sum(archive.log(run_id).summary.games for run_id in archive.run_ids())
+        bar.start(games * len(tables))
+        added = to_delta(archive, folder, tables, bar.advance)
+    what = f"Added to {folder}: {added.games:,} games" + ("" if games_only else f", {added.plies:,} plies")
+    read = f"""read with polars.scan_delta("{folder / "games"}")"""
+    console.print_line(f"{what}; {read}" if any(added) else f"Nothing to add: {folder} has all games.")
 
 
 def _summary(done: Compacted, root: PurePath) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
@@ -173,3 +173,15 @@ def merge(
     from runners.archive.upkeep import merge as carry_out
 
     carry_out(archives, prefix, other_code)
+
+
+@app.command("to-delta")
+def to_delta(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
+    archive: ArchiveOption = ARCHIVE,
+    games_only: Annotated[bool, typer.Option("--games-only", help="No table of plies.")] = False,
+) -> None:
+    """Write Delta tables of games and plies, or add to them what is new."""
+    from runners.archive.upkeep import delta
+
+    delta(archive, folder, games_only)
