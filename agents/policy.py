@@ -36,8 +36,9 @@ class PolicyAgent(KernelAgent):
     ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``): a row for each
     afterstate, ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in hand, ascending.
     Without a policy nothing is known. ``runners/arena/agent_policies.py`` gives a policy of another kind to the player
-    of that kind instead, to which the other parameters mean nothing. Raises ``ValueError`` for any other policy and for
-    a fallback that does not exist; ``knowledge`` does for a policy learned under rules with other symmetries.
+    of that kind instead, with those of the other parameters that it has, such as ``risk``. Raises ``ValueError`` for
+    any other policy and for a fallback that does not exist; ``knowledge`` does for a policy learned under rules with
+    other symmetries.
     """
 
     kernel = policy_turn
@@ -48,6 +49,7 @@ class PolicyAgent(KernelAgent):
         fallback: str = "semi_random",
         unknown: float = -1.0,
         exploration: float = 0.0,
+        risk: float | None = None,
     ) -> None:
         chosen = FALLBACKS.index(checked_one_of("fallback", fallback, FALLBACKS))
         self._columns = None if policy is None else _checked(policy)

@@ -11,7 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.derived_tables.decisions import ANNOTATIONS, annotation_jobs, decisions_of, first_plies, note_annotations
+from analytics.derived_tables.decisions import (
+    ANNOTATIONS,
+    AnnotationJob,
+    annotation_jobs,
+    decisions_of,
+    first_plies,
+    note_annotations,
+)
 from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
@@ -76,6 +83,10 @@ class AnnotationSummary(NamedTuple):
     games: int = 0
     decisions: int = 0
 
+    def plus(self, other: AnnotationSummary) -> AnnotationSummary:
+        """The totals of both."""
+        return AnnotationSummary(*map(sum, zip(self, other, strict=True)))
+
 
 def annotate_runs(
     archive: Archive,
@@ -104,21 +115,35 @@ def _annotate(
     progress: Callable[[int], None],
     on_wait: Callable[[], None],
 ) -> AnnotationSummary:
-    evaluators: dict[Rules, Evaluator] = {}
-    total = AnnotationSummary()
+    annotator, total = Annotator(archive, settings), AnnotationSummary()
     for job in annotation_jobs(archive, runs, settings.choices, settings.from_pieces):
-        shard = ANNOTATIONS.renewed(archive, job.shard)
+        total = total.plus(annotator.annotate(job, progress, on_wait))
+    return total
+
+
+class Annotator:
+    """Annotates shards, and keeps what it solves from one to the next."""
+
+    def __init__(self, archive: Archive, settings: AnnotationSettings) -> None:
+        self._archive = archive
+        self._settings = settings
+        self._evaluators: dict[Rules, Evaluator] = {}
+
+    def annotate(
+        self, job: AnnotationJob, progress: Callable[[int], None], on_wait: Callable[[], None] = lambda: None
+    ) -> AnnotationSummary:
+        """Evaluate and store the decisions of a shard, unless another writer has done that meanwhile."""
+        archive, shard = self._archive, ANNOTATIONS.renewed(self._archive, job.shard)
         if not ANNOTATIONS.lacks(archive, shard, job.extent.is_in):
-            continue  # another writer has annotated it meanwhile
+            return AnnotationSummary()
         rules = shard.record.rules
         extent = job.extent.joined(shard.manifest)  # the new annotation includes the stored one
-        if rules not in evaluators:
-            evaluators[rules] = Evaluator(rules, settings)
+        if rules not in self._evaluators:
+            self._evaluators[rules] = Evaluator(rules, self._settings)
         stored_games = read_shard(archive, shard.record.run_id, shard.commit)
         first = first_plies(stored_games, extent)
-        values = evaluators[rules].values(stored_games.games, first, extent.choices, progress, on_wait)
+        values = self._evaluators[rules].values(stored_games.games, first, extent.choices, progress, on_wait)
         frame = decisions_of(stored_games, first, values, rules)
-        if ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in):
-            games, decisions = total.games + len(first), total.decisions + len(frame)
-            total = AnnotationSummary(total.shards + 1, games, decisions)
-    return total
+        if not ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in):
+            return AnnotationSummary()
+        return AnnotationSummary(1, len(first), len(frame))

@@ -70,14 +70,14 @@ class BuildProgress(NamedTuple):
     advance: Callable[[int], None]  # number of boards solved since the last call
 
 
-def needed_megabytes(job: BuildJob) -> float:
-    """The most memory that a job may need: its table, keys and boards of the largest layer, and the base."""
+def needed_megabytes(job: BuildJob, tables: int = 1) -> float:
+    """The most memory that a job may need: its tables, keys and boards of the largest layer, and the base."""
     boards = MOST_BOARDS[job.pieces]
-    return job.megabytes * 1.25 + (boards * 60 + base_bytes(boards)) / (1 << 20)
+    return tables * job.megabytes * 1.25 + (boards * 60 + base_bytes(boards)) / (1 << 20)
 
 
-def check(job: BuildJob, available_megabytes: float) -> None:
-    """Check a job.
+def check(job: BuildJob, available_megabytes: float, tables: int = 1) -> None:
+    """Check a job, for which so many processes have a table each.
 
     Raises ``RequestError`` for a value out of range, a job that does not fit into memory, and one whose file is the
     tablebase of other rules of the same name.
@@ -93,30 +93,39 @@ def check(job: BuildJob, available_megabytes: float) -> None:
             f"{job.path} is the tablebase of other rules that are named {job.rules.name!r} too: give these another "
             "name, or build in another --directory"
         )
-    if needed_megabytes(job) <= available_megabytes:
+    if needed_megabytes(job, tables) <= available_megabytes:
         return
-    rest = available_megabytes - needed_megabytes(job._replace(megabytes=0.0))
+    rest = (available_megabytes - needed_megabytes(job._replace(megabytes=0.0))) / tables
     fits = 1 << max(0, int(rest / 1.25).bit_length() - 1)
     advice = f"the largest that fits is --megabytes {fits}" if rest >= 1.25 else "ask for fewer pieces"
     raise RequestError(
         f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes "
-        f"{needed_megabytes(job):,.0f} MB in all, of {available_megabytes:,.0f} MB of free memory: {advice}"
+        f"{needed_megabytes(job, tables):,.0f} MB in all, of {available_megabytes:,.0f} MB of free memory: {advice}"
     )
 
 
-def build(job: BuildJob, code: Mapping[str, str], stop: Event, progress: BuildProgress) -> Tablebase | None:
+def build(
+    job: BuildJob,
+    code: Mapping[str, str],
+    stop: Event,
+    progress: BuildProgress,
+    solving: Callable[[Chunks, Event], None] | None = None,
+) -> Tablebase | None:
     """Build a tablebase, or resume building it; None once ``stop`` is set: what is solved by then is kept.
 
-    Raises ``RequestError`` when another process builds it, ``FailureError`` when a file cannot be written.
+    ``solving`` solves chunks until none is left or ``stop`` is set; by default threads of this process do. Raises
+    ``RequestError`` when another process builds it, ``FailureError`` when a file cannot be written.
     """
     keys = list(layers_of_keys(job.rules, job.pieces))
     with explained("write", job.chunks):
         job.chunks.mkdir(parents=True, exist_ok=True)
     with _alone(job.chunks):
-        largest = solve(job, keys[-1], stop, progress)
-        if largest is None:
+        chunks = Chunks(job, keys[-1], progress)
+        if chunks.left:
+            (solving or Chunks.solve)(chunks, stop)
+        if chunks.left:
             return None
-        layers = smaller(job.rules, keys, largest)
+        layers = smaller(job.rules, keys, chunks.values)
         seconds = round(_seconds(job.chunks), 1)
         found = write(job.path, job.rules, layers, {"created": now(), "seconds": seconds, "code": dict(code)})
         shutil.rmtree(job.chunks)
@@ -134,62 +143,74 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def solve(job: BuildJob, keys: NDArray[np.uint64], stop: Event, progress: BuildProgress) -> NDArray[np.int8] | None:
-    """[N] the values of the boards with these keys, found by searching; None once ``stop`` is set."""
-    values = np.zeros(len(keys), np.int8)
-    firsts = list(range(0, len(keys), CHUNK_BOARDS))
-    missing = [first for first in firsts if not _read_chunk(job.chunks, first, values[first : first + CHUNK_BOARDS])]
-    progress.start(len(keys), len(keys) - sum(len(values[first : first + CHUNK_BOARDS]) for first in missing))
-    workers = _Workers(job, keys, values, missing, progress)
-    if missing:
-        with ThreadPoolExecutor(job.threads) as pool:
-            running = [pool.submit(workers.work) for _ in range(job.threads)]
+class Chunks:
+    """The largest boards of a tablebase, in chunks; those that a stopped build has stored are read."""
+
+    def __init__(self, job: BuildJob, keys: NDArray[np.uint64], progress: BuildProgress) -> None:
+        self.job = job
+        self.values = np.zeros(len(keys), np.int8)  # [N]
+        self.progress = progress
+        self._keys = keys
+        firsts = range(0, len(keys), CHUNK_BOARDS)
+        # The first boards of the chunks that are not solved.
+        self.left = {
+            first: None for first in firsts if not _read_chunk(job.chunks, first, self.values[self._span(first)])
+        }
+        progress.start(len(keys), len(keys) - sum(len(self.keys(first)) for first in self.left))
+
+    def keys(self, first: int) -> NDArray[np.uint64]:
+        """The keys of a chunk's boards."""
+        return self._keys[self._span(first)]
+
+    def keep(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
+        """Store the values of a chunk, which one thread found in ``seconds``. Raises ``FailureError``."""
+        self.values[self._span(first)] = values
+        _write_chunk(self.job.chunks, first, values, seconds)
+        del self.left[first]
+
+    def solve(self, stop: Event) -> None:
+        """Solve what is left on threads of this process, until ``stop`` is set; they share what they find."""
+        solver = Solver(self.job.rules, self.job.megabytes)
+        waiting, lock = [*self.left][::-1], Lock()
+
+        def work() -> None:
+            own = solver.fork()
+            while waiting and not own.stopped:
+                with lock:
+                    first = waiting.pop() if waiting else None
+                if first is None:
+                    return
+                found = solved(own, self.job.rules, self.keys(first), self.progress.advance)
+                if found is not None:
+                    self.keep(first, *found)
+
+        with ThreadPoolExecutor(self.job.threads) as pool:
+            running = [pool.submit(work) for _ in range(self.job.threads)]
             try:
                 while not all(each.done() for each in running) and not stop.wait(0.1):
                     pass
             finally:
-                workers.solver.stop()
+                solver.stop()
         for each in running:
             each.result()
-    return None if workers.left else values
+
+    def _span(self, first: int) -> slice:
+        return slice(first, min(first + CHUNK_BOARDS, len(self.values)))
 
 
-class _Workers:
-    """The threads that solve the chunks that are missing."""
-
-    def __init__(
-        self,
-        job: BuildJob,
-        keys: NDArray[np.uint64],
-        values: NDArray[np.int8],
-        missing: Sequence[int],
-        progress: BuildProgress,
-    ) -> None:
-        self.folder, self.values, self.progress = job.chunks, values, progress
-        self.boards = boards_of_keys(keys, job.rules)
-        self.solver = Solver(job.rules, job.megabytes if missing else 0.0)
-        self.waiting, self.left, self.lock = list(missing[::-1]), set(missing), Lock()
-
-    def work(self) -> None:
-        """Solve chunks until none is left or the solver is stopped."""
-        solver = self.solver.fork()
-        while self.waiting and not solver.stopped:
-            with self.lock:
-                first = self.waiting.pop() if self.waiting else -1
-            if first >= 0:
-                self._chunk(solver, first)
-
-    def _chunk(self, solver: Solver, first: int) -> None:
-        started, end = time.monotonic(), min(first + CHUNK_BOARDS, len(self.values))
-        lanes, occupied = self.boards
-        for step in range(first, end, STEP_BOARDS):
-            part = slice(step, min(step + STEP_BOARDS, end))
-            self.values[part] = solver.values(lanes[part], occupied[part])
-            if solver.stopped:
-                return
-            self.progress.advance(part.stop - part.start)
-        _write_chunk(self.folder, first, self.values[first:end], time.monotonic() - started)
-        self.left.discard(first)
+def solved(
+    solver: Solver, rules: Rules, keys: NDArray[np.uint64], advance: Callable[[int], None]
+) -> tuple[NDArray[np.int8], float] | None:
+    """The values of a chunk's boards and the seconds that they took; None if the solver was stopped."""
+    started, values = time.monotonic(), np.zeros(len(keys), np.int8)
+    lanes, occupied = boards_of_keys(keys, rules)
+    for step in range(0, len(keys), STEP_BOARDS):
+        part = slice(step, min(step + STEP_BOARDS, len(keys)))
+        values[part] = solver.values(lanes[part], occupied[part])
+        if solver.stopped:
+            return None
+        advance(part.stop - part.start)
+    return values, time.monotonic() - started
 
 
 def _chunk_path(folder: Path, first: int) -> Path:

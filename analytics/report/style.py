@@ -187,7 +187,8 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
 
     ``curve`` is what ``analytics.policies.learning_curve.learning_curve`` makes, or has a column ``generation`` and,
     of type Float64, one for each line to draw; where it has a column ``strength`` too, lines are the columns
-    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added.
+    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Where it has a column ``pass``, lines
+    are the errors ``held_out_not_lost`` and ``held_out_won`` by number of ``pieces``, or ``not_lost`` and ``won``.
     """
     lines = [line for text in subtitle for line in wrap(text, LINE)]
     return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, lines)).encode()
@@ -199,6 +200,8 @@ def curve_chart(curve: pl.DataFrame) -> Picture:
 
     if "strength" in curve.columns:
         return _by_strength(alt, curve)
+    if "pass" in curve.columns:
+        return _by_passes(alt, curve)
     return _by_games(alt, curve) if "win_rate" in curve.columns else _by_generations(alt, curve)
 
 
@@ -240,6 +243,31 @@ def _by_strength(alt: Any, curve: pl.DataFrame) -> Picture:
     title, scale = "points a game, a draw counting half", alt.Scale(domain=[0, 1])
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
     return band + base.mark_line(strokeWidth=2, point=len(curve) <= FEW).encode(y=alt.Y("score:Q", title=title))
+
+
+def _by_passes(alt: Any, curve: pl.DataFrame) -> Picture:
+    """The mean squared errors of two chances after each pass, a line for each number of pieces."""
+    chances = {"not_lost": "not lost", "won": "won"}
+    rows = pl.concat(
+        curve.select(
+            "pieces",
+            pl.col("pass"),
+            chance=pl.lit(text),
+            error=pl.coalesce(pl.col(f"held_out_{name}").fill_nan(None), name),
+        )
+        for name, text in chances.items()
+    )
+    return (
+        alt.Chart(alt.Data(values=rows.to_dicts()))
+        .mark_line(strokeWidth=2, point=True)
+        .encode(
+            x=alt.X("pass:O", title="pass", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("error:Q", title="mean squared error of a chance"),
+            color=alt.Color("pieces:Q", title="pieces", scale=alt.Scale(scheme="viridis")),
+            detail="pieces:N",
+            strokeDash=alt.StrokeDash("chance:N", title="chance", legend=alt.Legend(symbolStrokeColor="black")),
+        )
+    )
 
 
 def _joined(curve: pl.DataFrame) -> pl.DataFrame:

@@ -40,6 +40,11 @@ class ShardGames(NamedTuple):
         """[G] index into the run's pairings."""
         return self.game_id >> GAME_BITS
 
+    def part(self, rows: slice) -> ShardGames:
+        """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
+        games = (np.ascontiguousarray(each) for each in games_at(self.games, rows))
+        return ShardGames(self.game_id[rows], self.opening[rows], Games(*games))
+
     def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ShardGames:
         """Some of these games, as ``games_at`` gives them."""
         return ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))

@@ -138,15 +138,20 @@ def turns_of(
     return count
 
 
-@kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
-def values_of(lanes: Any, occupied: Any, values: Any, rules: Any, search: Any) -> None:
-    """``value_of`` of ``B`` live boards into ``values``: three [B] arrays. Stops early once ``search.stopped`` is 1."""
+@kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
+def values_of(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
+    """``value_of`` of ``B`` live positions into ``values``: four [B] arrays, ``hands`` NONE before a gift.
+
+    Stops early once ``search.stopped`` is 1.
+    """
     for i in range(len(lanes)):
         if search.stopped != 0:
             break
-        filled = int64(occupied[i])
+        filled, hand = int64(occupied[i]), int64(hands[i])
         available = ALL_PIECES & ~pieces_on(lanes[i], filled)
-        values[i] = value_of(lanes[i], filled, available, int64(NONE), rules, search)
+        if hand >= 0:
+            available &= ~(int64(1) << hand)
+        values[i] = value_of(lanes[i], filled, available, hand, rules, search)
 
 
 class SolvedTurn(NamedTuple):
@@ -219,10 +224,15 @@ class Solver:
         """1 won, 0 drawn, -1 lost for the player to act. The position must be live: nobody has finished a line."""
         return int(value_of(*self._words(position), *self.state))
 
-    def values(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]) -> NDArray[np.int8]:
-        """[B] the values of ``B`` live boards before a gift; they mean nothing once the solver is ``stopped``."""
+    def values(
+        self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hands: NDArray[np.int8] | None = None
+    ) -> NDArray[np.int8]:
+        """[B] the values of ``B`` live boards, before a gift or with a piece of ``hands`` [B] in hand.
+
+        They mean nothing once the solver is ``stopped``.
+        """
         found = np.zeros(len(lanes), np.int8)
-        values_of(lanes, occupied, found, *self.state)
+        values_of(lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, found, *self.state)
         return found
 
     def distance(self, position: Position, value: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -9,25 +10,30 @@ from pathlib import PurePath
 
 import typer
 
-from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs, index_shards
+from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs
 from analytics.files.backends import backend_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
-from runners.arena.machine import available_cores
+from runners.archive.indexing import Indexing
 from runners.contestants.interruption import INTERRUPTED
+from runners.executors.base import Executor
+from runners.executors.machine import available_cores
+from runners.executors.threads import THREADS
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
 
-def index(root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: int | None) -> None:
+def index(
+    root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
+) -> None:
     """Index the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not in the archive."""
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
     try:
-        done = bring_up_to_date(archive, runs, end_ply, threads)
+        done = bring_up_to_date(archive, runs, end_ply, threads, executor)
     except KeyboardInterrupt:
         console.print_note(
             "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
@@ -37,13 +43,20 @@ def index(root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: i
 
 
 def bring_up_to_date(
-    archive: Archive, runs: Sequence[str], end_ply: int | None = None, threads: int | None = None
+    archive: Archive,
+    runs: Sequence[str],
+    end_ply: int | None = None,
+    threads: int | None = None,
+    executor: Executor = THREADS,
 ) -> IndexSummary:
     """Index the shards of some runs that are not indexed yet, with a progress bar on a terminal."""
     jobs = index_jobs(archive, INDEXES.shards(archive, runs), end_ply)
     with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
         bar.start(sum(job.plies for job in jobs))
-        return index_shards(archive, jobs, threads or available_cores(), bar.advance)
+        indexing = Indexing(archive, jobs, bar.advance)
+        if jobs:
+            executor.carry_out(indexing, threads or available_cores(), threading.Event())
+        return indexing.done
 
 
 def _summary(done: IndexSummary, seconds: float, root: PurePath) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 from agents.base import Agent
@@ -83,7 +84,9 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> Age
     kinds = _kinds(agent.label, own) or (() if takes else (GENOME,))
     named = replace(agent, params=params | {"policy": wanted} if takes else params, policy_id=card.policy_id)
     if ANY in kinds and policy.kind not in kinds:
-        return replace(named, policy=policy, player=default_player(policy, card.name))
+        usual = parameters_of(own)
+        given = {key: value for key, value in params.items() if value != usual.get(key)}
+        return replace(named, policy=policy, player=default_player(policy, card.name, given))
     if kinds and policy.kind not in kinds:
         raise RequestError(
             f"agent '{agent.label}' plays by policies of kind {' or '.join(map(repr, kinds))}, and policy "
@@ -106,10 +109,11 @@ def player_of(policy: Policy) -> Agent:
     return default_player(policy, policy.kind).build()
 
 
-def default_player(policy: Policy, name: str) -> AgentSpec:
-    """The default player of a policy's kind, with the policy and otherwise as its yaml says; ``name`` is the policy's.
+def default_player(policy: Policy, name: str, given: Mapping[str, Any] = MappingProxyType({})) -> AgentSpec:
+    """The default player of a policy's kind, with the policy; ``name`` is the policy's.
 
-    Raises ``RequestError`` for a kind that no agent reads, or several do by default, and for genes that no agent has.
+    Those of the parameters ``given`` that it has too are its own, all others are as its yaml says. Raises
+    ``RequestError`` for a kind that no agent reads, or several do by default, and for genes that no agent has.
     """
     known = readers()
     players = [each for each in known if policy.kind in each.kinds and (each.is_default or each.plays_any)]
@@ -129,16 +133,17 @@ def default_player(policy: Policy, name: str) -> AgentSpec:
             f"policy '{name}' is of kind '{policy.kind}', whose default players are {several}: "
             "name one of them as the agent"
         )
-    return _playing(players[0], policy)
+    return _playing(players[0], policy, given)
 
 
-def _playing(reader: Reader, policy: Policy) -> AgentSpec:
-    """A reader with a policy and otherwise as its yaml says."""
+def _playing(reader: Reader, policy: Policy, given: Mapping[str, Any]) -> AgentSpec:
+    """A reader with a policy, the parameters ``given`` that it has, and otherwise as its yaml says."""
     params = parameters_of(reader.settings)
     target, files = str(reader.settings.get("_target_")), declared_files(reader.name, reader.settings)
     spec = AgentSpec(reader.name, target, params, policy=policy, files=files)
     if spec.takes_policy():
-        return spec
+        own = {key: value for key, value in given.items() if key in params and key != "policy"}
+        return replace(spec, params=params | own)
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
     return replace(spec, params=genes, policy=None)
 

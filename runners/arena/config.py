@@ -17,9 +17,11 @@ from runners.arena.agent_policies import untrained
 from runners.arena.checks import check_choice, check_range, rounding_notes
 from runners.arena.config_groups import named_rules, plain, rules_of
 from runners.arena.schedule import pairings
-from runners.arena.schemas import RunConfig, check_values, threads_of
+from runners.arena.schemas import RunConfig, check_values, executor_of, threads_of
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage, storage_of
+from runners.executors.base import Executor
+from runners.executors.threads import THREADS
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Request:
     threads: int
     storage: Storage
     progress: bool
+    executor: Executor = THREADS
     notes: tuple[str, ...] = ()  # remarks for the user on how the configuration was understood
 
 
@@ -56,7 +59,7 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
     )
     games = cfg.games + cfg.games % spec.games_a_pair
     notes = (*rounding_notes("games", cfg.games, games), *untrained(agents))
-    return Request(spec, games, threads, storage, cfg.progress, notes)
+    return Request(spec, games, threads, storage, cfg.progress, executor_of(cfg), notes)
 
 
 def _match(cfg: DictConfig, choices: Mapping[str, str], storage: Storage) -> tuple[AgentSpec, ...]:

@@ -16,7 +16,7 @@ from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep
 from quarto.hooks import ignore
 from quarto.jit import uint64
 from quarto.rules import CELLS, Rules
-from runners.contestants.contestant import Contestant
+from runners.contestants.contestant import Contestant, Misbehaviour
 from runners.contestants.crew import Crew
 from runners.contestants.half import Half, Setting
 from runners.contestants.lockstep import GameNumbers, draw_openings, settle
@@ -150,6 +150,15 @@ class Engine:
     def misbehaviour(self) -> list[str]:
         """A line for each way in which an agent forfeited games so far."""
         return [line for contestant in self.contestants for line in contestant.summary()]
+
+    def take_misbehaviour(self) -> list[Misbehaviour]:
+        """What each agent did wrong since the last call, for the engine of another process."""
+        return [contestant.take_misbehaviour() for contestant in self.contestants]
+
+    def add_misbehaviour(self, taken: Sequence[Misbehaviour]) -> None:
+        """Add what the agents did wrong in another process."""
+        for contestant, own in zip(self.contestants, taken, strict=True):
+            contestant.add_misbehaviour(own)
 
     def _parts(self, order: Order) -> Iterator[Order]:
         """``order``, split where the memory of its players for all its games at once would exceed ``GAME_MEMORY``."""

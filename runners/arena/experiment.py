@@ -1,20 +1,16 @@
-"""Carrying out a request: play the games that the archive lacks, store them shard by shard, return the results."""
+"""A request that is ready to be carried out, what it lacks, and the record of its run."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import structs
 
 from agents.base import Agent
-from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_place
 from analytics.store.records import RunRecord, now
@@ -24,42 +20,12 @@ from quarto.rng import run_word
 from runners.arena.code import code_of, differences
 from runners.arena.config import Request
 from runners.arena.engine import Engine
-from runners.arena.schedule import Pace, missing, orders
+from runners.arena.schedule import missing
 from runners.arena.shard_writer import ShardWriter, Submit
 from runners.arena.spec import RunSpec
 from runners.arena.storage import where_typed
 
 Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
-
-
-class Progress(Protocol):
-    """Receives the number of games that have been played, to show it."""
-
-    def start(self, games: int) -> None:
-        """``games`` games are going to be played."""
-        ...
-
-    def advance(self, games: int) -> None:
-        """``games`` more have been played."""
-        ...
-
-    def idle(self, turns: int) -> None:
-        """No game has ended for a while; agents in Python have taken ``turns`` turns so far."""
-        ...
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of carrying out a request."""
-
-    run_id: str
-    results: Sequence[PairingResult]
-    played: int  # games, by this process
-    seconds: float  # playing and writing them
-    interrupted: bool  # games are still missing
-    stopped: bool  # because the user asked to
-    root: PurePath  # of the archive
-    misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited games of this process
 
 
 @dataclass(frozen=True)
@@ -120,30 +86,6 @@ def _checked_for_other_code(request: Request, archive: Archive, code: Mapping[st
             "games all the same"
         )
     return replace(request, notes=(*request.notes, f"{begun}: its games count as if this code had played them"))
-
-
-def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
-    """``prepare`` and ``carry_out``."""
-    return carry_out(prepare(request), command, stop, progress)
-
-
-def carry_out(experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
-    """Play what the archive lacks and commit it. Once ``stop`` is set, only the blocks in progress are finished.
-
-    Raises ``FailureError`` when the disk refuses; what was committed before is kept.
-    """
-    with contribute(experiment, command) as contribution:
-        contribution.games = _play(experiment, stop, progress)
-    return Outcome(
-        run_id=experiment.run_id,
-        results=results(experiment.archive, experiment.run_id),
-        played=contribution.games,
-        seconds=contribution.seconds,
-        interrupted=experiment.games_left(experiment.request.games) > 0,
-        stopped=stop.is_set(),
-        root=experiment.request.storage.root,
-        misbehaviour=experiment.engine.misbehaviour(),
-    )
 
 
 @dataclass
@@ -237,31 +179,3 @@ def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
         return structs.replace(known, status=status, seconds=known.seconds + seconds)
 
     archive.update_run(spec.run_id, ended)
-
-
-def _play(experiment: Experiment, stop: threading.Event, progress: Progress | None) -> int:
-    """Play and commit until nothing is missing or ``stop`` is set; returns the number of games committed here."""
-    request, engine = experiment.request, experiment.engine
-    games = experiment.games_left(request.games)
-    if progress and games:
-        progress.start(games)
-    committed, pace = 0, Pace(request.storage.block_games // request.spec.games_a_pair)
-    # Repeated only if another process committed some games first: the archive drops our shards that hold any of those.
-    while games and not stop.is_set():
-        source = takewhile(lambda _: not stop.is_set(), orders(experiment.left(request.games), pace))
-        crew = engine.crew(request.threads, stop)
-        with experiment.shard_writer(crew.submit, request.threads) as writer:
-
-            def idle(writer: ShardWriter = writer) -> None:
-                writer.look(at_once=stop.is_set())
-                if progress:
-                    progress.idle(engine.turns)
-
-            for block, seconds in crew.results(source, idle):
-                pace.update(block.pairing, block.pairs, seconds)
-                writer.add(block)
-                if progress:
-                    progress.advance(len(block.games.plies))
-        committed += writer.committed
-        games = experiment.games_left(request.games)
-    return committed

@@ -63,3 +63,31 @@ def orders(left: Mapping[int, Sequence[Range]], pace: Pace) -> Iterator[Order]:
         yield Order(pairing, first, pairs)
         if first + pairs < end:
             queue.append((pairing, first + pairs, end))
+
+
+def parts(left: Mapping[int, Sequence[Range]], most: int) -> Iterator[list[list[int]]]:
+    """All pairs in ``left`` (ranges by pairing) in parts of ``most``: lists of ``[pairing, first pair, end pair]``."""
+    part: list[list[int]] = []
+    room = most
+    for pairing in sorted(left):
+        for start, end in left[pairing]:
+            first = start
+            while first < end:
+                pairs = min(room, end - first)
+                part.append([pairing, first, first + pairs])
+                first, room = first + pairs, room - pairs
+                if not room:
+                    yield part
+                    part, room = [], most
+    if part:
+        yield part
+
+
+def overlap(part: Sequence[Sequence[int]], left: Mapping[int, Sequence[Range]]) -> list[list[int]]:
+    """Those pairs of a part that are in ``left`` too, in the form of a part."""
+    return [
+        [pairing, max(first, start), min(end, stop)]
+        for pairing, first, end in part
+        for start, stop in left.get(pairing, ())
+        if max(first, start) < min(end, stop)
+    ]

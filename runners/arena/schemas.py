@@ -6,14 +6,19 @@ This module imports nothing that plays: ``--help`` and the refusal of a value ou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_OPENING_PLIES, MAX_SEED, check_choice, check_keys, check_range
-from runners.arena.machine import available_cores
+from runners.arena.config_groups import as_written, plain
 from runners.arena.storage import ArchiveConfig
+from runners.executors.machine import available_cores
+
+if TYPE_CHECKING:
+    from runners.executors.base import Executor
 
 SCHEDULES = ("round_robin", "gauntlet")
 
@@ -23,6 +28,14 @@ class SweepConfig:
     """Set by ``qarena sweep``: which sweep a job belongs to."""
 
     id: str | None = None
+
+
+@dataclass
+class RayConfig:
+    """The cluster of ``executor=ray``. ``conf/executor/ray.yaml`` explains each key."""
+
+    address: str = "auto"
+    tasks: int | None = None
 
 
 @dataclass
@@ -41,6 +54,8 @@ class RunConfig:
     threads: int | None = None
     progress: bool = True
     objective: Any = None
+    executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.threads.Threads"})  # of tests too
+    ray: RayConfig = field(default_factory=RayConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
@@ -67,3 +82,31 @@ def threads_of(cfg: DictConfig) -> int:
     """The number of threads that a configuration asks for; null is one for each core. Raises ``RequestError``."""
     check_range("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
     return cfg.threads or available_cores()
+
+
+def executor_of(cfg: DictConfig) -> Executor:
+    """The executor that a configuration chooses by its keys ``executor`` and ``ray``.
+
+    Raises ``RequestError`` for one that does not exist or lacks its extra, and for keys without effect.
+    """
+    from runners.arena.spec import made_of
+    from runners.executors.base import Executor
+
+    check_keys(cfg.ray, RayConfig, "ray.")
+    if not OmegaConf.is_dict(cfg.executor):
+        raise RequestError(f"executor={cfg.executor} is not an executor: choose one, executor=NAME")
+    settings = plain(cfg.executor)
+    changed = [key for key, value in plain(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
+    if changed and "${ray" not in str(plain(cfg.executor, resolve=False)):
+        raise RequestError(f"ray.{changed[0]}={cfg.ray[changed[0]]} has no effect: choose executor=ray too")
+    executor: Executor = made_of("executor", settings, Executor)
+    return executor
+
+
+def executor_named(name: str, ray_address: str | None) -> Executor:
+    """The executor of ``conf/executor/NAME.yaml``, for commands that Hydra does not carry out. Raises as above."""
+    known = as_written("executor")
+    if name not in known:
+        raise RequestError(f"--executor {name} does not exist{nearest(name, known)}")
+    ray = RayConfig() if ray_address is None else RayConfig(ray_address)
+    return executor_of(OmegaConf.create({"executor": known[name], "ray": OmegaConf.structured(ray)}))

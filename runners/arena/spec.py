@@ -7,7 +7,7 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 from agents.base import Agent
 from agents.learning.policy import Policy
 from analytics.perfect.tablebase import base_for
+from analytics.policies import policy_store
+from analytics.store.archive import Archive
 from analytics.store.records import run_id_of
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
@@ -78,6 +80,36 @@ class AgentSpec:
         others = {"policy_id": self.policy_id} if self.policy_id else {}
         return mapping | others | ({"limits": limits} if limits else {})
 
+    def as_plain(self) -> dict[str, Any]:
+        """All fields as JSON values, from which another process makes the same agent: see ``from_plain``.
+
+        Of a policy it says only that there is one.
+        """
+        return {
+            **asdict(replace(self, policy=None, player=None)),
+            "policy": self.policy is not None,
+            "player": self.player and self.player.as_plain(),
+            "files": {name: str(path) for name, path in self.files.items()},
+        }
+
+    @staticmethod
+    def from_plain(
+        plain: Mapping[str, Any], policy_of: Callable[[str], Policy], policy_id: str | None = None
+    ) -> AgentSpec:
+        """The agent that ``as_plain`` described.
+
+        ``policy_of`` reads a policy by its id; ``policy_id`` is that of the agent for which this one plays.
+        """
+        policy_id = plain["policy_id"] or policy_id
+        player = plain["player"]
+        fields = {
+            "policy": policy_of(policy_id) if plain["policy"] and policy_id else None,
+            "player": AgentSpec.from_plain(player, policy_of, policy_id) if player else None,
+            "limits": Limits(**plain["limits"]),
+            "files": {name: Path(path) for name, path in plain["files"].items()},
+        }
+        return AgentSpec(**{**plain, **fields})
+
 
 def _built(name: str, value: Any) -> Any:
     """A parameter as its constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
@@ -114,6 +146,28 @@ class RunSpec:
             "seed": self.seed,
             "opening_plies": self.opening_plies,
         } | {key: value for key, (value, usual) in rare.items() if value != usual}
+
+    def as_plain(self) -> dict[str, Any]:
+        """All fields as JSON values, from which another process makes the same specification: see ``from_plain``."""
+        return {**asdict(replace(self, agents=())), "agents": [agent.as_plain() for agent in self.agents]}
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any], archive: Archive) -> RunSpec:
+        """The specification that ``as_plain`` described; its policies are those of the archive.
+
+        Raises ``RequestError`` for a policy that the archive does not have.
+        """
+
+        @functools.cache
+        def policy_of(policy_id: str) -> Policy:
+            return policy_store.read(archive, policy_id)[1]
+
+        fields = {
+            "rules": Rules(**plain["rules"]),
+            "agents": tuple(AgentSpec.from_plain(agent, policy_of) for agent in plain["agents"]),
+            "pairings": tuple((first, second) for first, second in plain["pairings"]),
+        }
+        return RunSpec(**{**plain, **fields})
 
     @functools.cached_property
     def run_id(self) -> str:

@@ -24,11 +24,11 @@ from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
-from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.processes import process
 from runners.bench.rounds import best
 from runners.bench.warm import play
+from runners.executors.machine import MEBIBYTE, available_cores
 
 Figures = dict[str, Any]
 

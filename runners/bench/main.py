@@ -20,11 +20,11 @@ from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import Order
 from runners.arena.experiment import engine_of
-from runners.arena.machine import MEBIBYTE, available_cores
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
 from runners.bench.environments import environment_figures
+from runners.bench.policies import policy_speeds
 from runners.bench.processes import process
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
@@ -32,6 +32,7 @@ from runners.bench.startup import startup
 from runners.bench.throughput import throughput
 from runners.bench.warm import rules_played_by, warm
 from runners.bench.yardstick import yardstick
+from runners.executors.machine import MEBIBYTE, available_cores
 
 Figures = dict[str, Any]
 
@@ -43,14 +44,20 @@ TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies
 
 
 def measured(part: str, quick: bool = False) -> Figures:
-    """The figures of ``solver``, ``archive`` or ``environments``, or of ``all``.
+    """The figures of ``solver``, ``archive``, ``environments`` or ``policies``, or of ``all``.
 
     Raises ``MissingExtraError`` for environments without the libraries that they are for.
     """
     if part == "environments":
         return environment_figures(1 if quick else ROUNDS, quick)
-    measures = {"solver": bench_solver, "archive": bench_archive, "all": bench}
+    measures = {"solver": bench_solver, "archive": bench_archive, "policies": _policies, "all": bench}
     return measures[part](quick)
+
+
+def _policies(quick: bool) -> Figures:
+    for _ in warm():  # compiling is not measured
+        pass
+    return policy_speeds(quick)
 
 
 def bench(quick: bool = False) -> Figures:

@@ -15,10 +15,10 @@ from quarto.errors import FailureError
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, finished_lines
 from quarto.solver.solver import Solver
-from runners.arena.machine import available_cores
 from runners.bench.judging import judging_figures, oracle_figures
 from runners.bench.rounds import scaling
 from runners.bench.yardstick import compiled
+from runners.executors.machine import available_cores
 from runners.perfect.solvers import Solvers, prove
 
 POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each

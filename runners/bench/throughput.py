@@ -16,10 +16,10 @@ from analytics.store.blocks import tables
 from quarto.batch import Block
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
-from runners.arena.machine import available_cores
 from runners.arena.spec import RunSpec
 from runners.bench.warm import play
 from runners.bench.yardstick import Yardstick
+from runners.executors.machine import available_cores
 
 Figures = dict[str, Any]
 

@@ -21,7 +21,7 @@ from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, Rules
 from runners.arena.checks import MAX_SEED
 from runners.arena.engine import MAX_PAIRS, Engine, Order
-from runners.arena.experiment import Progress
+from runners.arena.playing import Progress
 from runners.arena.spec import AgentSpec
 from runners.bench.stopwatch import turn_nanoseconds
 

@@ -29,13 +29,13 @@ from quarto.jit import load_all
 from runners.arena.agent_labels import load_agent
 from runners.arena.config import Request
 from runners.arena.config_groups import load_rules, names, settings_of
-from runners.arena.experiment import execute
+from runners.arena.playing import execute
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
 from runners.contestants.contestant import Contestant
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
-from runners.training.derive import derivation_of
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 
 Step = tuple[str, Callable[[], object]]

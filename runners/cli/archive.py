@@ -11,7 +11,18 @@ import typer
 
 from analytics.files.location import location_of
 from runners.cli.groups import Group
-from runners.cli.options import ARCHIVE, ArchiveOption, RunIds, ThreadsOption, WhereOption, WideOption, rules_options
+from runners.cli.options import (
+    ARCHIVE,
+    EXECUTOR,
+    ArchiveOption,
+    ExecutorOption,
+    RayAddressOption,
+    RunIds,
+    ThreadsOption,
+    WhereOption,
+    WideOption,
+    rules_options,
+)
 
 RUNS = """
 SELECT run_id, games,
@@ -138,11 +149,14 @@ def index(
         typer.Option("--plies", min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before."),
     ] = None,
     threads: ThreadsOption = None,
+    executor: ExecutorOption = EXECUTOR,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Index the positions of games, for `qarena openings` and the view positions."""
     from runners.archive.index import index as carry_out
+    from runners.arena.schemas import executor_named
 
-    carry_out(archive, runs or [], plies, threads)
+    carry_out(archive, runs or [], plies, threads, executor_named(executor, ray_address))
 
 
 @app.command("compact")

@@ -23,6 +23,9 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
             "--environments", help="Measure the environments for reinforcement learning instead (extras rl, openspiel)."
         ),
     ] = False,
+    policies: Annotated[
+        bool, typer.Option("--policies", help="Measure how fast each kind of policy is derived and plays instead.")
+    ] = False,
     turn: Annotated[
         str | None,
         typer.Option(
@@ -51,7 +54,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    chosen = {"--solver": solver, "--archive": archive, "--environments": environments}
+    chosen = {"--solver": solver, "--archive": archive, "--environments": environments, "--policies": policies}
     given = [name for name, wanted in chosen.items() if wanted]
     if len(given) > 1:
         raise RequestError(f"{' and '.join(given)} measure different things: give one of them")

@@ -56,6 +56,18 @@ RunsOption = Annotated[
 ]
 RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids. Default: all runs.")]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
+ExecutorOption = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        help="Carries it out: threads, processes, or ray (docs/scale.md).",
+        autocompletion=lambda incomplete: options_of("executor", incomplete),
+    ),
+]
+RayAddressOption = Annotated[
+    str | None, typer.Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
+]
+EXECUTOR = "threads"
 MegabytesOption = Annotated[float, typer.Option("--megabytes", help="Memory for the table of proven positions.")]
 
 
@@ -89,15 +101,18 @@ def hydra_arguments(groups: Sequence[str], keys: Sequence[str]) -> Any:
 
 
 RUN_ARGUMENTS = hydra_arguments(
-    ("agent", "rules", "experiment"),
+    ("agent", "rules", "experiment", "executor"),
     (
         *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents"),
-        *("schedule", "archive"),
+        *("schedule", "archive", "executor", "ray.address"),
     ),
 )
 TRAIN_ARGUMENTS = hydra_arguments(
-    ("trainer", "rules"),
-    ("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive"),
+    ("trainer", "rules", "executor"),
+    (
+        *("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive"),
+        *("executor", "ray.address"),
+    ),
 )
 SPRT_ARGUMENTS = hydra_arguments(
     ("agent", "rules"),
@@ -106,7 +121,9 @@ SPRT_ARGUMENTS = hydra_arguments(
         "archive",
     ),
 )
-POLICY_BUILD_ARGUMENTS = hydra_arguments(("kind",), ("kind", "name", "where", "threads", "archive"))
+POLICY_BUILD_ARGUMENTS = hydra_arguments(
+    ("kind", "executor"), ("kind", "name", "where", "threads", "archive", "executor", "ray.address")
+)
 
 Overrides = Annotated[list[str] | None, RUN_ARGUMENTS]
 TrainingOverrides = Annotated[list[str] | None, TRAIN_ARGUMENTS]

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, ForceOption, MegabytesOption, RunIds, ThreadsOption
+from runners.cli.options import (
+    ARCHIVE,
+    EXECUTOR,
+    ArchiveOption,
+    ExecutorOption,
+    ForceOption,
+    MegabytesOption,
+    RayAddressOption,
+    RunIds,
+    ThreadsOption,
+)
 
 
 def solve(
@@ -61,11 +71,16 @@ def annotate(
     ] = None,
     threads: ThreadsOption = None,
     megabytes: MegabytesOption = 128.0,
+    executor: ExecutorOption = EXECUTOR,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Find the exact value of every decision in the games, and add it to the archive."""
+    from analytics.perfect.annotate import AnnotationSettings
+    from runners.arena.schemas import executor_named
     from runners.perfect.annotate import annotate as judge
 
-    judge(archive, runs or [], choices, from_pieces, threads, megabytes)
+    settings = AnnotationSettings(choices, from_pieces, megabytes=megabytes)
+    judge(archive, runs or [], settings, threads, executor_named(executor, ray_address))
 
 
 def mistakes(

@@ -29,8 +29,8 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Play what five studies published and compare: published figures, ours with intervals, and why some differ."""
     from runners.arena.checks import check_choice
-    from runners.arena.machine import available_cores
     from runners.arena.storage import OTHER_CODE, Storage
+    from runners.executors.machine import available_cores
     from runners.reproduce.pairings import PlaySettings
     from runners.reproduce.run import checked
     from runners.reproduce.run import reproduce as carry_out

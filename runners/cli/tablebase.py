@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import MegabytesOption
+from runners.cli.options import EXECUTOR, ExecutorOption, MegabytesOption, RayAddressOption
 
 if TYPE_CHECKING:
     from analytics.perfect.tablebase import Tablebase
@@ -28,6 +28,8 @@ def build(
     ] = None,
     megabytes: MegabytesOption = MEGABYTES,
     threads: Annotated[int | None, typer.Option("--threads", help="Default: all cores.")] = None,
+    executor: ExecutorOption = EXECUTOR,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Build a tablebase, or continue an interrupted build."""
     from analytics.perfect import tablebase_build
@@ -35,29 +37,37 @@ def build(
     from quarto.sources import source_fingerprint
     from runners.arena.code import version
     from runners.arena.config_groups import load_rules
-    from runners.arena.machine import available_cores, available_megabytes
+    from runners.arena.schemas import executor_named
     from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.executors.machine import available_cores, available_megabytes
+    from runners.perfect.chunk_solving import ChunkSolving
     from runners.terminal.console import print_note
     from runners.terminal.progress import progress_bar
 
     cores = available_cores() if threads is None else threads
+    chosen = executor_named(executor, ray_address)
     job = tablebase_build.BuildJob(load_rules(rules), pieces, directory or home(), cores, megabytes)
-    tablebase_build.check(job, available_megabytes())
-    needed = tablebase_build.needed_megabytes(job)
-    print_note(
-        f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {cores} threads"
-    )
+    tables = chosen.here(cores)
+    tablebase_build.check(job, available_megabytes(), tables)
+    needed = tablebase_build.needed_megabytes(job, tables)
+    means = f"{cores} threads" if chosen.shares_memory else f"executor {executor}"
+    print_note(f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {means}")
     code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with interruptible() as stop, progress_bar("solving", "boards") as bar:
-        found = tablebase_build.build(job, code, stop, tablebase_build.BuildProgress(bar.start, bar.advance))
+        progress = tablebase_build.BuildProgress(bar.start, bar.advance)
+        found = tablebase_build.build(
+            job, code, stop, progress, lambda chunks, stop: chosen.carry_out(ChunkSolving(chunks), cores, stop)
+        )
     if found is None:
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
-        print_note(f"  {_command(job)}")
+        others = [] if executor == EXECUTOR else ["--executor", executor]
+        others += [] if ray_address is None else ["--ray-address", ray_address]
+        print_note(f"  {_command(job, others)}")
         raise typer.Exit(INTERRUPTED)
     _print_built(found)
 
 
-def _command(job: BuildJob) -> str:
+def _command(job: BuildJob, others: list[str]) -> str:
     import shlex
 
     from runners.terminal.console import program
@@ -65,7 +75,7 @@ def _command(job: BuildJob) -> str:
     where = shlex.quote(str(job.folder))
     return (
         f"{program()} tablebase build --pieces {job.pieces} --rules {shlex.quote(job.rules.name)} --directory {where} "
-        f"--megabytes {job.megabytes:g} --threads {job.threads}"
+        f"--megabytes {job.megabytes:g} --threads {job.threads}{''.join(f' {shlex.quote(other)}' for other in others)}"
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 MOST_PLACES = 10  # places in an agent's code whose exceptions are logged
 Told = Callable[[BaseException], None]
+Misbehaviour = dict[str, Any]  # counts: raised (by kind and place), late, illegal; and remarks
 
 
 class StuckError(FailureError):
@@ -49,6 +51,7 @@ class Contestant:
         self._raised: Counter[str] = Counter()  # exceptions by kind and place
         self.illegal = self.late = 0  # games that it forfeited so
         self.first_illegal = ""  # lines on its first illegal turn
+        self._remarks: list[str] = []  # of its players in other processes, or that were told to another process
 
     def player(self) -> Player:
         """The player for one thread."""
@@ -170,8 +173,27 @@ class Contestant:
         if self.illegal:
             yield f"agent '{self.label}' answered with an illegal turn: {_times(self.illegal)}"
         remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
-        for line in remarks():
+        for line in [*remarks(), *self._remarks]:
             yield f"agent '{self.label}' {line}"
+
+    def take_misbehaviour(self) -> Misbehaviour:
+        """What it did wrong since the last call, which is forgotten here: for another process, as JSON values."""
+        with self._lock:
+            remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
+            new = [line for line in remarks() if line not in self._remarks]
+            taken: Misbehaviour = {"raised": dict(self._raised), "late": self.late, "illegal": self.illegal}
+            self._raised.clear()
+            self.late = self.illegal = 0
+            self._remarks.extend(new)
+        return {name: value for name, value in {**taken, "remarks": new}.items() if value}
+
+    def add_misbehaviour(self, taken: Misbehaviour) -> None:
+        """Add what it did wrong in another process."""
+        with self._lock:
+            self._raised.update(taken.get("raised", {}))
+            self.late += taken.get("late", 0)
+            self.illegal += taken.get("illegal", 0)
+            self._remarks.extend(line for line in taken.get("remarks", ()) if line not in self._remarks)
 
     def exceptions(self) -> list[str]:
         """Its exceptions by kind and place, the most frequent first, with how often each was raised."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 HEADER = struct.Struct("<BI")  # kind, bytes that follow
 MOST_BYTES = 1 << 26
-SETUP, COLUMN, START, ASKED, READY, ANSWERED, FAILED = range(7)
+SETUP, COLUMN, START, ASKED, READY, ANSWERED, FAILED, STOP = range(8)
 
 
 def write_message(descriptor: int, kind: int, content: bytes) -> None:

@@ -20,7 +20,8 @@ from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
-    from runners.arena.experiment import Experiment, Outcome
+    from runners.arena.experiment import Experiment
+    from runners.arena.playing import Outcome
 
 DEFAULT = "score"  # the objective of conf/run.yaml
 
@@ -66,7 +67,7 @@ class RunApplication(Application["Judged"]):
         return Target(objective.heading(hydra_cfg.runtime.choices["objective"]), objective.direction, objective.text)
 
     def execute(self, prepared: Judged) -> Finished:
-        from runners.arena.experiment import carry_out
+        from runners.arena.playing import carry_out
         from runners.contestants.interruption import interruptible
 
         request = prepared.experiment.request

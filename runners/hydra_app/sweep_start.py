@@ -26,9 +26,10 @@ from runners.hydra_app.study import StudyConfig, StudySweeper, Target, checked_d
 from runners.terminal import console
 
 MODE = re.compile(r"\+*hydra\.mode=(.*)")
-# Folders, archive, threads and progress do not affect what a job returns, nor does the extent of a study.
+# Folders, archive, threads, executor and progress do not affect what a job returns, nor does the extent of a study.
 WITHOUT_EFFECT = re.compile(
-    r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress=)"
+    r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress="
+    r"|executor[.=]|ray[.])"
 )
 
 

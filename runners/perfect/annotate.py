@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from analytics import open_archive
-from analytics.derived_tables.decisions import annotation_jobs
-from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
+from analytics.derived_tables.decisions import annotation_jobs, note_annotations
+from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary
 from analytics.query.mistakes import (
     DecisionSummary,
     HardPosition,
@@ -23,7 +24,9 @@ from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.page import mistakes_page
 from analytics.store.archive import Archive, chosen_runs
 from quarto.errors import RequestError
-from runners.arena.machine import available_cores, check_tables
+from runners.executors.base import Executor
+from runners.executors.machine import available_cores, check_tables
+from runners.perfect.annotating import Annotating
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 from runners.terminal.files import write_file
@@ -31,19 +34,25 @@ from runners.terminal.progress import progress_bar
 
 
 def annotate(
-    root: PurePath, wanted: Sequence[str], choices: bool, from_pieces: int | None, threads: int | None, megabytes: float
+    root: PurePath, wanted: Sequence[str], settings: AnnotationSettings, threads: int | None, executor: Executor
 ) -> None:
     """Judge the decisions that are not judged yet. Raises ``RequestError`` for an unknown run."""
-    check_tables(megabytes)
+    workers = threads or available_cores()
+    check_tables(settings.megabytes, executor.here(workers))
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
-    settings = AnnotationSettings(choices, from_pieces, threads or available_cores(), megabytes)
     started = time.perf_counter()
-    jobs = annotation_jobs(archive, runs, choices, from_pieces)
+    jobs = annotation_jobs(archive, runs, settings.choices, settings.from_pieces)
     with progress_bar("judging", "games", wanted=bool(jobs)) as bar:
         bar.start(sum(job.shard.commit.games.rows for job in jobs))
-        done = annotate_runs(archive, runs, settings, bar.advance)
-    console.print_line(_summary(done, time.perf_counter() - started, root))
+        annotating = Annotating(archive, jobs, settings, bar.advance)
+        try:
+            if jobs:
+                executor.carry_out(annotating, workers, threading.Event())
+        finally:
+            for run_id in runs:
+                note_annotations(archive, run_id)
+    console.print_line(_summary(annotating.done, time.perf_counter() - started, root))
 
 
 def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:

@@ -20,7 +20,7 @@ from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import check_keys
 from runners.arena.config_groups import names, plain, settings_of
-from runners.arena.schemas import SweepConfig, check_values, threads_of
+from runners.arena.schemas import RayConfig, SweepConfig, check_values, executor_of, threads_of
 from runners.arena.storage import ARCHIVE
 from runners.hydra_app.application import Application, typed_command
 from runners.hydra_app.finished import Finished
@@ -48,6 +48,8 @@ class PolicyBuildConfig:
     name: str | None = None
     where: str = MISSING
     threads: int | None = None
+    executor: Any = None
+    ray: RayConfig = field(default_factory=RayConfig)
     archive: SourceConfig = field(default_factory=SourceConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
@@ -70,7 +72,8 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         if key not in (own := settings_of(GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
-    from runners.training.derive import BuildRequest, derivation_of
+    from runners.training.derive import BuildRequest
+    from runners.training.kinds import derivation_of
 
     name = kind if cfg.name is None else cfg.name
     policy_store.check_name(name, "name")
@@ -81,6 +84,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         name=name,
         where=cfg.where,
         threads=threads_of(cfg),
+        executor=executor_of(cfg),
         root=location_of(cfg.archive.root),
         command=command,
     )
@@ -136,6 +140,8 @@ class BuildApplication(Application["PreparedBuild"]):
     def execute(self, prepared: PreparedBuild) -> Finished:
         from runners.training.derive import build
 
+        for note in prepared.request.notes:
+            console.print_note(note)
         started = time.perf_counter()
         card = build(prepared)
         seconds = time.perf_counter() - started

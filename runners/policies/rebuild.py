@@ -13,7 +13,6 @@ from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.provenance import sources_of
 from analytics.policies.relearn import relearn
 from analytics.store.archive import Archive
@@ -21,11 +20,12 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
-from runners.arena.machine import available_cores
 from runners.arena.named_classes import check_named, targets_in
 from runners.arena.spec import made_of
 from runners.arena.storage import Storage
-from runners.training.derive import code_of, derivation_of
+from runners.executors.machine import available_cores
+from runners.training.derive import code_of
+from runners.training.kinds import derivation_of, learned_from, source_of
 from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
@@ -107,11 +107,12 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
     check_named(f"policy '{card.name}'", how["parameters"], [GROUP], f"{GROUP}/{how['kind']}.yaml")
     derivation = derivation_of(how["kind"], how["parameters"])
     with open_archive(archive.root) as opened:
-        dataset = dataset_of(sources_of(opened, card), card.learned["run_ids"])
-    sums = dataset.checksums(threads)
+        dataset = source_of(derivation, sources_of(opened, card), card.learned["run_ids"])
+        policy = learned_from(derivation, dataset, threads).policy
+        sums = dataset.checksums(threads)
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
-    return derivation.derive(dataset, threads), notes
+    return policy, notes
 
 
 def _learned_again(archive: Archive, card: PolicyCard) -> Policy:

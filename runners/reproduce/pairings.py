@@ -14,7 +14,8 @@ from analytics.statistics.tally import Tally
 from runners.arena.agent_labels import agent_named
 from runners.arena.config import Request
 from runners.arena.config_groups import load_rules
-from runners.arena.experiment import Experiment, Progress, carry_out, prepare
+from runners.arena.experiment import Experiment, prepare
+from runners.arena.playing import Progress, carry_out
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import Storage
 from runners.reproduce.trainings import TrainingResult

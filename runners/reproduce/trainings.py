@@ -13,7 +13,7 @@ from analytics.statistics.tally import Row
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners.arena.config_groups import CONF
-from runners.arena.experiment import Progress
+from runners.arena.playing import Progress
 from runners.arena.storage import Storage
 from runners.training.config import TrainingRequest, check, training_request_of
 from runners.training.outcome import keep

@@ -20,7 +20,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from analytics.results.pairings import Crosstable, PairingResult, Standing
     from analytics.statistics.intervals import Estimate
-    from runners.arena.experiment import Outcome
+    from runners.arena.playing import Outcome
 
 DEFAULT_ROOT = Path("data/archive")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,11 +19,11 @@ from quarto.errors import RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
 from runners.arena.named_classes import targets_in
-from runners.arena.schemas import threads_of
+from runners.arena.schemas import executor_of, threads_of
 from runners.arena.spec import made_of
 from runners.arena.storage import storage_of
 from runners.training.schemas import check_values
-from runners.training.trainer import Checking, Extensible, Trainer, TrainingContext
+from runners.training.trainer import Checking, Extensible, Sequential, Trainer, TrainingContext
 
 _MISSING = object()
 
@@ -82,6 +82,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         stop=threading.Event(),
         progress=None,
         curve_block=cfg.curve.block,
+        executor=executor_of(cfg),
     )
     settings, trainer = _trainer(cfg.trainer, context.name)
     request = TrainingRequest(
@@ -90,7 +91,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         context=context,
         policy=cfg.policy.name or "",
         progress=cfg.progress,
-        notes=trainer.notes if isinstance(trainer, Checking) else (),
+        notes=(*(trainer.notes if isinstance(trainer, Checking) else ()), *_without_effect(trainer, context)),
     )
     name = request.policy or _derived_name(request)
     return replace(request, policy=name, context=replace(context, policy=name))
@@ -120,6 +121,13 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
         raise RequestError(f"trainer={node} is not a trainer: choose one with trainer=NAME")
     settings = plain(node)
     return settings, made_of(f"trainer '{name}'", settings, Trainer)
+
+
+def _without_effect(trainer: Trainer, context: TrainingContext) -> Iterator[str]:
+    """The note that an executor does nothing for a trainer that cannot use it."""
+    if isinstance(trainer, Sequential) and not context.executor.shares_memory:
+        why = trainer.sequential
+        yield f"trainer {context.name} plays in this process, on one thread, whatever the executor is: {why}"
 
 
 def _derived_name(request: TrainingRequest) -> str:

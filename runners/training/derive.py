@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import Dataset, Derivation, check_rules, dataset_of
+from analytics.policies.derived.dataset import (
+    Counting,
+    Dataset,
+    Derivation,
+    LearningDerivation,
+    check_rules,
+    checksums_of,
+)
 from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import Selection, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
-from runners.arena.machine import MEBIBYTE, available_megabytes
-from runners.arena.spec import made_of
-from runners.contestants.places import place_of
+from runners.executors.base import Executor
+from runners.executors.machine import MEBIBYTE, available_megabytes
+from runners.executors.threads import THREADS
+from runners.training.counting import GameCounting
+from runners.training.kinds import described, guarded, learned_from, source_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -41,17 +53,24 @@ class BuildRequest:
     threads: int
     root: PurePath
     command: str
+    executor: Executor = THREADS
+
+    @property
+    def is_counted_apart(self) -> bool:
+        """Whether workers count the games of each shard; else all games are in the memory of this process."""
+        return isinstance(self.derivation, Counting) and not self.executor.shares_memory
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user on how the request was understood."""
+        if self.executor.shares_memory or self.is_counted_apart:
+            return ()
+        return (f"kind {self.kind} is derived in this process, whatever the executor is: it needs all games at once",)
 
     @property
     def training(self) -> str:
         """12 hex digits, the same for the same kind, parameters and condition. A name belongs to one of them."""
         return run_id_of({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
-
-
-def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation:
-    """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
-    derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation)
-    return derivation
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,8 @@ def prepare(request: BuildRequest) -> PreparedBuild:
         _check_name(opened.archive, request)
         selection = select(opened, request.where)
         check_rules(selection.runs)
-        _check_memory(selection.games)
+        if not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation)):
+            _check_memory(selection.games)
         stack.pop_all()
     return PreparedBuild(request, selection)
 
@@ -86,33 +106,65 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     """
     request = prepared.request
     with prepared.selection.opened:
-        dataset = dataset_of(prepared.selection)
-    policy = _derived(request, dataset)
+        derived = _counted(prepared) if request.is_counted_apart else _derived(prepared)
+    policy, games = _checked(request, derived.policy), prepared.selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
-        raise RequestError(
-            f"{len(dataset.game_id):,} games give no row with {_parameters(request.settings)}: choose more games"
-        )
-    tables = {TABLE: ranges_of(dataset)}
-    origin = Origin(request.name, dataset.rules, code_of(request.settings), _learned(request, dataset), tables)
+        raise RequestError(f"{games:,} games give no row with {_parameters(request.settings)}: choose more games")
+    tables, pictures = {TABLE: derived.ranges}, dict[str, bytes]()
+    if derived.curve is not None:
+        tables["curve"], pictures["curve"] = derived.curve, _picture(request, derived.curve)
+    rules = prepared.selection.runs[0].rules
+    origin = Origin(request.name, rules, code_of(request.settings), _learned(request, derived, games), tables, pictures)
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
-def _derived(request: BuildRequest, dataset: Dataset) -> Policy:
-    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, makes none."""
-    what = f"kind '{request.kind}' ({request.settings['_target_']})"
-    try:
-        policy: Any = request.derivation.derive(dataset, request.threads)
-    except ArenaError:
-        raise
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise FailureError(f"{what} raised {reason}, at {place_of(error)}") from error
+class _Derived(NamedTuple):
+    """What a kind made, and of which games."""
+
+    policy: Any
+    ranges: pl.DataFrame  # of the ids of the games
+    checksums: Mapping[str, str]  # by run, runs in the order in which they began
+    curve: pl.DataFrame | None = None
+
+
+def _derived(prepared: PreparedBuild) -> _Derived:
+    """The policy of all games, which are in memory at once or are read as it is learned."""
+    request, derivation = prepared.request, prepared.request.derivation
+    dataset = source_of(derivation, prepared.selection)
+    learned = guarded(request.kind, request.settings, lambda: learned_from(derivation, dataset, request.threads))
+    ranges = ranges_of(dataset.ids()) if isinstance(dataset, Dataset) else dataset.ranges()
+    return _Derived(learned.policy, ranges, dataset.checksums(request.threads), learned.curve)
+
+
+def _counted(prepared: PreparedBuild) -> _Derived:
+    """The policy that follows from the counts of the workers."""
+    request, selection = prepared.request, prepared.selection
+    work = GameCounting(request.kind, request.settings, selection)
+    request.executor.carry_out(work, request.threads, threading.Event())
+    derivation: Any = request.derivation
+    policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(work.counts))
+    runs = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
+    sums = checksums_of(work.checksums)
+    ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
+    return _Derived(policy, ranges, {run_id: sums[run_id] for run_id in runs})
+
+
+def _checked(request: BuildRequest, policy: Any) -> Policy:
+    """The policy. Raises ``FailureError`` if its kind, which may be a user's own, made none."""
+    what = described(request.kind, request.settings)
     if not isinstance(policy, Policy):
         raise FailureError(f"{what} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)")
     try:
         return policy_store.checked(policy)
     except ValueError as error:
         raise FailureError(f"{what} returned a policy that cannot be stored: {error}") from error
+
+
+def _picture(request: BuildRequest, curve: pl.DataFrame) -> bytes:
+    """The learning curve as SVG."""
+    from analytics.report import style
+
+    return style.curve_svg(curve, f"How {request.name} learned", [_parameters(request.settings)])
 
 
 def code_of(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -140,19 +192,19 @@ def _check_memory(games: int) -> None:
         )
 
 
-def _learned(request: BuildRequest, dataset: Dataset) -> dict[str, Any]:
+def _learned(request: BuildRequest, derived: _Derived, games: int) -> dict[str, Any]:
     """The card's fields on the games and on the derivation."""
     return {
         "training": request.training,
         "trainer": request.kind,
         "parameters": dict(request.settings),
         "seed": 0,
-        "games": len(dataset.game_id),
-        "run_ids": [record.run_id for record in dataset.runs],
+        "games": games,
+        "run_ids": [*derived.checksums],
         "command": request.command,
         "where": request.where,
         "derivation": {"kind": request.kind, "parameters": dict(request.settings)},
-        "checksums": dataset.checksums(request.threads),
+        "checksums": dict(derived.checksums),
     }
 
 

@@ -26,7 +26,8 @@ from quarto.errors import RequestError
 from quarto.rules import NONE
 from runners.arena.agent_labels import agent_of, load_agent
 from runners.arena.config import Request
-from runners.arena.experiment import Outcome, Progress, carry_out, prepare
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, Progress, carry_out
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Trained, TrainingContext
 

@@ -50,6 +50,7 @@ class Online:
     """
 
     extent = "games"
+    sequential = "it learns from each game before the next one is played"
 
     def __init__(
         self,

@@ -44,6 +44,8 @@ class TrainConfig:
     seed: int = 1
     threads: int | None = None
     progress: bool = True
+    executor: Any = None
+    ray: schemas.RayConfig = field(default_factory=schemas.RayConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     sweep: schemas.SweepConfig = field(default_factory=schemas.SweepConfig)
 

@@ -25,11 +25,14 @@ from runners.arena.agent_labels import agent_of, agent_settings, parse_label
 from runners.arena.checks import MAX_OPENING_PLIES
 from runners.arena.config import Request
 from runners.arena.config_groups import settings_of
-from runners.arena.experiment import Outcome, carry_out, prepare
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, carry_out
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.training.derive import BuildRequest, build, code_of, derivation_of
+from runners.training.derive import BuildRequest, build, code_of
 from runners.training.derive import prepare as prepare_build
 from runners.training.evolution import Tracker
+from runners.training.exact_regret import Regret, regret_of_first
+from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 from runners.training.trainer import Trained, TrainingContext
 
@@ -39,7 +42,8 @@ STRENGTH = {
     **dict.fromkeys(("generation", "games"), pl.Int64),
     **dict.fromkeys(("player", "opponent", "run_id"), pl.String),
     **dict.fromkeys(("wins", "draws", "losses"), pl.Int64),
-    **dict.fromkeys(("score", "low", "high"), pl.Float64),
+    **dict.fromkeys(("score", "low", "high", "regret"), pl.Float64),
+    "decisions": pl.Int64,
 }
 
 
@@ -63,12 +67,14 @@ class SelfImprovement:
     opponents: Sequence[Any]
     strength_games: int
     strength_opening_plies: int
+    regret_games: int
 
     def __post_init__(self) -> None:
         try:
             checked_whole("generations", self.generations, 1, MOST_GENERATIONS)
             checked_whole("games", self.games, 2, MOST_GAMES)
             checked_whole("strength_games", self.strength_games, 2, MOST_GAMES)
+            checked_whole("regret_games", self.regret_games, 0, self.strength_games)
             checked_whole("opening_plies", self.opening_plies, 0, MAX_OPENING_PLIES)
             checked_whole("strength_opening_plies", self.strength_opening_plies, 0, MAX_OPENING_PLIES)
             checked_one_of("remember", self.remember, REMEMBER)
@@ -176,11 +182,19 @@ class _SelfImprovementTraining:
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
-        for opponent, result in zip(self._opponents, outcome.results, strict=True):
-            counts = result.wins, result.draws, result.losses
+        judged = self._judged(outcome.run_id)
+        for pairing, (opponent, result) in enumerate(zip(self._opponents, outcome.results, strict=True)):
+            counts, regret = (result.wins, result.draws, result.losses), judged.get(pairing, Regret())
             row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *result.score)
-            self._strength.append(row)
+            self._strength.append((*row, regret.mean, regret.decisions))
         return True
+
+    def _judged(self, run_id: str) -> dict[int, Regret]:
+        """The player's exact regret against each opponent, if games are to be judged."""
+        if not self._plan.regret_games or self._context.rules.mover_chooses:
+            return {}
+        archive = Archive.open(self._context.storage.root)
+        return regret_of_first(archive, run_id, self._plan.regret_games, self._context.threads)
 
     def _practise(self, generation: int) -> bool:
         """Play the games to learn from; false if ``stop`` was set before all were played."""
@@ -204,6 +218,7 @@ class _SelfImprovementTraining:
             threads=context.threads,
             root=context.storage.root,
             command=context.command,
+            executor=context.executor,
         )
         known = policy_store.named(Archive.open(context.storage.root), request.name)
         if known and known.learned["training"] == request.training and known.code == code_of(settings):
@@ -217,7 +232,8 @@ class _SelfImprovementTraining:
         """
         agents = (player, *self._opponents)
         pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
-        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=0)
+        opening = self._plan.strength_opening_plies
+        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=opening)
         return self._context.request(spec, self._plan.strength_games)
 
     def _self_play_request(self, generation: int, player: AgentSpec) -> Request:
@@ -244,8 +260,12 @@ class _SelfImprovementTraining:
 
 
 def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
-    """A row a generation: games learned from, mean score against all opponents, each score with its interval."""
-    columns = [pl.col("score").mean().alias("strength")]
+    """A row a generation: games learned from, mean score against all opponents and mean regret of a decision.
+
+    Then each score with its interval.
+    """
+    regret = (pl.col("regret") * pl.col("decisions")).sum() / pl.col("decisions").sum()
+    columns = [pl.col("score").mean().alias("strength"), regret.alias("regret")]
     for opponent in strength["opponent"].unique(maintain_order=True):
         for name, column in (("", "score"), (" low", "low"), (" high", "high")):
             against = pl.col(column).filter(pl.col("opponent") == opponent).first()

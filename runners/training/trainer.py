@@ -13,9 +13,11 @@ from agents.learning.policy import Policy
 from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
 from runners.arena.config import Request
-from runners.arena.experiment import Progress
+from runners.arena.playing import Progress
 from runners.arena.spec import RunSpec
 from runners.arena.storage import Storage
+from runners.executors.base import Executor
+from runners.executors.threads import THREADS
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,13 @@ class TrainingContext:
     progress: Progress | None
     curve_block: int = BLOCK  # games of a row of the curve, where that counts games
     policy: str = ""  # name of the policy
+    executor: Executor = THREADS
 
     def request(self, spec: RunSpec, games: int) -> Request:
         """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
         spec = replace(spec, training=True)
-        return Request(spec, games + games % spec.games_a_pair, self.threads, self.storage, self.progress is not None)
+        games += games % spec.games_a_pair
+        return Request(spec, games, self.threads, self.storage, self.progress is not None, self.executor)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,13 @@ class Trainer(Protocol):
         Raises ``RequestError`` for an invalid context, before anything is played.
         """
         ...
+
+
+@runtime_checkable
+class Sequential(Protocol):
+    """A trainer whose games are played one after the other, by whatever executor."""
+
+    sequential: str  # why, as the end of a sentence
 
 
 @runtime_checkable

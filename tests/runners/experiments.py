@@ -22,7 +22,7 @@ from analytics import open_archive
 from quarto.rng import Streams
 from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
-from runners.arena.experiment import Outcome, execute
+from runners.arena.playing import Outcome, execute
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
 
@@ -131,3 +131,17 @@ class Misbehaving(OneByOne):
             raise RuntimeError("lost my nerve")
         cell = next((cell for cell in range(16) if cell not in position.free), -1)
         return cell, (*position.available, -1)[0]
+
+
+class Cheat(Misbehaving):
+    """Answers with illegal turns."""
+
+    def __init__(self) -> None:
+        super().__init__("cheat")
+
+
+class Hot(Misbehaving):
+    """Raises."""
+
+    def __init__(self) -> None:
+        super().__init__("raise", 6)

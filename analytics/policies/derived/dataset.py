@@ -6,17 +6,19 @@ machine changes it, and the games of the latest generation of a training count l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
 from analytics.query.selection import Selection
 from analytics.store.records import RunRecord
+from analytics.store.shard_arrays import ShardGames, games_at
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.jit import inlined, int64, kernel, uint64
@@ -24,6 +26,7 @@ from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 
 T = TypeVar("T")
+UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,71 @@ class Dataset:
     def rules(self) -> Rules:
         return self.runs[0].rules
 
+    @property
+    def size(self) -> int:
+        """The number of games."""
+        return len(self.game_id)
+
+    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+        """The games of each run, as a ``GameSource`` gives them."""
+        for record, start, end in self.spans():
+            rows = slice(start, end)
+            yield record, ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:  # noqa: ARG002
+        """Unknown: games in memory have left their annotations behind."""
+        return np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
+
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
+    def ids(self) -> dict[str, NDArray[np.int64]]:
+        """The ids of the games of each run, ascending."""
+        return {record.run_id: self.game_id[start:end] for record, start, end in self.spans()}
+
     def checksums(self, threads: int) -> dict[str, str]:
         """For each run id 16 hex digits that depend on the chosen games alone, not on their shards."""
+        return checksums_of(self.sums(threads))
+
+    def sums(self, threads: int) -> dict[str, int]:
+        """For each run id a sum over its chosen games, modulo 2^64 the checksum."""
 
         def add(first: int, last: int) -> int:
-            return int(_sum_of_games(self.game_id, self.opening, self.games, (first, last)))
+            return int(sum_of_games(self.game_id, self.opening, self.games, (first, last)))
 
-        sums = {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
-        return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+        return {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+
+
+def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
+    """For each run id the checksum, 16 hex digits, that ``Dataset.sums`` of all parts of its games add up to."""
+    return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+
+
+class GameSource(Protocol):
+    """Games in the order in which they are learned from: in memory, or read shard by shard."""
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+        """Games of one run after the other, each time ascending by id; as often as asked for."""
+        ...
+
+    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:
+        """The exact value of each gift of these games for its giver, where it is annotated, else UNKNOWN: [16, G]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A policy and how it was learned."""
+
+    policy: Policy
+    curve: pl.DataFrame | None = None  # in a form that ``analytics.report.style.curve_svg`` draws
 
 
 @runtime_checkable
@@ -63,6 +119,32 @@ class Derivation(Protocol):
 
         Raises ``RequestError`` if its parameters do not fit the games.
         """
+        ...
+
+
+@runtime_checkable
+class LearningDerivation(Protocol):
+    """A kind of policy that is learned pass by pass, from games that need not be in memory."""
+
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
+        """As that of a ``Derivation``."""
+        ...
+
+    def learn(self, dataset: GameSource, threads: int) -> Learned:
+        """The policy that ``derive`` gives, and how it was learned."""
+        ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A kind whose policy follows from counts that add up over games, so that shards can be counted apart."""
+
+    def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
+        """The counts of some games: an array of the same shape for any games."""
+        ...
+
+    def policy_of(self, counts: NDArray[np.int64]) -> Policy:
+        """The policy that follows from the counts of all games."""
         ...
 
 
@@ -130,7 +212,7 @@ def _sort(dataset: Dataset, start: int, end: int) -> None:
 
 
 @kernel()
-def _sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
+def sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
     """The sum (uint64) over games of a hash of all that a policy may depend on, so that their order does not matter.
 
     A game's hash mixes its id, then winner, opening and number of plies in one word, then one word a ply.

@@ -31,6 +31,10 @@ class Gift:
             raise ValueError(f"smoothing={smoothing} is below 0: that many games are added on both sides")
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:
+        return self.policy_of(self.count(dataset, threads))
+
+    def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
+        """[2, COMBINATIONS] the gifts by their features: row 0 where the giver lost, row 1 elsewhere."""
         rules = dataset.rules.tables
 
         def count(first: int, last: int) -> NDArray[np.int64]:
@@ -38,13 +42,16 @@ class Gift:
             count_gifts(dataset.games, dataset.opening, rules, counts, (first, last))
             return counts
 
-        lost, kept = sum(over_spans(count, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
+        return sum(over_spans(count, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
+
+    def policy_of(self, counts: NDArray[np.int64]) -> Policy:
+        lost, kept = counts
         met = np.flatnonzero(lost + kept)
-        losses, counts = lost[met], (lost + kept)[met]
+        losses, total = lost[met], (lost + kept)[met]
         features = np.unravel_index(met, tuple(FEATURES.values()))
         columns = {name: column.astype(np.int8) for name, column in zip(FEATURES, features, strict=True)}
-        risk = (losses + self.smoothing) / (counts + 2.0 * self.smoothing)
-        return Policy(GIFT, table={**columns, "count": counts, "losses": losses, "risk": risk})
+        risk = (losses + self.smoothing) / (total + 2.0 * self.smoothing)
+        return Policy(GIFT, table={**columns, "count": total, "losses": losses, "risk": risk})
 
 
 @kernel()

@@ -6,6 +6,7 @@ later change nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 
 import numpy as np
@@ -13,7 +14,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import Dataset
 from analytics.query.selection import EVERYTHING, Selection, holds_any, within
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
@@ -26,16 +26,15 @@ MOST_LOST = 1 << 24  # games of a run that are looked for one by one: a forged c
 RANGES = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
-def ranges_of(dataset: Dataset) -> pl.DataFrame:
-    """The games as ranges: ``games`` ids from ``first_game`` on, ``step`` apart; by run and id."""
+def ranges_of(ids_of_runs: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
+    """Ids of games, ascending, by run, as ranges: ``games`` ids from ``first_game`` on, ``step`` apart."""
     parts = []
-    for record, start, end in dataset.spans():
-        ids = dataset.game_id[start:end]
+    for run_id, ids in ids_of_runs.items():
         apart = np.diff(ids)
         step = 1 if (apart == 1).any() else 2  # 2: one game of each pair, as when an agent is chosen in one seat
         begins = np.flatnonzero(np.concatenate([[True], apart != step]))
         games = np.diff(np.concatenate([begins, [len(ids)]]))
-        columns = {"run_id": [record.run_id] * len(begins), "first_game": ids[begins], "games": games}
+        columns = {"run_id": [run_id] * len(begins), "first_game": ids[begins], "games": games}
         parts.append(pl.DataFrame({**columns, "step": np.full(len(begins), step)}, schema=RANGES))
     return pl.concat(parts)
 

@@ -49,11 +49,12 @@ def curves(chosen: ChosenGames) -> list[Curve]:
 def learning_frame(found: list[Curve]) -> pl.DataFrame:
     """All curves as one: ``policy``, ``policy_id``, ``series`` (String), ``step`` (Int64), ``value`` (Float64).
 
-    ``step`` is the number of games learned from, or of the generation; ``series`` is ``win_rate`` or the name of a
-    fitness or score, whose interval is left out.
+    ``step`` is the number of games learned from, or of the generation or pass; ``series`` is ``win_rate`` or the name
+    of a fitness, error or score, whose interval is left out.
     """
     parts = [pl.DataFrame(schema=CURVES)]
-    for card, rows in found:
+    for card, curve in found:
+        rows = _by_stage(curve) if "pass" in curve.columns else curve
         by_games = "win_rate" in rows.columns
         step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")
         lines = [name for name, kind in rows.schema.items() if kind == pl.Float64]
@@ -62,6 +63,14 @@ def learning_frame(found: list[Curve]) -> pl.DataFrame:
         named = long.with_columns(policy=pl.lit(card.name), policy_id=pl.lit(card.policy_id))
         parts.append(named.select(pl.col(name).cast(kind) for name, kind in CURVES.items()))
     return pl.concat(parts)
+
+
+def _by_stage(rows: pl.DataFrame) -> pl.DataFrame:
+    """A curve by passes as one by generations, with a column for each error and number of pieces."""
+    errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
+    long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()
+    named = long.with_columns(series=pl.format("{}, {} pieces", "error", "pieces"))
+    return named.pivot("series", index="pass", values="value", maintain_order=True).rename({"pass": "generation"})
 
 
 CURVES = {**dict.fromkeys(("policy", "policy_id", "series"), pl.String()), "step": pl.Int64(), "value": pl.Float64()}

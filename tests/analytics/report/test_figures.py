@@ -10,6 +10,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from analytics import open_archive
@@ -270,6 +271,9 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
             ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
         }
         assert learning.curves(chosen_games(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
+        passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
+        stages = learning.learning_frame([learning.Curve(found[0].card, passes)]).select("series", "step", "value")
+        assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
 
 
 FIGURES: dict[Figure, tuple[str, str]] = {

@@ -72,6 +72,16 @@ def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
     assert len({curve_svg(by_games(5), "a", ["b"]) for _ in range(2)}) == 1
 
 
+def test_a_curve_by_passes_has_the_errors_on_held_out_boards_or_else_on_those_learned_from() -> None:
+    errors = {"not_lost": [0.4] * 4, "won": [0.3] * 4, "held_out_not_lost": [0.2, 0.1] * 2, "held_out_won": [0.1] * 4}
+    curve = pl.DataFrame({"pieces": [9, 9, 8, 8], "pass": [1, 2, 1, 2], "boards": [5] * 4} | errors)
+    none = curve.with_columns(pl.lit(None, pl.Float64).alias(f"held_out_{name}") for name in ("not_lost", "won"))
+    found = {name: texts(curve_svg(each, "a", ["b"])) for name, each in (("held out", curve), ("none", none))}
+    assert {"not lost", "won", "pass", "mean squared error of a chance"} <= set(found["held out"])
+    assert "0.40" in found["none"]
+    assert "0.40" not in found["held out"]
+
+
 def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
     clipped = alt.Chart(alt.InlineData(values=[{"x": 1}])).mark_rect(clip=True).encode(x="x:O")
     drawings = [inline(clipped, "a-"), inline(clipped, "a-"), inline(clipped, "b-")]

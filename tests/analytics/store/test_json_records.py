@@ -56,7 +56,8 @@ def test_the_bytes_of_a_record_are_known() -> None:
     job = SweepJob("s1", 3, {"a": "é"}, error='"no"\n')
     assert dump(job).decode() == (
         '{\n "sweep_id": "s1",\n "job": 3,\n "overrides": {\n  "a": "é"\n },\n "run_id": null,\n'
-        ' "status": "complete",\n "error": "\\"no\\"\\n",\n "games": 0,\n "checksum": "70da76bbb76aa3f0"\n}\n'
+        ' "status": "complete",\n "error": "\\"no\\"\\n",\n "games": 0,\n'
+        ' "objective": null,\n "value": null,\n "checksum": "87547208edbf41cc"\n}\n'
     )
     assert b'"parameters": {\n  "rate": 1e-07\n },' in dump(CARD)
     assert dump({"a": 1e16, "b": [], "c": {}}) == b'{\n "a": 1e+16,\n "b": [],\n "c": {}\n}\n'

@@ -119,7 +119,7 @@ def test_an_interrupted_index_says_that_it_goes_on(
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("runners.archive.index.index_shards", interrupted)
+    monkeypatch.setattr("runners.archive.indexing.index_shards", interrupted)
     found = qarena("archive", "index", "--archive", str(sample))
     assert found == (
         130,

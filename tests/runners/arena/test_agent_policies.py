@@ -27,6 +27,7 @@ from quarto.rules import CLASSIC
 from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import player_of
 from tests.agents.test_gifts import risks
+from tests.agents.test_line_values import random_policy
 from tests.agents.test_policy import means
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
@@ -52,6 +53,16 @@ def untrained(learner: EncodedLearner | QPlacementLearner | TabularLearner) -> P
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "data/archive"
+
+
+def test_parameters_of_policy_go_to_the_player_that_has_them(root: Path) -> None:
+    save(root, random_policy(CLASSIC, 0)[0], "mine")
+    player = agent_named("policy(policy=mine,risk=0.75,exploration=0.5)", root).player
+    assert player is not None
+    assert (player.params["risk"], player.params["exploration"]) == (0.75, 0.5)
+    usual = agent_named("policy(policy=mine)", root).player
+    assert usual is not None
+    assert (usual.params["risk"], usual.params["exploration"]) == (0.25, 0.0)
 
 
 def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:

@@ -24,10 +24,11 @@ from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
-from runners.arena import experiment
+from runners.arena import experiment, playing
 from runners.arena.code import code_of
 from runners.arena.engine import Order
-from runners.arena.experiment import engine_of, execute
+from runners.arena.experiment import engine_of
+from runners.arena.playing import execute
 from runners.arena.schedule import Pace
 from runners.arena.shard_writer import ShardWriter
 from runners.contestants.crew import Crew
@@ -83,7 +84,7 @@ def test_rows_depend_on_neither_threads_nor_shards(how: Sequence[str], tmp_path:
 def test_rows_do_not_depend_on_blocks(
     most: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment, "Pace", lambda _: Pace(most))
+    monkeypatch.setattr(playing, "Pace", lambda _: Pace(most))
     monkeypatch.setattr(Pace, "FIRST", 1000)
     play(tmp_path, *TOURNAMENT, "threads=2", "archive.shard_games=100")
     assert_same_rows(rows(tmp_path), expected)

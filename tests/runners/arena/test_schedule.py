@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analytics.store.ranges import Range
 from runners.arena.engine import MAX_PAIRS
-from runners.arena.schedule import Pace, missing, orders, pairings
+from runners.arena.schedule import Pace, missing, orders, overlap, pairings, parts
 
 
 def ranges_of(numbers: set[int]) -> list[Range]:
@@ -46,6 +46,29 @@ def test_orders_are_exactly_what_is_left_for_any_pace(
     assert {pairing: sorted(pairs) for pairing, pairs in ordered.items()} == {
         pairing: numbers_in(ranges) for pairing, ranges in left.items()
     }
+
+
+LEFT = st.dictionaries(st.integers(0, 5), RANGES, max_size=4)
+
+
+def pairs_of(ranges: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """(pairing, pair) of each pair of a part."""
+    return [(pairing, pair) for pairing, first, end in ranges for pair in range(first, end)]
+
+
+@given(LEFT, st.integers(1, 40))
+def test_parts_hold_what_is_left_and_all_but_the_last_are_full(left: dict[int, list[Range]], most: int) -> None:
+    found = [pairs_of(part) for part in parts(left, most)]
+    assert [*chain(*found)] == [(pairing, pair) for pairing in sorted(left) for pair in numbers_in(left[pairing])]
+    assert all(len(part) == most for part in found[:-1])
+    assert all(1 <= len(part) <= most for part in found)
+
+
+@given(LEFT, LEFT, st.integers(1, 40))
+def test_an_overlap_is_what_is_in_both(one: dict[int, list[Range]], other: dict[int, list[Range]], most: int) -> None:
+    both = {(pairing, pair) for pairing in other for pair in numbers_in(other[pairing])}
+    for part in parts(one, most):
+        assert pairs_of(overlap(part, other)) == [pair for pair in pairs_of(part) if pair in both]
 
 
 def test_pairings_take_turns() -> None:

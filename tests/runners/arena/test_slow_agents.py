@@ -22,7 +22,7 @@ from quarto.rules import CLASSIC
 from quarto.views import PositionView
 from runners.arena import engine
 from runners.arena.engine import Engine, Order
-from runners.arena.experiment import execute
+from runners.arena.playing import execute
 from runners.contestants import crew, interruption
 from tests.runners.experiments import QARENA, Dice, OneByOne, environment_with, request, stored_at
 

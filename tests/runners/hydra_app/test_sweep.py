@@ -212,6 +212,7 @@ def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp
     get_reusable_executor().shutdown()  # the folder in which its processes are is about to be deleted
 
 
+@pytest.mark.slow
 def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
     assert qarena("run", "games=2").code == 0  # its agents must not travel to the other processes
     found = qarena("sweep", "agent@a=rule_based", "rules=own_piece,classic", "games=4", *joblib(tmp_path))
@@ -245,6 +246,7 @@ def test_an_interrupted_sweep_shows_what_it_has_and_how_to_go_on(
     assert [row[1] for row in table_of(qarena(*SHORT))] == ["classic", "square"]
 
 
+@pytest.mark.slow
 def test_a_folder_used_again_shows_the_jobs_of_this_sweep_alone(qarena: Qarena, tmp_path: Path) -> None:
     here = "hydra.sweep.dir=here"
     before = qarena("sweep", "agent@a=rule_based", "rules=classic,own_piece,square", "games=4", here)
@@ -268,7 +270,10 @@ def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
     swept = ["rules=classic,square", "games=20"]
     same = sweep_id(swept)
     assert re.fullmatch("[0-9a-f]{12}", same)
-    others = ("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x")
+    others = (
+        *("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x"),
+        *("executor=ray", "ray.address=node7"),
+    )
     assert {sweep_id([*swept[::-1], other]) for other in others} == {same}
     assert sweep_id([*swept, "seed=2"]) != same
     assert sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same

@@ -13,7 +13,7 @@ import pytest
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.rules import CLASSIC, NONE
-from runners.arena import machine
+from runners.executors import machine
 from runners.perfect.solvers import SolveOptions, Solvers, answers, parse_question, prove
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of

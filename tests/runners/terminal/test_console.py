@@ -16,7 +16,7 @@ from rich.console import Console
 
 from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
-from runners.arena.experiment import Outcome
+from runners.arena.playing import Outcome
 from runners.terminal import console, tables
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play

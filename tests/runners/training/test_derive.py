@@ -29,6 +29,8 @@ BUILDS = {
     "q_table": ["where=game_id < 60", "kind.discount=0.5"],
     "fitted_q": ["kind.least=1"],
     "gift": ["where=agent_0 = 'random'", "kind.smoothing=0.5"],
+    "line_values": ["kind.boards=100", "kind.exact_from=12", "kind.foresight=12"],
+    "line_network": ["kind.method=outcomes", "kind.units=2", "where=game_id < 100"],
     "encoded_q": ["kind.agent=semi_random", "kind.rewards=[1,-1,0,0]"],
 }
 
@@ -269,7 +271,10 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ([], r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, mc_afterstate, q_table"),
+        (
+            [],
+            r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, line_network, line_values, .*",
+        ),
         (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
         (["gift"], r"'gift' cannot be read: it is not key=value"),
         (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; did you mean 'kind.smoothing'\? .*"),
@@ -352,7 +357,7 @@ def test_several_kinds_are_built_by_one_command(root: Path, qarena: Qarena) -> N
 def test_help_lists_the_kinds(qarena: Qarena) -> None:
     found = qarena("policy", "build", "--help")
     assert (found.code, found.err) == (0, "")
-    assert "kind: encoded_q, fitted_q, gift, mc_afterstate, q_table" in found.out
+    assert "kind: encoded_q, fitted_q, gift, line_network, line_values, mc_afterstate, q_table" in found.out
 
 
 OWN = """

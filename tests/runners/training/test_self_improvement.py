@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.policies.policy_store import knowledge_of
 from analytics.store import policy_cards
@@ -21,6 +22,7 @@ from runners.arena.config_groups import settings_of
 from runners.policies.lineage import lineage
 from runners.policies.rebuild import rebuild
 from runners.training.derive import code_of
+from runners.training.exact_regret import FROM_PIECES
 from runners.training.self_improvement import SelfImprovement
 from runners.training.trainer import Trained, TrainingContext
 from tests.runners.conftest import Qarena
@@ -33,6 +35,7 @@ SMALL = {
     "opening_plies": 0,
     "strength_games": 40,
     "opponents": ["random", "rule_based"],
+    "regret_games": 10,
 }
 KEYS = [f"trainer.{key}={value}" for key, value in SMALL.items() if isinstance(value, int)]
 TYPED = ["trainer=self_improve", *KEYS, 'trainer.kind="mc_afterstate(least=3)"', "trainer.opponents=[random,dumb]"]
@@ -83,6 +86,8 @@ def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, 
             "avg(CASE winner WHEN -1 THEN .5 WHEN 0 THEN (agent_1 = opponent)::int ELSE (agent_0 = opponent)::int END) "
             "AS points, count(*) AS met FROM games GROUP BY ALL"
         )
+        imposed = opened.sql("SELECT DISTINCT run_id, opening FROM games")
+    assert set(strength.join(imposed, on="run_id")["opening"]) == {2}  # else deterministic players repeat one game
     met = strength.join(games, on=["run_id", "opponent"], how="left")
     assert met["points"].to_list() == pytest.approx(met["score"].to_list())
     assert set(met["met"]) == {40}
@@ -92,6 +97,26 @@ def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, 
     means = strength.group_by("generation", maintain_order=True).agg(pl.col("score").mean())
     assert curve["strength"].to_list() == pytest.approx(means["score"].to_list())
     assert curve["v random high"].to_list() == strength.filter(pl.col("opponent") == "random")["high"].to_list()
+
+
+def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, Trained]) -> None:
+    root, trained = loop
+    strength = trained.tables["strength"]
+    last = strength.filter(generation=3)
+    archive = Archive.open(root)
+    annotate_runs(archive, [last["run_id"][0]], AnnotationSettings(from_pieces=FROM_PIECES))
+    with open_archive(root) as opened:
+        expected = opened.sql(
+            "SELECT game_id >> 32, avg(regret) AS regret, count(*) AS decisions FROM decisions JOIN games "
+            "USING (run_id, game_id) WHERE run_id = ? AND game_id % 4294967296 < 10 "
+            "AND seat = game_id & 1 GROUP BY 1 ORDER BY 1",
+            [last["run_id"][0]],
+        )
+    assert last["decisions"].to_list() == expected["decisions"].to_list()
+    assert last["regret"].to_list() == pytest.approx(expected["regret"].to_list())
+    assert all(0 < regret < 1 for regret in last["regret"].to_list())
+    weighted = last.select((pl.col("regret") * pl.col("decisions")).sum() / pl.col("decisions").sum()).item()
+    assert trained.curve["regret"][-1] == pytest.approx(weighted)
 
 
 def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_path: Path) -> None:

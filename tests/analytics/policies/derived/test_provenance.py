@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from analytics import open_archive
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import dataset_of
+from analytics.policies.derived.dataset import UNKNOWN, dataset_of
 from analytics.policies.derived.gift import Gift
+from analytics.policies.derived.line_values import LineValues
 from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
+from analytics.policies.derived.streamed import GameStream
 from analytics.policies.policy_store import Origin
 from analytics.query.selection import select
 from analytics.store.archive import Archive
@@ -37,7 +43,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
         runs = [records_of(rules)[name] for name in in_order(rules)]
         expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
-        ranges = ranges_of(dataset)
+        ranges = ranges_of(dataset.ids())
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
         run_ids = [record.run_id for record in dataset.runs]
@@ -50,3 +56,41 @@ def test_ranges_hold_the_chosen_games_and_no_others(
     assert np.array_equal(again.game_id, dataset.game_id)
     assert [record.run_id for record in turned.runs] == run_ids[::-1]
     assert records_of(rules)[FIRST] in {record.run_id for record in again.runs}
+
+
+@pytest.mark.parametrize("where", ["true", "game_id % 2 = 1", "pairing = 1 AND pair_id % 4 <> 0"])
+def test_a_stream_has_the_games_of_a_dataset_in_its_order(logged: tuple[Archive, Rules], where: str) -> None:
+    archive, _ = logged
+    with open_archive(archive.root) as opened:
+        dataset, stream = dataset_of(select(opened, where)), GameStream(select(opened, where))
+        for _ in range(2):  # it may be read again
+            parts = list(stream.shards())
+            assert [record.run_id for record in dataset.runs] == list(dict.fromkeys(each.run_id for each, _ in parts))
+            assert np.array_equal(np.concatenate([shard.game_id for _, shard in parts]), dataset.game_id)
+            assert np.array_equal(np.concatenate([shard.opening for _, shard in parts]), dataset.opening)
+            for field, whole in zip(zip(*(shard.games for _, shard in parts), strict=True), dataset.games, strict=True):
+                assert np.array_equal(np.concatenate(field, axis=-1), whole)
+        assert stream.checksums(1) == GameStream(select(opened, where)).checksums(1) == dataset.checksums(1)
+        ids = {run_id: numbers.tolist() for run_id, numbers in ids_of(stream.ranges()).items()}
+        assert ids == {run_id: numbers.tolist() for run_id, numbers in ids_of(ranges_of(dataset.ids())).items()}
+        assert stream.size == dataset.size
+
+
+def test_gifts_have_the_exact_values_that_are_annotated(logged: tuple[Archive, Rules], tmp_path: Path) -> None:
+    copy = shutil.copytree(logged[0].root, tmp_path / "archive")
+    run_id = records_of(logged[1])[FIRST]
+    annotate_runs(Archive.open(copy), [run_id], AnnotationSettings(from_pieces=12))
+    with open_archive(copy) as opened:
+        stream = GameStream(select(opened, "game_id % 2 = 0"))
+        known = {
+            (record.run_id, int(shard.game_id[game]), ply): int(values[ply, game])
+            for record, shard in stream.shards()
+            for values in [stream.gift_values(record.run_id, shard)]
+            for ply, game in np.argwhere(values != UNKNOWN)
+        }
+        expected = opened.sql("SELECT game_id, ply, value_after FROM decisions WHERE kind = 'gift' AND game_id % 2 = 0")
+        assert known == {(run_id, game, ply): value for game, ply, value in expected.rows()}
+        assert known
+        learned = LineValues(method="exact", foresight=16).learn(stream, 1)
+        assert learned.curve is not None
+        assert min(learned.curve["pieces"].to_list()) >= 12

@@ -1,0 +1,191 @@
+"""Logistic regression on sparse features, with an optional hidden layer: one pass after the other, in a fixed order.
+
+The update is AdaGrad's (J. Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization,
+2011). A stage is learned by one thread, so nothing races; arithmetic is that of IEEE 754, without a library's
+exponential, so the same boards give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.learning.line_features import (
+    BOARD,
+    LINES,
+    MOST_FEATURES,
+    MOST_LINES,
+    STAGE_SIZE,
+    features_of,
+    read_lines,
+    survey,
+)
+from agents.learning.line_values import HEADS, MOST_WEIGHT, UNIT, stage_words
+from analytics.policies.derived.line_boards import Boards
+from quarto.jit import float64, inlined, int64, kernel, uint64
+from quarto.rng import draw, mix, unit
+
+FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
+FIRST_HIDDEN_SQUARES = 0.05
+HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.14, 0.3  # of the random weights before the first pass, at most
+STEEPEST = 20.0  # |logit| beyond which a chance no longer changes
+STEPS = 32  # of the table of chances, for each unit of the logit
+CHANCES = np.array(
+    [
+        round(2.0**30 / (1.0 + math.exp(-i / STEPS))) / 2.0**30
+        for i in range(-int(STEEPEST) * STEPS, int(STEEPEST) * STEPS + 2)
+    ]
+)
+
+
+@inlined
+def chance_of(logit: float) -> float:
+    """1 / (1 + exp(-logit)), by linear interpolation: to 4e-5."""
+    place = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
+    index = int64(place)
+    part = place - float64(index)
+    return float64(CHANCES[index] * (1.0 - part) + CHANCES[index + 1] * part)
+
+
+class Examples(NamedTuple):
+    """The features of ``N`` afterstates of one stage, and the chances to learn."""
+
+    found: NDArray[np.int32]  # [N, M] numbers of features, at the beginning of each row
+    counts: NDArray[np.int32]  # [N] how many
+    targets: NDArray[np.float64]  # [N, HEADS]
+
+    @staticmethod
+    def empty(size: int, words: NDArray[np.uint64]) -> Examples:
+        most = MOST_FEATURES - MOST_LINES + int(words[LINES])
+        return Examples(np.empty((size, most), np.int32), np.zeros(size, np.int32), np.empty((size, HEADS)))
+
+
+@kernel()
+def write_features(boards: Boards, words: NDArray[np.uint64], examples: Examples, span: tuple[int, int]) -> None:
+    """The features of some boards into ``examples``."""
+    state, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    for i in range(span[0], span[1]):
+        occupied = boards.occupied[i]
+        read_lines(boards.lanes[i], occupied, words, state[0])
+        survey(occupied, words, state[0])
+        count = features_of(occupied, boards.gift[i], boards.left[i], words, state[0], state[1], found)
+        for k in range(count):
+            examples.found[i, k] = found[k]
+        examples.counts[i] = count
+
+
+class Fit(NamedTuple):
+    """The weights of one stage while they are learned."""
+
+    weights: NDArray[np.float32]  # [stage_words]: see ``agents/learning/line_values.py``
+    squares: NDArray[np.float32]  # [features, HEADS + 1], then [HEADS, units]: sums of squared gradients; 0: never met
+    features: int
+    units: int
+
+
+def fresh(words: NDArray[np.uint64], units: int, seed: int) -> Fit:
+    """Weights before the first pass: 0, but random ones to and from the hidden layer."""
+    features = int(words[STAGE_SIZE])
+    fit = Fit(
+        np.zeros(stage_words(features, HEADS, units), np.float32),
+        np.zeros(features * (HEADS + 1) + HEADS * units, np.float32),
+        features,
+        units,
+    )
+    if units:
+        _randomise(fit, seed)
+    return fit
+
+
+@kernel()
+def _randomise(fit: Fit, seed: int) -> None:
+    width, word = HEADS + fit.units, mix(uint64(seed))
+    for i in range(fit.weights.shape[0]):
+        if i >= fit.features * width:
+            fit.weights[i] = OUTPUT_WEIGHT * (2.0 * unit(draw(word, i)) - 1.0)
+        elif i % width >= HEADS:
+            fit.weights[i] = HIDDEN_WEIGHT * (2.0 * unit(draw(word, i)) - 1.0)
+
+
+@inlined
+def forward(found: Any, count: int, fit: Fit, sums: Any) -> None:
+    """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
+    width, units = HEADS + fit.units, fit.units
+    for k in range(width):
+        sums[k] = np.float32(0.0)
+    for i in range(count):
+        row = int64(found[i]) * width
+        for k in range(width):
+            sums[k] += fit.weights[row + k]
+    output = fit.features * width
+    for head in range(HEADS):
+        for k in range(units):
+            sums[head] += fit.weights[output + head * units + k] * max(sums[HEADS + k], np.float32(0.0))
+
+
+@inlined
+def learn_outputs(errors: Any, rate: Any, fit: Fit, sums: Any, slopes: Any) -> Any:
+    """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
+    width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
+    output, squares = fit.features * width, fit.features * (HEADS + 1)
+    for k in range(units):
+        slope, active = np.float32(0.0), sums[HEADS + k] > np.float32(0.0)
+        for head in range(HEADS):
+            place = head * units + k
+            if active:
+                slope += errors[head] * fit.weights[output + place]
+                gradient = errors[head] * sums[HEADS + k]
+                fit.squares[squares + place] += gradient * gradient
+                step = np.sqrt(fit.squares[squares + place] + np.float32(FIRST_SQUARES))
+                fit.weights[output + place] += rate * gradient / step
+        slopes[k] = slope
+        mean += slope * slope
+    return mean / np.float32(max(units, 1))
+
+
+@inlined
+def learn_row(feature: int, errors: Any, rate: Any, fit: Fit, slopes: Any, mean: Any) -> None:
+    """Change the weights of one feature."""
+    row, squares = feature * (HEADS + fit.units), feature * (HEADS + 1)
+    for head in range(HEADS):
+        fit.squares[squares + head] += errors[head] * errors[head]
+        step = np.sqrt(fit.squares[squares + head] + np.float32(FIRST_SQUARES))
+        fit.weights[row + head] += rate * errors[head] / step
+    if fit.units > 0:
+        fit.squares[squares + HEADS] += mean
+        factor = rate / np.sqrt(fit.squares[squares + HEADS] + np.float32(FIRST_HIDDEN_SQUARES))
+        for k in range(fit.units):
+            fit.weights[row + HEADS + k] += factor * slopes[k]
+
+
+@kernel()
+def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64]) -> None:
+    """One pass over the examples; their squared errors, each before it was learned from, into ``squared`` [HEADS].
+
+    At a ``rate`` of 0 nothing is learned.
+    """
+    sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
+    errors, rate32 = np.empty(HEADS, np.float32), np.float32(rate)
+    squared[:] = 0.0
+    for i in range(examples.counts.shape[0]):
+        count, found = int64(examples.counts[i]), examples.found[i]
+        forward(found, count, fit, sums)
+        for head in range(HEADS):
+            errors[head] = np.float32(examples.targets[i, head] - chance_of(float64(sums[head])))
+            squared[head] += errors[head] * errors[head]
+        if rate > 0.0:
+            mean = learn_outputs(errors, rate32, fit, sums, slopes)
+            for k in range(count):
+                learn_row(int64(found[k]), errors, rate32, fit, slopes, mean)
+
+
+def rounded(fit: Fit) -> NDArray[np.float64]:
+    """The weights as a policy has them: multiples of ``UNIT``; those of features that were never met are 0."""
+    width = HEADS + fit.units
+    weights = np.clip(np.rint(fit.weights.astype(np.float64) / UNIT) * UNIT, -MOST_WEIGHT, MOST_WEIGHT)
+    rows = weights[: fit.features * width].reshape(fit.features, width)
+    rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0.0
+    return weights

@@ -1,0 +1,114 @@
+"""Learning how logged games ended: one pass over the games in their order, each stage by one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.line_features import BOARD, DANGERS, MOST_FEATURES, features_of, read_lines, survey
+from agents.learning.line_values import HEADS, NOT_LOST, WON
+from analytics.policies.derived.dataset import GameSource
+from analytics.policies.derived.line_fit import Fit, chance_of, forward, fresh, learn_outputs, learn_row, rounded
+from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
+from analytics.store.shard_arrays import ShardGames
+from quarto.batch import Games
+from quarto.jit import float64, int64, kernel, uint64
+from quarto.lanes import spread
+from quarto.position import ALL_PIECES
+from quarto.rules import CELLS, NONE
+from quarto.threats import SAFE_PIECES
+
+BLOCK = 1 << 15  # games that all stages learn from before any learns from the next, so that they stay in the cache
+
+
+@kernel()
+def learn_games(
+    games: Games,
+    opening: NDArray[np.int8],
+    stage: int,
+    words: Any,
+    rate: float,
+    fit: Fit,
+    sums: Any,
+) -> int:
+    """Learn one stage from some games, in their order; returns how many boards there were.
+
+    A game counts if a player chose the gift and it finished no line at once: what a player does with such a gift says
+    nothing about the board. The squared errors are added to ``sums`` [HEADS].
+    """
+    board, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
+    boards, rate32 = int64(0), np.float32(rate)
+    errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
+    for game in range(opening.shape[0]):
+        if games.plies[game] <= stage or opening[game] > stage:
+            continue
+        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+        for ply in range(stage):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            left &= ~(int64(1) << piece)
+            lanes |= spread(piece) << uint64(cell)
+            occupied |= int64(1) << cell
+        gift = int64(games.pieces[stage, game])
+        read_lines(lanes, occupied, words, board[0])
+        survey(occupied, words, board[0])
+        if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
+            continue
+        count = features_of(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1], found)
+        winner = int64(games.winner[game])
+        targets[NOT_LOST] = float64(int64(winner == NONE or winner == stage & 1))
+        targets[WON] = float64(int64(winner == stage & 1))
+        forward(found, count, fit, values)
+        for head in range(HEADS):
+            errors[head] = np.float32(targets[head] - chance_of(float64(values[head])))
+            sums[head] += errors[head] * errors[head]
+        mean = learn_outputs(errors, rate32, fit, values, slopes)
+        for k in range(count):
+            learn_row(found[k], errors, rate32, fit, slopes, mean)
+        boards += 1
+    return boards
+
+
+Sums = dict[int, NDArray[np.float64]]  # of squared errors by stage
+
+
+def blocks_of(dataset: GameSource) -> Iterator[ShardGames]:
+    """The games in their order, at most ``BLOCK`` at a time."""
+    for _, shard in dataset.shards():
+        for first in range(0, len(shard.game_id), BLOCK):
+            yield shard.part(slice(first, first + BLOCK))
+
+
+def learn_from_outcomes(
+    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, threads: int
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights of each stage that has boards, and its errors in each pass, before a board was learned from."""
+    fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
+    rows, counts = list[tuple[float | None, ...]](), dict[int, int]()
+    with ThreadPoolExecutor(threads) as pool:
+        for number in range(plan.passes):
+            sums, counts, rate = (
+                {stage: np.zeros(HEADS) for stage in fits},
+                dict.fromkeys(fits, 0),
+                plan.rate_of(number),
+            )
+            for block in blocks_of(dataset):
+
+                def learned(stage: int, block: ShardGames = block, sums: Sums = sums, rate: float = rate) -> int:
+                    boards: int = learn_games(block.games, block.opening, stage, words, rate, fits[stage], sums[stage])
+                    return boards
+
+                for stage, count in zip(fits, pool.map(learned, fits), strict=True):
+                    counts[stage] += count
+            rows += [
+                (stage, number + 1, counts[stage], *(sums[stage] / counts[stage]), None, None)
+                for stage in reversed(fits)
+                if counts[stage]
+            ]
+    known = {stage: rounded(fit) for stage, fit in fits.items() if counts.get(stage)}
+    return known, pl.DataFrame(rows, schema=CURVE, orient="row")

@@ -1,0 +1,108 @@
+"""The kinds 'line_values' and 'line_network': values of afterstates that generalise, from features of their lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
+from agents.learning.line_values import LINE_NETWORK, LINE_VALUES, MOST_UNITS, columns_of
+from agents.learning.policy import Policy
+from agents.parameters import checked_flag, checked_number, checked_one_of, checked_whole
+from analytics.policies.derived.dataset import GameSource, Learned
+from analytics.policies.derived.line_outcomes import learn_from_outcomes
+from analytics.policies.derived.line_sweep import Plan, Sweep
+from quarto.errors import RequestError
+from quarto.rules import CELLS
+
+OUTCOMES, FITTED, EXACT = "outcomes", "fitted", "exact"
+PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5}
+MOST_BOARDS, MOST_PASSES, MOST_SEED = 1 << 24, 1000, 1 << 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineValues:
+    """Two linear values of sparse features for each number of pieces: the chances not to lose and to win.
+
+    ``method``: 'outcomes' learns how the logged games ended (Monte Carlo); 'fitted' sweeps backwards over the numbers
+    of pieces, and learns what the best reply by the rules leaves (fitted Q-iteration, D. Ernst et al., 2005), from
+    exact values where ``exact_from`` pieces or more are on the board. Its boards are those that were logged and others
+    one turn away; 'exact' learns the exact values of annotated gifts. ``conf/kind/line_values.yaml`` explains the other
+    parameters; the features are in ``agents/learning/line_features.py``, the update in ``line_fit.py``.
+
+    Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
+    is the head of not losing, part 1 that of winning, others are hidden units. Raises ``ValueError`` for a parameter
+    that is out of range, ``derive`` ``RequestError`` for games without a board to learn from.
+    """
+
+    kind: ClassVar[str] = LINE_VALUES
+
+    method: str = FITTED
+    mobility: bool = True
+    foresight: int = 9
+    exact_from: int = 12
+    boards: int = 150_000
+    passes: int | None = None
+    rate: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checked_one_of("method", self.method, tuple(PASSES))
+        checked_flag("mobility", self.mobility)
+        checked_whole("foresight", self.foresight, 1, CELLS)
+        checked_whole("exact_from", self.exact_from, 1, CELLS)
+        checked_whole("boards", self.boards, 1, MOST_BOARDS)
+        checked_whole("passes", self.plan.passes, 1, MOST_PASSES)
+        checked_whole("seed", self.seed, 0, MOST_SEED)
+        if not checked_number("rate", self.rate) > 0:
+            raise ValueError(f"rate={self.rate} is not above 0")
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden units."""
+        return 0
+
+    @property
+    def plan(self) -> Plan:
+        passes = PASSES[self.method] if self.passes is None else self.passes
+        return Plan(self.exact_from, self.boards, passes, self.rate, self.seed, self.method == EXACT)
+
+    def derive(self, dataset: GameSource, threads: int) -> Policy:
+        return self.learn(dataset, threads).policy
+
+    def learn(self, dataset: GameSource, threads: int) -> Learned:
+        words = words_of(dataset.rules, self.mobility, self.foresight)
+        if self.method == OUTCOMES:
+            stages, curve = learn_from_outcomes(dataset, words, self.hidden, self.plan, threads)
+        else:
+            stages, curve = Sweep(dataset, words, self.hidden, self.plan, threads).run()
+        if not stages:
+            missing = "annotated gift: 'qarena annotate' them" if self.method == EXACT else "board: choose more games"
+            raise RequestError(f"{dataset.size:,} games have no {missing}")
+        parameters = {  # what a player needs to know of the features
+            "mobility": float(self.mobility),
+            "foresight": float(self.foresight),
+            "units": float(self.hidden),
+            "lines": mark_of(dataset.rules),
+        }
+        return Learned(Policy(self.kind, parameters, columns_of(stages, int(words[STAGE_SIZE]), self.hidden)), curve)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineNetwork(LineValues):
+    """The same with a hidden layer of ``units`` rectified linear units between the features and both heads.
+
+    Raises ``ValueError`` as ``LineValues`` does.
+    """
+
+    kind: ClassVar[str] = LINE_NETWORK
+
+    units: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_whole("units", self.units, 1, MOST_UNITS)
+
+    @property
+    def hidden(self) -> int:
+        return self.units

@@ -1,0 +1,142 @@
+"""The agent `line_values`: its turns are those of its slow twin; which weights it refuses."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
+from agents.learning.line_values import (
+    HEADS,
+    LINE_NETWORK,
+    LINE_VALUES,
+    UNIT,
+    Weights,
+    columns_of,
+    judge_turns,
+    reading_of,
+    stage_words,
+    work_memory,
+)
+from agents.learning.policy import Policy
+from agents.line_values import LineValues
+from quarto.jit import float64, kernel, uint64
+from quarto.position import Position
+from quarto.rules import CLASSIC, NONE, Rules
+from tests.agents.learning.test_line_features import image, numbers_of
+from tests.naive import PRESETS, SemiRandom
+from tests.naive_players.agreement import assert_same_games, assert_same_turns
+from tests.naive_policies import lines
+from tests.naive_policies.games import position_of
+from tests.positions import asked
+
+FORESIGHT = 9
+
+
+def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarray]]:
+    """Weights of every feature, and the same by number of pieces."""
+    features, drawn = int(words_of(rules, True, FORESIGHT)[STAGE_SIZE]), np.random.default_rng(units)
+    size = stage_words(features, HEADS, units)
+    stages = {pieces: np.rint(drawn.normal(0, 0.1, size) / UNIT) * UNIT for pieces in range(1, 16)}
+    parameters = {"mobility": 1.0, "foresight": FORESIGHT, "units": float(units), "lines": mark_of(rules)}
+    kind = LINE_NETWORK if units else LINE_VALUES
+    return Policy(kind, parameters, columns_of(stages, features, units)), stages
+
+
+def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int, risk: float) -> float:
+    """The value of an afterstate by the formula."""
+    words = words_of(after.rules, True, FORESIGHT)
+    features, pieces = int(words[STAGE_SIZE]), 16 - after.board.count(NONE)
+    if pieces not in stages:
+        return 0.0
+    position = position_of(after.board, after.gift)._replace(available=sum(1 << piece for piece in after.left))
+    rows = stages[pieces][: features * (HEADS + units)].reshape(features, -1)
+    outputs = stages[pieces][features * (HEADS + units) :].reshape(HEADS, units)
+    mixed = np.rint(np.hstack([rows[:, :2] @ [[1 - risk], [risk]], rows[:, 2:]]) / UNIT) * UNIT
+    sums = mixed[numbers_of(position, words)].sum(axis=0)
+    output = np.rint((outputs[0] * (1 - risk) + outputs[1] * risk) / UNIT) * UNIT
+    return float(sums[0] + sum(output[unit] * max(sums[1 + unit], 0.0) for unit in range(units)))
+
+
+@pytest.mark.parametrize(("units", "risk"), [(0, 0.25), (3, 0.75)])
+def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> None:
+    policy, stages = random_policy(CLASSIC, units)
+    agent = LineValues(policy, risk)
+    twin = lines.LineValues(lambda after: value_of(after, stages, units, risk))
+    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, 2)) > 20
+
+
+@pytest.mark.parametrize("name", ["classic", "torus_square"])
+def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) -> None:
+    rules, dice = PRESETS[name], random.Random(4)
+    policy, _ = random_policy(rules, 3)
+    reading = reading_of(policy, rules, 0.3)
+    weights = Weights(reading.values, stage_words(int(reading.words[STAGE_SIZE]), 1, 3), 1, 3)
+    different = set()
+    for position in [each for each in asked(rules, 3) if each.hand != NONE and each.available]:
+        images = (position, image(position, dice, rules), image(position, dice, rules))
+        tops = {top_of(moved, reading.words, weights) for moved in images}
+        assert len(tops) == 1
+        different |= tops
+    assert len(different) > 10
+
+
+@kernel()
+def _top(lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights) -> float:
+    work = work_memory()
+    judge_turns(lanes, occupied, available, hand, words, weights, work)
+    return float64(work.top[0])
+
+
+def top_of(position: Position, words: Any, weights: Weights) -> float:
+    """The value of the best turn; -inf if every turn gives a win away."""
+    return float(_top(uint64(position.lanes), position.occupied, position.available, position.hand, words, weights))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["square", "torus_square"])
+def test_games_are_those_of_the_slow_twin_under_other_rules(name: str) -> None:
+    policy, stages = random_policy(PRESETS[name], 2)
+    twin = lines.LineValues(lambda after: value_of(after, stages, 2, 0.5))
+    assert_same_games(LineValues(policy, 0.5), twin, PRESETS[name], 2)
+
+
+@pytest.mark.parametrize("agent", [LineValues(), LineValues(random_policy(CLASSIC, 0)[0], exploration=1.0)])
+def test_untrained_or_exploring_it_plays_as_semi_random(agent: LineValues) -> None:
+    assert assert_same_turns(agent, SemiRandom(), CLASSIC, asked(CLASSIC, 5)) > 50
+
+
+def changed(column: str, row: int, value: float) -> Policy:
+    policy, _ = random_policy(CLASSIC, 0)
+    table = {name: values.copy() for name, values in policy.table.items()}
+    table[column][row] = value
+    return Policy(policy.kind, policy.parameters, table)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("mine", "policy='mine' is not a policy"),
+        (Policy("gift"), "policy of kind 'gift' is for other players; line_values reads 'line_values'"),
+        (changed("weight", 5, 0.3), "weight 0.3 in row 5 of a policy is no multiple of 2^-20"),
+        (changed("weight", 5, 65.0), "weight 65.0 in row 5 of a policy is not from -64.0 to 64.0"),
+        (changed("pieces", 0, 16), "pieces 16 in row 0 of a policy is not from 0 to 15"),
+        (changed("part", 0, 2), "part 2 in row 0 of a policy is not from 0 to 1"),
+        (changed("feature", 9, 0), "pieces 1 in row 9 of a policy comes too late"),
+        (Policy(LINE_VALUES, {}, random_policy(CLASSIC, 0)[0].table), "has no parameter 'mobility'"),
+    ],
+)
+def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        LineValues(policy)
+
+
+def test_weights_of_other_lines_are_refused() -> None:
+    agent = LineValues(random_policy(CLASSIC, 0)[0])
+    agent.knowledge(CLASSIC)
+    with pytest.raises(ValueError, match="its weights are for other lines than those of rules 'square'"):
+        agent.knowledge(PRESETS["square"])

@@ -1,0 +1,222 @@
+"""The kinds `line_values` and `line_network`: boards, update and targets are those of their slow twins."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.learning.line_features import STAGE_SIZE, words_of
+from agents.learning.line_values import HEADS, UNIT, Weights, stage_words
+from agents.semi_random import SemiRandom
+from analytics.policies.derived.dataset import Dataset
+from analytics.policies.derived.line_boards import ONE_IN, boards_of, chosen_games
+from analytics.policies.derived.line_fit import (
+    STEEPEST,
+    Examples,
+    chance_of,
+    fresh,
+    learn,
+    rounded,
+    write_features,
+)
+from analytics.policies.derived.line_targets import back_up, exact
+from analytics.policies.derived.line_values import LineNetwork, LineValues
+from analytics.policies.policy_store import knowledge_of
+from quarto.batch import Games
+from quarto.errors import RequestError
+from quarto.jit import kernel
+from quarto.position import Position, board
+from quarto.rules import CLASSIC, NONE
+from quarto.solver.solver import Solver
+from runners.arena.engine import Engine, Order
+from tests import naive
+from tests.agents.learning.test_line_features import numbers_of
+from tests.analytics.naive_games import record, spec_of
+from tests.naive_policies import lines
+from tests.naive_solver import solve_position
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    """2,000 games of semi_random from two imposed plies."""
+    engine = Engine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
+    games = engine.play_block(Order(0, 0, 1000)).block.games
+    opening = np.full(2000, 2, np.int8)
+    return Dataset((record(spec_of(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
+
+
+def position_at(boards: Any, i: int) -> Position:
+    return Position(int(boards.lanes[i]), int(boards.occupied[i]), int(boards.left[i]), int(boards.gift[i]), NONE)
+
+
+def afterstate_at(boards: Any, i: int) -> lines.Afterstate:
+    return lines.Afterstate(board(position_at(boards, i)), int(boards.gift[i]), CLASSIC)
+
+
+def boards_at(dataset: Dataset, stage: int, most: int) -> Any:
+    return boards_of(chosen_games(dataset, 0).part(held_out=False), stage, most, CLASSIC.tables)
+
+
+def test_boards_are_logged_ones_and_others_a_turn_away(dataset: Dataset) -> None:
+    games = chosen_games(dataset, 0)
+    assert (np.diff(games.words.astype(object)) > 0).all()
+    held_out = games.part(held_out=True)
+    assert 60 < len(held_out.words) < 200
+    assert (held_out.words % np.uint64(ONE_IN) == 0).all()
+    learned = games.part(held_out=False)
+    boards, place, redrawn = boards_of(learned, 9, 1000, CLASSIC.tables), 0, 0
+    for game in range(len(learned.words)):
+        if place == len(boards.lanes) or learned.games.plies[game] <= 9:
+            continue
+        plies = [(int(learned.games.pieces[ply, game]), int(learned.games.cells[ply, game])) for ply in range(10)]
+        before, logged, piece = naive.board_after(plies[:8]), naive.board_after(plies[:9]), plies[8][0]
+        if not naive.winning_cells(logged, plies[9][0], CLASSIC):
+            after = afterstate_at(boards, place)
+            assert (after.board, after.gift) == (logged, plies[9][0])
+            place += 1
+        if not naive.winning_cells(before, piece, CLASSIC) and place < len(boards.lanes):
+            after = afterstate_at(boards, place)
+            cell = after.board.index(piece) if piece in after.board else NONE
+            if cell != NONE and after.board == naive.with_piece(before, piece, cell) and after.gift != plies[9][0]:
+                assert after.gift in naive.safe_pieces(after.board, [*after.left, after.gift], CLASSIC)
+                place, redrawn = place + 1, redrawn + 1
+            elif cell != NONE and after.board == naive.with_piece(before, piece, cell):
+                place, redrawn = place + 1, redrawn + 1  # the same gift by chance
+    assert place == len(boards.lanes) > 300
+    assert redrawn > 150
+
+
+@kernel()
+def chances(logits: Any, found: Any) -> None:
+    for i in range(len(logits)):
+        found[i] = chance_of(logits[i])
+
+
+def chance(logit: float) -> float:
+    found = np.zeros(1)
+    chances(np.array([logit]), found)
+    return float(found[0])
+
+
+def test_chances_are_the_logistic_function() -> None:
+    logits = np.linspace(-STEEPEST, STEEPEST, 1001)
+    found = np.zeros(1001)
+    chances(logits, found)
+    assert np.abs(found - 1 / (1 + np.exp(-logits))).max() < 5e-5
+    assert chance(1e9) == chance(STEEPEST) == 1 - chance(-1e9)
+
+
+@pytest.mark.parametrize("units", [0, 3])
+def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, units: int) -> None:
+    words, boards = words_of(CLASSIC, True, 16), boards_at(dataset, 8, 60)
+    examples = Examples.empty(60, words)
+    write_features(boards, words, examples, (0, 60))
+    examples.targets[:] = np.random.default_rng(1).random((60, HEADS))
+    fit, features = fresh(words, units, 5), int(words[STAGE_SIZE])
+    split = features * (HEADS + units)
+    twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
+    for number in range(2):
+        learn(examples, 0.1, fit, np.zeros(HEADS))
+        for i in range(60):
+            found = examples.found[i, : examples.counts[i]].tolist()
+            assert number or found == numbers_of(position_at(boards, i), words)
+            twin.learn(found, examples.targets[i].tolist(), 0.1, chance)
+    assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
+    assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
+    known = rounded(fit)[:split].reshape(features, -1)
+    met = np.unique(np.concatenate([examples.found[i, : examples.counts[i]] for i in range(60)]))
+    assert np.array_equal(np.flatnonzero(known.any(axis=1)), met)
+    assert np.abs(known[met] - twin.weights[met]).max() <= UNIT / 2
+
+
+def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset) -> None:
+    words, boards = words_of(CLASSIC, True, 11), boards_at(dataset, 10, 25)
+    features, found = int(words[STAGE_SIZE]), np.zeros((25, HEADS))
+    weights = np.rint(np.random.default_rng(2).normal(0, 0.2, stage_words(features, HEADS, 0)) / UNIT) * UNIT
+    back_up(boards, words, Weights(weights, 0, HEADS, 0), found, (0, 25))
+    rows = weights.reshape(features, HEADS)
+    for i in range(25):
+        after = afterstate_at(boards, i)
+        logits = []
+        for _, gift, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
+            position = position_at(boards, i)
+            reply = naive.board_after([(piece, cell) for cell, piece in enumerate(then.board) if piece != NONE])
+            lanes = sum((p >> a & 1) << (16 * a + c) for c, p in enumerate(reply) if p != NONE for a in range(4))
+            occupied = sum(1 << c for c, p in enumerate(reply) if p != NONE)
+            position = Position(lanes, occupied, sum(1 << piece for piece in then.left), gift, NONE)
+            logits.append(rows[numbers_of(position, words)].sum(axis=0))
+        best = np.max(logits, axis=0) if logits else np.array([-np.inf, -np.inf])
+        expected = [1 - chance(best[1]), 1 - chance(best[0])] if logits else [1.0, 1.0]
+        assert found[i].tolist() == expected
+
+
+def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
+    boards, solver = boards_at(dataset, 12, 20), Solver(CLASSIC, 1.0)
+    found = np.zeros((len(boards.lanes), HEADS))
+    exact(boards, found, (0, len(boards.lanes)), solver)
+    for i in range(len(boards.lanes)):
+        worth = -solve_position(position_at(boards, i), CLASSIC).value
+        assert found[i].tolist() == [float(worth >= 0), float(worth > 0)]
+    assert len({tuple(row) for row in found.tolist()}) == 3
+
+
+QUICK: dict[str, Any] = {"boards": 200, "exact_from": 12, "foresight": 12}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        LineValues(**QUICK),
+        LineValues(method="outcomes"),
+        LineNetwork(units=2, **QUICK),
+        LineNetwork(units=2, method="outcomes"),
+    ],
+    ids=["fitted", "outcomes", "network", "network outcomes"],
+)
+def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Dataset, kind: LineValues) -> None:
+    one = kind.learn(dataset, 1)
+    assert knowledge_of(one.policy) == knowledge_of(kind.learn(dataset, 3).policy)
+    assert one.policy.kind == kind.kind
+    assert one.curve is not None
+    errors = one.curve.filter(pieces=9)["not_lost"]
+    assert 0 < errors[-1] < 0.3
+    assert set(one.curve["pieces"]) >= set(range(2, 14))
+
+
+def test_a_small_network_overfits_ten_games(dataset: Dataset) -> None:
+    rows = slice(0, 20, 2)  # one of each pair: the others begin with the same boards and end otherwise
+    few = replace(dataset, begins=(0, 10), game_id=dataset.game_id[rows], opening=dataset.opening[rows].copy())
+    games = Games(*(np.ascontiguousarray(each[..., rows]) for each in dataset.games))
+    learned = LineNetwork(units=8, method="outcomes", passes=200, rate=0.3).learn(replace(few, games=games), 2)
+    assert learned.curve is not None
+    curve = learned.curve.filter(learned.curve["pieces"] > 2)  # with two, games with other ends have symmetric boards
+    first, last = (curve.filter(curve["pass"] == number) for number in (1, 200))
+    assert (last["not_lost"] < 0.01).all()
+    assert (last["won"] < 0.01).all()
+    assert (first["not_lost"] > 0.1).any()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"method": "guess"}, "method='guess' is not one of outcomes, fitted, exact"),
+        ({"foresight": 0}, "foresight=0 is not a whole number from 1 to 16"),
+        ({"exact_from": 17}, "exact_from=17 is not a whole number from 1 to 16"),
+        ({"rate": 0.0}, "rate=0.0 is not above 0"),
+        ({"passes": 0}, "passes=0 is not a whole number from 1 to 1000"),
+        ({"mobility": 1}, "mobility=1 is neither true nor false"),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        LineValues(**parameters)
+
+
+def test_games_without_a_board_are_refused(dataset: Dataset) -> None:
+    games = dataset.games._replace(plies=np.zeros_like(dataset.games.plies))
+    with pytest.raises(RequestError, match=r"2,000 games have no board: choose more games"):
+        LineValues(**QUICK).derive(replace(dataset, games=games), 1)

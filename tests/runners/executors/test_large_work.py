@@ -1,0 +1,185 @@
+"""All large work gives by workers what it gives by threads, and nothing counts twice that a lost worker has done."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from analytics import open_archive
+from analytics.perfect.annotate import AnnotationSettings
+from analytics.perfect.tablebase_build import BuildJob, BuildProgress, Chunks, build
+from analytics.policies import policy_store
+from analytics.store.archive import Archive
+from analytics.verify.archive import verify
+from quarto.rules import Rules
+from runners.archive.index import bring_up_to_date
+from runners.executors.base import Executor
+from runners.executors.threads import THREADS
+from runners.perfect.annotate import annotate
+from runners.perfect.chunk_solving import ChunkSolving
+from tests.runners.conftest import Qarena
+from tests.runners.executors.inline import Inline
+from tests.runners.experiments import assert_same_rows, play, rows
+
+QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # 157 boards of three pieces
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of three shards in two runs."""
+    root = tmp_path_factory.mktemp("made") / "archive"
+    for games in (20, 40):
+        play(root, "agents=[random,semi_random]", f"games={games}", "opening_plies=12", "threads=1")
+    play(root, "agents=[random,rule_based]", "games=30", "opening_plies=12", "threads=1")
+    return root
+
+
+@pytest.fixture
+def roots(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two copies of it."""
+    for name in ("here", "there"):
+        shutil.copytree(made, tmp_path / name)
+    return tmp_path / "here", tmp_path / "there"
+
+
+@pytest.fixture
+def executors(tmp_path: Path) -> dict[str, Executor]:
+    Inline.parts = 0
+    return {"here": THREADS, "there": Inline()}
+
+
+def assert_same_view(view: str, roots: tuple[Path, Path]) -> None:
+    found = []
+    for root in roots:
+        with open_archive(root) as opened:
+            found.append(opened.sql(f"FROM {view} ORDER BY ALL"))
+        assert verify(Archive.open(root)).problems == []
+    assert len(found[0])
+    assert_frame_equal(*found)
+
+
+def test_an_index(roots: tuple[Path, Path], executors: dict[str, Executor]) -> None:
+    totals = []
+    for root in roots:
+        archive = Archive.open(root)
+        totals.append(bring_up_to_date(archive, archive.run_ids(), 16, 1, executors[root.name]))
+    assert totals[0] == totals[1]
+    assert (totals[0].shards, Inline.parts) == (3, 3)
+    assert_same_view("positions", roots)
+
+
+def test_annotations(
+    roots: tuple[Path, Path], executors: dict[str, Executor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = AnnotationSettings(megabytes=0.1)
+    for root in roots:
+        annotate(root, [], settings, 1, executors[root.name])
+    here, there = capsys.readouterr().out.splitlines()
+    assert here.partition(" judged in ")[0] == there.partition(" judged in ")[0]
+    assert "of 70 games" in here
+    assert Inline.parts == 3
+    assert_same_view("decisions", roots)
+    records = Archive.open(roots[1]).runs()
+    assert sum(record.annotations for record in records) == 3
+
+
+@pytest.mark.slow
+def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.perfect.tablebase_build.CHUNK_BOARDS", 40)
+    tables, solved = {}, dict.fromkeys(executors, 0)
+    for name, executor in executors.items():
+        job = BuildJob(QUICK, 3, tmp_path / name, 1, 1.0)
+
+        def advance(boards: int, name: str = name) -> None:
+            solved[name] += boards
+
+        def solving(chunks: Chunks, stop: threading.Event, executor: Executor = executor) -> None:
+            executor.carry_out(ChunkSolving(chunks), 1, stop)
+
+        progress = BuildProgress(lambda _all, _done: None, advance)
+        found = build(job, {"version": "1", "fingerprint": "ab"}, threading.Event(), progress, solving)
+        assert found is not None
+        tables[name] = pl.read_parquet(found.path)
+    assert_frame_equal(tables["here"], tables["there"])
+    assert solved["here"] == solved["there"] > 0
+    assert (solved["there"], Inline.parts) == (157, 4)
+
+
+@pytest.fixture
+def inline(tmp_path: Path) -> tuple[str, ...]:
+    """An executor of a user's own."""
+    (tmp_path / "own/executor").mkdir(parents=True)
+    (tmp_path / "own/executor/inline.yaml").write_text("_target_: tests.runners.executors.inline.Inline\n")
+    Inline.parts = 0
+    return "--config-dir", "own", "executor=inline"
+
+
+@pytest.mark.parametrize("where", ["true", "agent_0 = 'random' AND game_id % 3 > 0"], ids=["all", "some"])
+def test_a_policy_that_follows_from_counts(
+    where: str, roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
+) -> None:
+    cards = []
+    for root, how in zip(roots, ((), inline), strict=True):
+        found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, f"archive={root}", *how)
+        assert (found.code, found.err) == (0, "")
+        cards.append(policy_store.find(Archive.open(root), "g"))
+    assert Inline.parts == 3
+    here, there = cards
+    assert here.knowledge == there.knowledge
+    changing = ("command",)
+    assert [{key: value for key, value in card.learned.items() if key not in changing} for card in cards] == [
+        {key: value for key, value in here.learned.items() if key not in changing}
+    ] * 2
+    tables = [
+        policy_store.read_table(Archive.open(root), card, "games") for root, card in zip(roots, cards, strict=True)
+    ]
+    assert_frame_equal(*tables)
+    assert qarena("policy", "rebuild", "g", "--archive", str(roots[1])).code == 0
+
+
+def test_a_policy_that_needs_all_games_at_once_says_so(
+    roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
+) -> None:
+    found = qarena("policy", "build", "kind=q_table", f"archive={roots[0]}", *inline)
+    assert found.code == 0
+    assert found.err == (
+        "kind q_table is derived in this process, whatever the executor is: it needs all games at once\n"
+    )
+    assert Inline.parts == 0
+
+
+def test_generations_of_a_training_are_played_by_workers(
+    tmp_path: Path, inline: tuple[str, ...], qarena: Qarena
+) -> None:
+    evolve = (
+        "train",
+        "trainer=ga5",
+        "trainer.population=5",
+        "trainer.offspring=2",
+        "trainer.generations=1",
+        "trainer.games=2",
+    )
+    for root, how in (("here", ()), ("there", inline)):
+        found = qarena(*evolve, f"archive={root}", "policy.name=bred", "threads=1", *how)
+        assert found.code == 0, found.err
+    assert Inline.parts > 1
+    here, there = (policy_store.find(Archive.open(tmp_path / root), "bred") for root in ("here", "there"))
+    assert here.knowledge == there.knowledge
+    assert_same_rows(rows(tmp_path / "there"), rows(tmp_path / "here"))
+
+
+def test_a_training_that_learns_from_game_to_game_says_why_it_stays_here(
+    inline: tuple[str, ...], qarena: Qarena
+) -> None:
+    found = qarena("train", "trainer=q_table", "trainer.games=20", "archive=a", *inline)
+    assert found.code == 0
+    assert found.err == (
+        "trainer q_table plays in this process, on one thread, whatever the executor is: it learns from each game "
+        "before the next one is played\n"
+    )
+    assert Inline.parts == 0
