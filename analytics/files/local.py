@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from analytics.files import atomic, locks
@@ -45,9 +45,12 @@ class LocalBackend(Backend):
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
-                        if stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                            found[entry.name] = _status(status)
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # a writer has removed or renamed it meanwhile
+                    if stat.S_ISREG(status.st_mode):
+                        found[entry.name] = _status(status)
         except (FileNotFoundError, NotADirectoryError):
             pass
         return found

@@ -161,7 +161,9 @@ def index(
 
 @app.command("compact")
 def compact(
-    runs: RunIds = None,
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")
+    ] = None,
     archive: ArchiveOption = ARCHIVE,
     size: Annotated[str, typer.Option(help="Bytes of the files of a shard: 64MB, 128MB, 1GB.")] = "128MB",
 ) -> None:

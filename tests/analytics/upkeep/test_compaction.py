@@ -306,7 +306,7 @@ def test_a_hundred_reads_beside_compaction_are_right(archive: Archive) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_reads_beside_compaction_are_right(archive: Archive) -> None:
-    read_beside(Path(archive.root), 10_000, in_full=1)
+    read_beside(Path(archive.root), 10_000, in_full=10)
 
 
 def test_a_checkpoint_of_replaced_commits_is_not_counted_twice(archive: Archive) -> None:
