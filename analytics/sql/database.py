@@ -36,6 +36,7 @@ _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 _REPLAYED = {"boards": replays.boards, "ordered_openings": replays.orders}  # what is prepared when it is read first
 _READ_FROM = views.MADE | {"ordered_openings": "plies"}
+_PARQUET = "parquet"  # in a question that reads files itself, by read_parquet or by a name
 _RECORDS = {*views.FILLED, "policy"}  # what is made from records alone
 _KNOWN = {*views.VIEWS, *_READ_FROM, "policy"}
 
@@ -106,10 +107,11 @@ class OpenArchive(Frames):
         found: _Taken | Complaint
         broken: list[RequestError] = []
         read = self._read_by(text)
-        if self._connection is None or (read.views - _RECORDS and not self._over_files):
+        over_files = bool(read.views - _RECORDS) or _PARQUET in text.lower()
+        if self._connection is None or (over_files and not self._over_files):
             self._disconnect()
             try:
-                self._connection = self._connect(bool(read.views - _RECORDS))
+                self._connection = self._connect(over_files)
             except (duckdb.OutOfMemoryException, MemoryError) as error:
                 found = Complaint.of(error)
         if self._connection is not None:

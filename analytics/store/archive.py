@@ -22,7 +22,7 @@ from analytics.files.pending import PendingFiles
 from analytics.statistics.tally import Tally, tally_of
 from analytics.store import checkpoints, marker
 from analytics.store.blocks import Table, in_order, tables
-from analytics.store.commit_log import CommitLog, LogPlace, read_log, write_checkpoint
+from analytics.store.commit_log import CommitLog, Ledger, LogPlace, publish, read_log, write_checkpoint
 from analytics.store.json_records import (
     RESTORE,
     StoredRecord,
@@ -31,7 +31,6 @@ from analytics.store.json_records import (
     load,
     parsed,
 )
-from analytics.store.ledger import Ledger, publish
 from analytics.store.ranges import Range
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES

@@ -22,9 +22,9 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import read_table
+from analytics.store.commit_log import publish
 from analytics.store.inventory import has_all
 from analytics.store.json_records import dump
-from analytics.store.ledger import publish
 from analytics.store.ranges import Range, overlaps
 from analytics.store.records import Commit, PolicyCard, RunRecord, StoredFile, run_id_of
 from analytics.store.run_numbers import next_number

@@ -17,7 +17,7 @@ import pytest
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.files import atomic
 from analytics.store.archive import Archive
-from analytics.store.ledger import Ledger
+from analytics.store.commit_log import Ledger
 from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files

@@ -31,6 +31,7 @@ from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
 from tests.object_storage import BOTH
 
 TABLES = ("games", "plies")
+GRACE_SECONDS = 10.0  # an hour by default; longer than a reader takes from opening the archive to its question
 
 
 def rows(root: PurePath) -> dict[str, pl.DataFrame]:
@@ -283,7 +284,7 @@ def read_beside(root: Path, reads: int, in_full: int) -> None:
                 assert other.commit(RUN_ID, [random_block(5, 0, pair, 4)], PAIRINGS)
                 pair += 4
             compact(other, RUN_ID, 1 << 14)
-            remove(other, unreferenced_files(other), 1.0)
+            remove(other, unreferenced_files(other), GRACE_SECONDS)
 
     with ThreadPoolExecutor(1) as threads:
         writer = threads.submit(write)
