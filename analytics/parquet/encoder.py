@@ -110,17 +110,24 @@ class ParquetFile:
         return b"".join([*self._parts, footer, len(footer).to_bytes(4, "little"), MAGIC])
 
 
-def encode(frame: pl.DataFrame, row_group_rows: int) -> bytes:
-    """A Parquet file of a frame whose columns are Int8, Int32 or Int64 without nulls, in row groups of this size.
+def encode(frame: pl.DataFrame, row_group_rows: int, metadata: Mapping[str, str] | None = None) -> bytes:
+    """A Parquet file of a frame whose columns are Int8, Int32, Int64 or Enum without nulls, in row groups of this size.
 
-    Int64 columns should ascend for the most part: they are stored as differences. Raises ``KeyError`` for other types.
+    Int64 columns should ascend for the most part: they are stored as differences. ``metadata`` are texts by key for the
+    footer. Raises ``KeyError`` for other types.
     """
-    file = ParquetFile({name: kind for name, kind in frame.schema.items() if INTEGERS[type(kind)]})
-    columns = [series.to_numpy() for series in frame.iter_columns()]
+    enums = {name: kind.categories.to_list() for name, kind in frame.schema.items() if isinstance(kind, pl.Enum)}
+    schema = {name: kind for name, kind in frame.schema.items() if name in enums or INTEGERS[type(kind)]}
+    file = ParquetFile(schema, metadata)
+    columns = {name: frame[name].to_physical().to_numpy() for name in frame.columns}
     room = buffer_for(min(row_group_rows, len(frame)))
     for first in range(0, len(frame), row_group_rows):
-        rows = min(row_group_rows, len(frame) - first)
-        file.add([integers(column[first : first + rows], room) for column in columns], rows)
+        parts = {name: column[first : first + row_group_rows] for name, column in columns.items()}
+        chunks = [
+            labels(part.astype(np.int32), enums[name], room) if name in enums else integers(part, room)
+            for name, part in parts.items()
+        ]
+        file.add(chunks, min(row_group_rows, len(frame) - first))
     return file.content()
 
 

@@ -8,6 +8,7 @@ built on the user's machine.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import os
@@ -149,7 +150,15 @@ def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
     found = largest_for(rules)
     if found is None:
         return None
-    return read(found).base(found.card.pieces if pieces is None else min(pieces, found.card.pieces))
+    with explained("read", found.path):
+        status = found.path.stat()
+    most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
+    return _base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
+
+
+@functools.lru_cache(maxsize=2)  # a tablebase is read and checked once in a process, and again when its file changes
+def _base(path: Path, _sha256: str, _changed: int, _size: int, most: int) -> Base:
+    return read(open_tablebase(path)).base(most)
 
 
 def read(tablebase: Tablebase) -> BoardTable:

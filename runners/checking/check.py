@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from runners.arena.config_groups import load_rules
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.contestants.contestant import Contestant, logger
+from runners.contestants.contestant import Contestant, unlogged
 from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 
@@ -108,7 +107,7 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
     """The findings of twenty games of an agent with itself and twenty with ``random``; with ``timed`` its speed too."""
     spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     printed = io.StringIO()
-    with _unlogged(), _captured(printed):
+    with unlogged(), _captured(printed):
         engine = engine_of(spec)
         played = _whole(engine)
         findings = [*_forfeits(engine.contestants[0])]
@@ -148,16 +147,6 @@ def _one_by_one(engine: Engine) -> list[Block]:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
-    """Forfeits are findings, and not logged."""
-    logger.addFilter(_nothing)
-    try:
-        yield
-    finally:
-        logger.removeFilter(_nothing)
-
-
-@contextmanager
 def _captured(printed: io.StringIO) -> Iterator[None]:
     """What is printed goes to ``printed``, except for the notice that kernels are compiled."""
     screen, notice = sys.stderr, hooks.before_compiling
@@ -172,10 +161,6 @@ def _captured(printed: io.StringIO) -> Iterator[None]:
             yield
     finally:
         hooks.before_compiling = notice
-
-
-def _nothing(_record: logging.LogRecord) -> bool:
-    return False
 
 
 def _forfeits(contestant: Contestant) -> Iterator[Finding]:
@@ -218,7 +203,7 @@ def _prints(text: str) -> Finding:
 def _turns_a_second(engine: Engine) -> float:
     """Turns a second of the agent against itself, in one thread, in blocks that grow."""
     turns, seconds, pairs, first = 0, 0.0, 1, PAIRS
-    with _unlogged(), _captured(io.StringIO()):
+    with unlogged(), _captured(io.StringIO()):
         while seconds < TIMED_SECONDS:
             started = time.perf_counter()
             games = engine.play_block(Order(ITSELF, first, pairs)).block.games

@@ -1,4 +1,4 @@
-"""``qarena policy``: derive policies from logged games, again too; list, show and compare them."""
+"""``qarena policy``: derive policies from logged games, again too; list, show, compare and judge them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from runners.cli import judge
 from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
@@ -20,7 +21,7 @@ from runners.cli.options import (
 
 app = typer.Typer(
     cls=Group,
-    help="Derive policies from logged games; list, show and compare them.",
+    help="Derive policies from logged games; list, show, compare and judge them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -149,3 +150,7 @@ def compare(
 
     with user_config_dir(config_dir):
         carry_out(archive, one, other)
+
+
+app.command("judge")(judge.judge)
+app.command("positions")(judge.positions)

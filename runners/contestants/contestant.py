@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,20 @@ logger = logging.getLogger(__name__)
 MOST_PLACES = 10  # places in an agent's code whose exceptions are logged
 Told = Callable[[BaseException], None]
 Misbehaviour = dict[str, Any]  # counts: raised (by kind and place), late, illegal; and remarks
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Within the context forfeits are counted and not logged: the caller tells of them."""
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False
 
 
 class StuckError(FailureError):

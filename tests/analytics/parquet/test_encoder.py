@@ -96,6 +96,14 @@ def test_row_groups_carry_the_least_and_largest_value(tmp_path: Path) -> None:
     ]
 
 
+def test_enums_read_back_as_texts_and_metadata_as_it_was() -> None:
+    texts = [f"{number:03d}" for number in range(300)]
+    frame = pl.DataFrame({"text": texts, "n": range(300)}, schema={"text": pl.Enum(texts[::-1]), "n": pl.Int32()})
+    content = encode(frame, 128, {"origin": "here"})
+    assert pl.read_parquet(io.BytesIO(content))["text"].to_list() == texts
+    assert pl.read_parquet_metadata(io.BytesIO(content))["origin"] == "here"
+
+
 def test_other_types_are_refused() -> None:
     with pytest.raises(KeyError):
         encode(pl.DataFrame({"text": ["a"]}), 10)

@@ -1,0 +1,120 @@
+"""The regret of turns in a set of positions: a placement and a gift apart, as in the view ``decisions``.
+
+The regret of a placement is the value of the position less that of the board it makes, if the best gift follows; the
+regret of a gift is the value of that board less that of the gift. So they add up to the regret of the whole turn, and a
+gift is judged on the board that the agent's own placement made. A placement that ends the game has no gift. What is no
+turn (an illegal answer, an exception) forfeits a game and counts as a loss: an illegal cell as a placement, an illegal
+piece after a legal cell as a gift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.perfect.position_set import ENDS, ILLEGAL, SOURCES, PositionSet
+from analytics.statistics.intervals import Estimate, quantile, wilson
+from quarto.batch import Turns
+from quarto.rules import CELLS, PIECES
+
+LOST = -1
+MOST_REGRET = 2.0  # half-points: from a win to a loss
+KINDS = ("turn", "placement", "gift")
+NO_DECISION = np.int8(-1)  # instead of a regret
+JUDGEMENT_SCHEMA = {
+    "kind": pl.String(),  # one of KINDS
+    "source": pl.String(),  # of the positions; null: of all
+    "pieces": pl.Int64(),  # on the board when it was decided; null: of any number
+    "decisions": pl.Int64(),
+    "optimal": pl.Float64(),  # the share that keep the value, with its 95 % interval
+    "optimal_low": pl.Float64(),
+    "optimal_high": pl.Float64(),
+    "regret": pl.Float64(),  # half-points given up a decision, with its 95 % interval
+    "regret_low": pl.Float64(),
+    "regret_high": pl.Float64(),
+}
+
+
+class Regrets(NamedTuple):
+    """The regrets of the turns in ``P`` positions, ``D`` turns in each; NO_DECISION where nothing was decided."""
+
+    placement: NDArray[np.int8]  # [P, D]
+    gift: NDArray[np.int8]  # [P, D]
+    forfeits: int  # turns that were none
+
+    @property
+    def turn(self) -> NDArray[np.int8]:
+        """[P, D] of the whole turns."""
+        return self.placement + np.maximum(self.gift, 0)
+
+
+def regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
+    """The regrets of turns [P, D] each, where ``values`` [P, 16, 17] has the value of every turn."""
+    cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
+    rows = np.arange(len(values))[:, None]
+    boards = np.column_stack([values.max(axis=2), np.full(len(values), ILLEGAL)])  # [P, 17] by cell, then no cell
+    before = boards.max(axis=1)[:, None]
+    reached = boards[rows, np.where((cells >= 0) & (cells < CELLS), cells, CELLS)]
+    placed = reached != ILLEGAL
+    after = np.where(placed, reached, LOST)
+    cell = np.where(placed, cells, 0)
+    gives = placed & (values[rows, cell, ENDS] == ILLEGAL)
+    given = values[rows, cell, np.where((gifts >= 0) & (gifts < PIECES), gifts, ENDS)]
+    legal = given != ILLEGAL
+    gift = np.where(gives, after - np.where(legal, given, LOST), NO_DECISION)
+    forfeits = int((~placed).sum() + (gives & ~legal).sum())
+    return Regrets((before - after).astype(np.int8), gift.astype(np.int8), forfeits)
+
+
+def judgement(positions: PositionSet, found: Regrets) -> pl.DataFrame:
+    """The share of optimal decisions and their mean regret by the schema ``JUDGEMENT_SCHEMA``.
+
+    Rows: for each kind of decision all of them, those of each source, and those with each number of pieces on the
+    board, which for a gift is one more than for the placement before it. Intervals are 95 % ones over positions.
+    """
+    rows = [
+        (kind, source, pieces, *_figures(getattr(found, kind)[chosen]))
+        for kind in KINDS
+        for source, pieces, chosen in _groups(positions, int(kind == "gift"))
+        if (getattr(found, kind)[chosen] >= 0).any()
+    ]
+    return pl.DataFrame(rows, schema=JUDGEMENT_SCHEMA, orient="row")
+
+
+def _groups(positions: PositionSet, more: int) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
+    """Source, pieces on the board and positions of each row; ``more`` pieces were there when it was decided."""
+    yield None, None, np.ones(len(positions.logged), np.bool_)
+    for source in SOURCES:
+        yield source, None, positions.logged == (source == "logged")
+    for pieces in np.unique(positions.pieces).tolist():
+        yield None, pieces + more, positions.pieces == pieces
+
+
+def _figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
+    """The figures of decisions, regrets [P, D]: how many, the share of optimal ones, the mean regret."""
+    decided = regret >= 0
+    count = decided.sum(axis=1)
+    optimal = ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
+    return int(count.sum()), *optimal, *ratio(np.maximum(regret, 0).sum(axis=1), count, MOST_REGRET)
+
+
+def ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
+    """The mean of decisions, of which position i has ``counts[i]`` that add up to ``totals[i]``, each 0 to ``most``.
+
+    The interval is normal, over positions: decisions in one position are not independent. The mean is a ratio of two
+    sums over positions (L. Kish, "Survey Sampling", 1965, section 6.3). If all decisions are alike, 0 or ``most``, the
+    variance is 0 and the interval is Wilson's over the positions.
+    """
+    number, whole = int((counts > 0).sum()), float(counts.sum())
+    mean = float(totals.sum()) / whole
+    if mean in (0.0, most):
+        low, high = wilson(number * mean / most, number)
+        return Estimate(mean, most * low, most * high)
+    spread = float(((totals - mean * counts) ** 2).sum()) * number / max(number - 1, 1)
+    reach = quantile() * math.sqrt(spread) / whole
+    return Estimate(mean, max(0.0, mean - reach), min(most, mean + reach))

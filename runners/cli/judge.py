@@ -1,0 +1,142 @@
+"""``qarena policy judge`` and ``positions``: how close to perfect agents play, and the positions that tell."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runners.cli.options import (
+    ARCHIVE,
+    ROOT,
+    ArchiveOption,
+    ForceOption,
+    FormatOption,
+    MegabytesOption,
+    OutputOption,
+    ThreadsOption,
+    WideOption,
+    rules_options,
+)
+
+if TYPE_CHECKING:
+    from runners.strength.judging import Judgement, JudgeOptions
+
+SAMPLE = ROOT / "data" / "sample"
+PAGE = ".md"  # the ending of a file that becomes the page of all agents
+
+
+def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All agents and all policies of the archive, too.")] = False,
+    rules: Annotated[
+        str | None,
+        typer.Option("--rules", help="The rules of the positions. Default: classic.", autocompletion=rules_options),
+    ] = None,
+    positions: Annotated[
+        Path | None,
+        typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships."),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
+    ] = 4,
+    games: Annotated[int, typer.Option("--games", min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the turns and the games.")] = 1,
+    threads: ThreadsOption = None,
+    archive: ArchiveOption = ARCHIVE,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="A folder with agents or rules of your own.")
+    ] = None,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
+    force: ForceOption = False,
+    wide: WideOption = False,
+) -> None:
+    """Tell how close to perfect policies and agents play: optimal turns, exact regret, draws against the oracle.
+
+    Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
+    with .md becomes a page with a line on each: the leaderboard.
+    """
+    from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.executors.machine import available_cores
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.strength.judge import JudgeRequest, carry_out
+    from runners.strength.judging import JudgeOptions
+    from runners.terminal.files import check_output
+    from runners.terminal.tables import PRINTED, output_of
+
+    is_page = output is not None and output.suffix == PAGE and format is None
+    if output is not None and is_page:
+        check_output(output, force)
+    destination = PRINTED if is_page else output_of(format, output, force, wide)  # before anything is judged
+    options = JudgeOptions(draws, games, seed, threads or available_cores())
+    with user_config_dir(config_dir), interruptible() as stop:
+        found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), options, stop)
+        if found is None:
+            raise typer.Exit(INTERRUPTED)
+        if output is not None and is_page:
+            _write_page(found, options, archive, output)
+            return
+    from runners.strength.judge_show import frame_of, show
+    from runners.terminal.tables import write
+
+    if destination.is_printed:
+        show(found, wide)
+    else:
+        write(frame_of(found.verdicts), destination)
+
+
+def _write_page(found: Judgement, options: JudgeOptions, archive: PurePath, path: Path) -> None:
+    import sys
+
+    from runners.strength.judge_show import Making, page
+    from runners.strength.judged import bytes_of, commands_of
+    from runners.terminal.files import write_file
+
+    agents = [verdict.agent for verdict in found.verdicts]
+    sizes = {agent.label: bytes_of(agent, archive, found.positions.rules) for agent in agents}
+    command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+    making = Making(command, sizes, commands_of(agents, archive))
+    write_file(path, page(found, options, making).encode())
+
+
+def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    output: Annotated[Path, typer.Option("--output", help="The Parquet file to write.")],
+    rules: Annotated[
+        str, typer.Option("--rules", help="The rules of the positions.", autocompletion=rules_options)
+    ] = "classic",
+    each: Annotated[
+        int, typer.Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
+    ] = 500,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the draw.")] = 2026,
+    from_pieces: Annotated[
+        int, typer.Option("--from-pieces", min=1, max=15, help="Leave out boards with fewer pieces.")
+    ] = 1,
+    archive: Annotated[
+        Path, typer.Option("--archive", help="The archive of the logged games. Default: the sample that ships.")
+    ] = SAMPLE,
+    config_dir: Annotated[Path | None, typer.Option("--config-dir", help="A folder with rules of your own.")] = None,
+    threads: ThreadsOption = None,
+    megabytes: MegabytesOption = 128.0,
+    force: ForceOption = False,
+) -> None:
+    """Draw positions for 'policy judge', solve every turn in them and write both as a Parquet file.
+
+    Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
+    """
+    from runners.arena.config_groups import load_rules
+    from runners.executors.machine import available_cores
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.strength.judge import SetOptions, make_set
+    from runners.terminal.files import check_output
+
+    check_output(output, force)
+    with user_config_dir(config_dir):
+        options = SetOptions(
+            load_rules(rules), each, seed, range(from_pieces, 16), threads or available_cores(), megabytes
+        )
+        make_set(archive, options, output)

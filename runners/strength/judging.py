@@ -1,0 +1,180 @@
+"""Judges agents by exact values: their turns in a set of positions, and their draws against the oracle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from agents.lift import Player
+from analytics.perfect.position_set import PositionSet
+from analytics.perfect.regret import Regrets, judgement, regrets
+from analytics.statistics.intervals import Estimate, win_rate
+from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
+from quarto.batch import Turns
+from quarto.hooks import ignore
+from quarto.rng import Streams
+from quarto.rules import Rules
+from runners.arena.agent_labels import load_agent
+from runners.arena.engine import GAME_MEMORY
+from runners.arena.experiment import engine_of
+from runners.arena.schedule import Pace, orders
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.contestants.contestant import Contestant
+from runners.contestants.crew import Crew
+
+ORACLE = "oracle"
+OPENING_PLIES = 2  # imposed on the games against the oracle
+SEED_SHIFT = 20  # room for the numbers of a million positions below the seed
+ASKED_AT_ONCE = 512  # positions: cheap turns are then asked for faster than they are counted
+
+
+class JudgeOptions(NamedTuple):
+    """The extent of a judgement, and its randomness."""
+
+    draws: int = 4  # turns in each position, each with randomness of its own
+    games: int = 200  # against the oracle; 0: none
+    seed: int = 1
+    threads: int = 1
+
+
+class Verdict(NamedTuple):
+    """The judgement on one agent."""
+
+    agent: AgentSpec
+    figures: pl.DataFrame  # see ``analytics.perfect.regret.judgement``
+    turns_a_second: float  # of one thread
+    games: Tally  # against the oracle
+    notes: Sequence[str]  # on turns that were none
+
+    @property
+    def draws(self) -> Estimate | None:
+        """The share of games against the oracle that were drawn, and its interval; None: none was played."""
+        return draw_rate(self.games) if self.games.games else None
+
+
+class Judgement(NamedTuple):
+    """Verdicts and the positions that they are about."""
+
+    verdicts: list[Verdict]
+    positions: PositionSet
+
+
+class _Job(NamedTuple):
+    """Turns to ask for: the ``draw``-th ones in the positions of ``rows``."""
+
+    draw: int
+    rows: slice
+
+
+class _Answers(NamedTuple):
+    """The turns of a job, and the seconds that they took one thread."""
+
+    job: _Job
+    turns: Turns
+    seconds: float
+
+
+class _Asker:
+    """Asks one agent for turns; each position is a game of its own that begins there."""
+
+    def __init__(self, agent: AgentSpec, positions: PositionSet, seed: int) -> None:
+        self.contestant = Contestant(agent.build(), agent.label, positions.rules)
+        self._positions, self._seed = positions, seed
+        self._local = threading.local()
+        # The time of the processor, since other programs may be running; another process has a time of its own.
+        elsewhere = agent.has_process or agent.limits.isolation == "process"
+        self._clock = time.perf_counter if elsewhere else time.thread_time
+
+    def jobs(self, draws: int) -> Iterator[_Job]:
+        """All jobs, one turn in every position before the next."""
+        words, size = self.contestant.game_words, len(self._positions.logged)
+        most = min(ASKED_AT_ONCE, max(1, GAME_MEMORY // (8 * words))) if words else ASKED_AT_ONCE
+        return (_Job(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
+
+    def answers(self, job: _Job, _cut: Callable[[], bool]) -> Iterator[_Answers]:
+        """The turns of a job, on the calling thread."""
+        if not hasattr(self._local, "player"):
+            self._local.player = self.contestant.player()
+            self._ask(_Job(job.draw, slice(0, 1)))  # not counted: what is loaded for a first turn is no part of a turn
+        started = self._clock()
+        turns = self._ask(job)
+        yield _Answers(job, turns, self._clock() - started)
+
+    def all_turns(
+        self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
+    ) -> tuple[Turns, float]:
+        """The turns [P, D] in all positions, and how many one thread takes a second; nothing once ``stop`` is set."""
+        shape = len(self._positions.logged), options.draws
+        turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
+        fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
+        for found in Crew(options.threads, self.answers, stop).results(self.jobs(options.draws), ignore):
+            for column, own in zip(turns, found.turns, strict=True):
+                column[found.job.rows, found.job.draw] = own
+            start = found.job.rows.start
+            fastest[start] = min(fastest.get(start, found.seconds), found.seconds)
+            progress(len(found.turns.cells))
+        return turns, shape[0] / max(sum(fastest.values()), 1e-9)
+
+    def forfeits(self, found: Regrets, turns: Turns) -> Iterator[str]:
+        """Sentences on turns that were none."""
+        yield from self.contestant.summary()
+        if found.forfeits:
+            yield (
+                f"agent '{self.contestant.label}' took no legal turn {found.forfeits:,} times of {turns.cells.size:,}: "
+                "that counts as a loss"
+            )
+
+    def _ask(self, job: _Job) -> Turns:
+        player: Player = self._local.player
+        batch = self._positions.batch.part(job.rows.start, job.rows.stop)
+        first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(job.rows.start)
+        rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(job.draw))
+        player.start(range(len(batch.hand)))
+        return self.contestant.ask(player, batch, rng, np.arange(len(batch.hand), dtype=np.uint32))
+
+
+def judge(
+    agent: AgentSpec,
+    positions: PositionSet,
+    options: JudgeOptions,
+    stop: threading.Event,
+    progress: Callable[[int], None] = lambda _turns: None,
+) -> Verdict | None:
+    """The judgement on an agent; None once ``stop`` is set. ``progress`` hears of turns taken.
+
+    The same agent, positions and options give the same judgement on any number of threads, its speed excepted. Raises
+    ``RequestError`` for an agent that cannot be made or does not play these rules, ``StuckError`` for one that hangs.
+    """
+    asker = _Asker(agent, positions, options.seed)
+    turns, speed = asker.all_turns(options, stop, progress)
+    games, notes = (Tally(), []) if stop.is_set() else games_with_oracle(agent, positions.rules, options, stop)
+    if stop.is_set():
+        return None
+    found = regrets(positions.values, turns)
+    return Verdict(agent, judgement(positions, found), speed, games, [*asker.forfeits(found, turns), *notes])
+
+
+def games_with_oracle(
+    agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
+) -> tuple[Tally, list[str]]:
+    """The games of an agent with the oracle that ``qarena run`` plays with this seed, and notes on forfeits."""
+    spec = RunSpec(rules, (agent, load_agent(ORACLE)), ((0, 1),), options.seed, OPENING_PLIES)
+    if not options.games:
+        return Tally(), []
+    engine, pairs = engine_of(spec), -(-options.games // 2)
+    blocks = engine.play(orders({0: [(0, pairs)]}, Pace()), options.threads, stop)
+    return tally(each.block for each in blocks).get(0, Tally()), engine.misbehaviour()
+
+
+def draw_rate(games: Tally) -> Estimate:
+    """The share of drawn games with Wilson's interval, over the effective number of games (by pairs)."""
+    as_wins = [[0] * 3 for _ in range(3)]
+    for i, row in enumerate(games.pairs):
+        for j, count in enumerate(row):
+            as_wins[WIN if i == DRAW else LOSS][WIN if j == DRAW else LOSS] += count
+    return win_rate(Tally(pairs=tuple(map(tuple, as_wins))), by_pairs=True)  # type: ignore[arg-type]  # three rows of three
