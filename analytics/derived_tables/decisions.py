@@ -84,7 +84,7 @@ def annotation_jobs(
 
 def note_annotations(archive: Archive, run_id: str) -> None:
     """Note in a run's record how many annotations it has. Raises ``FailureError`` if that cannot be written."""
-    count = len(ANNOTATIONS.manifest_files(archive, run_id))
+    count = ANNOTATIONS.count(archive, run_id)
     record = archive.run(run_id)
     if record is not None and record.annotations != count:
         archive.update_run(run_id, lambda known: known and structs.replace(known, annotations=count))

@@ -7,6 +7,7 @@ replaced in one step by that of a table which holds more. Every derived table ca
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ from typing import Any, Generic, TypeVar
 import polars as pl
 
 from analytics.files.atomic import explained
-from analytics.store.archive import Archive, commit_files, now, store
+from analytics.store.archive import Archive, commit_files, store
 from analytics.store.blocks import table_of
-from analytics.store.json_records import Count, StoredRecord, dump
-from analytics.store.records import Commit, RunRecord, Sha256, StoredFile
+from analytics.store.json_records import CHECKSUM, RESTORE, Count, RecordError, StoredRecord, dump, typed
+from analytics.store.ranges import overlaps
+from analytics.store.records import Commit, RunRecord, Sha256, StoredFile, now
 from quarto.errors import FailureError
 
 
@@ -78,11 +80,43 @@ class DerivedTable(Generic[M]):
         """Whether a manifest counts for the shard of a commit; None: there is no shard of its number."""
         return commit is not None and is_of(manifest, commit) and self.is_current(manifest)
 
-    def counting(self, archive: Archive, run_id: str, commits: Sequence[Commit]) -> dict[int, M]:
+    def counting(self, archive: Archive, run_id: str) -> dict[int, M]:
         """The manifests of a run that count, by shard. Raises ``FailureError`` for a damaged one."""
-        by_number = {commit.shard: commit for commit in commits}
-        found = [self.load(archive, path) for path in self.manifest_files(archive, run_id)]
-        return {each.shard: each for each in found if self.counts(each, by_number.get(each.shard))}
+        files, log = self.manifest_files(archive, run_id), archive.log(run_id)
+        if not files and not log.summary.derived:
+            return {}
+        return self._of(archive, files, {commit.shard: commit for commit in log.commits})
+
+    def _of(self, archive: Archive, files: Sequence[PurePath], commits: Mapping[int, Commit]) -> dict[int, M]:
+        """The manifests of commits: those in files and, where none counts, those that came with a commit."""
+        found = {number: own for number, commit in commits.items() if (own := self.of_commit(commit)) is not None}
+        loaded = [self.load(archive, path) for path in files]
+        return found | {each.shard: each for each in loaded if self.counts(each, commits.get(each.shard))}
+
+    def of_commit(self, commit: Commit) -> M | None:
+        """The manifest that came with a commit which replaced others, if it is current."""
+        if self.name not in commit.derived:
+            return None
+        values = {"shard": commit.shard, "plies": commit.plies.sha256, **commit.derived[self.name]}
+        try:
+            own = typed(values, self.manifest, f"derived.{self.name}")
+        except RecordError as error:
+            raise FailureError(f"commit {commit.shard} is damaged ({error}): {RESTORE}") from error
+        return own if self.is_current(own) else None
+
+    def fields(self, manifest: M) -> dict[str, Any]:
+        """The fields of a manifest that are its own, and the time: how a commit holds it."""
+        values = json.loads(dump(manifest))
+        return {name: value for name, value in values.items() if name not in ("shard", "plies", CHECKSUM)}
+
+    def count(self, archive: Archive, run_id: str) -> int:
+        """The number of shards of a run that have a manifest, damaged or not."""
+        log = archive.log(run_id)
+        numbers = {int(path.stem) for path in self.manifest_files(archive, run_id)}
+        counting = {number for number in numbers if not overlaps(log.replaced, number, number + 1)}
+        if log.summary.derived:
+            counting |= {commit.shard for commit in log.commits if self.name in commit.derived}
+        return len(counting)
 
     def shards(self, archive: Archive, run_ids: Sequence[str]) -> list[Shard[M]]:
         """The shards of runs, each with the manifest that counts.
@@ -96,7 +130,7 @@ class DerivedTable(Generic[M]):
                 raise FailureError(
                     f"run {run_id} has games and no record, so its rules are not known: restore its record"
                 )
-            known = self.counting(archive, run_id, commits)
+            known = self.counting(archive, run_id)
             found += [Shard(record, commit, known.get(commit.shard)) for commit in commits]
         return found
 
@@ -110,11 +144,14 @@ class DerivedTable(Generic[M]):
         return archive.file(self.name, run_id, self.stored(manifest))
 
     def files(self, archive: Archive) -> list[PurePath]:
-        """The paths of all files that count. Raises ``FailureError`` for a damaged commit or manifest."""
+        """The paths of all files that count, also for shards that were replaced.
+
+        Raises ``FailureError`` for a damaged commit or manifest.
+        """
         return [
             self.file(archive, run_id, manifest)
             for run_id in archive.run_ids()
-            for manifest in self.counting(archive, run_id, archive.commits(run_id)).values()
+            for manifest in self._of(archive, self.manifest_files(archive, run_id), archive.log(run_id).all).values()
         ]
 
     def lacks(self, archive: Archive, shard: Shard[M], enough: Callable[[M], bool]) -> bool:
@@ -128,8 +165,9 @@ class DerivedTable(Generic[M]):
     def renewed(self, archive: Archive, shard: Shard[M]) -> Shard[M]:
         """The shard with the manifest that counts by now. Raises ``FailureError`` for a damaged one."""
         path = self._manifest_file(archive, shard)
-        known = self.load(archive, path) if archive.backend.status(path) else None
-        return Shard(shard.record, shard.commit, known if known and self.counts(known, shard.commit) else None)
+        files = [path] if archive.backend.status(path) else []
+        known = self._of(archive, files, {shard.commit.shard: shard.commit})
+        return Shard(shard.record, shard.commit, known.get(shard.commit.shard))
 
     def store(
         self,

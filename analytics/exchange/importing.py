@@ -20,8 +20,8 @@ from analytics.exchange.reading import ParsedText
 from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
-from analytics.store.archive import Archive, now
-from analytics.store.records import RunRecord, run_id_of
+from analytics.store.archive import Archive
+from analytics.store.records import RunRecord, now, run_id_of
 from analytics.store.run_numbers import next_number
 from analytics.store.shard_arrays import games_at, read_shard
 from quarto.batch import Block, Games

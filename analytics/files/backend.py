@@ -51,6 +51,14 @@ class Backend(ABC):
         """The folders that are directly in a folder, in any order."""
 
     @abstractmethod
+    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
+        """The files that are directly in a folder, by name; nothing if there is no such folder."""
+
+    def names(self, folder: PurePath) -> list[str]:
+        """The names of what is directly in a folder, in any order; nothing if there is no such folder."""
+        return [path.name for path in self.entries(folder)]
+
+    @abstractmethod
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """All files in a folder and in the folders in it."""
 

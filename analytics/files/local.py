@@ -40,6 +40,27 @@ class LocalBackend(Backend):
     def folders(self, folder: PurePath) -> list[PurePath]:
         return [path for path in self.entries(folder) if Path(path).is_dir()]
 
+    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
+        found: dict[str, FileStatus] = {}
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # a writer has removed or renamed it meanwhile
+                    if stat.S_ISREG(status.st_mode):
+                        found[entry.name] = _status(status)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return found
+
+    def names(self, folder: PurePath) -> list[str]:
+        try:
+            return os.listdir(folder)  # noqa: PTH208  (a pure path lists nothing)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         found: dict[PurePath, FileStatus] = {}
         for path in Path(folder).rglob("*"):

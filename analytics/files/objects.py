@@ -24,7 +24,7 @@ from analytics.files.backend import Backend, FileStatus
 from analytics.files.location import ObjectUrl
 from analytics.files.object_errors import explained
 from analytics.files.object_settings import Settings
-from analytics.files.pending import PendingFiles
+from analytics.files.pending import LEASE_SECONDS, PendingFiles, boot_seconds
 from quarto.errors import RequestError, of_extra
 from quarto.hooks import ignore
 
@@ -38,8 +38,6 @@ ATTEMPTS = 6  # at a conditional request whose answer was lost
 CONFLICTS = 200  # other writers' changes of one object that are waited for
 PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
 MOST_PAUSE_SECONDS = 5.0
-# A writer names its files within this time, or not at all: there are no locks, so ``gc`` goes by the age of a file.
-LEASE_SECONDS = 1800.0
 MARK = "writer"  # an object's attribute
 
 
@@ -127,6 +125,9 @@ class ObjectBackend(Backend):
     def folders(self, folder: PurePath) -> list[PurePath]:
         with self._asked(folder) as store:
             return list(self._urls(obstore.list_with_delimiter(store, _key(folder) or None)["common_prefixes"]))
+
+    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
+        return {path.name: status for path, status in self.below(folder).items() if path.parent == folder}
 
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         with self._asked(folder) as store:
@@ -281,7 +282,7 @@ class _PendingObjects(PendingFiles):
         super().__init__()
         self._backend = backend
         self._adopted: list[PurePath] = []
-        self._since = _boot_seconds()
+        self._since = boot_seconds()
 
     def add(self, path: PurePath, content: bytes | memoryview) -> None:
         if not self._backend.put_if(path, content, "create"):
@@ -292,7 +293,7 @@ class _PendingObjects(PendingFiles):
         self._adopted.append(path)
 
     def _look(self) -> None:
-        if _boot_seconds() - self._since > LEASE_SECONDS:
+        if boot_seconds() - self._since > LEASE_SECONDS:
             raise TimeoutError(
                 f"this writer stood still for more than {LEASE_SECONDS / 60:g} minutes: run the same command again"
             )
@@ -307,11 +308,6 @@ class _PendingObjects(PendingFiles):
 
     def _release(self) -> None:
         """Nothing is held."""
-
-
-def _boot_seconds() -> float:
-    """Seconds that go on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from pathlib import PurePath
 from types import TracebackType
 from typing import Self
+
+# A writer names its files within this time, or looks once more whether it may: so ``gc`` can go by the age of a file.
+LEASE_SECONDS = 1800.0
+
+
+def boot_seconds() -> float:
+    """Seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class PendingFiles(ABC):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from analytics.files.atomic import explained, replace
 from analytics.perfect.tablebase import Tablebase, name_of, open_tablebase, same_game, write
-from analytics.store.archive import now
+from analytics.store.records import now
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from quarto.solver.base import base_bytes, base_of

@@ -125,6 +125,22 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
     return card
 
 
+def copy(source: Archive, card: PolicyCard, target: Archive, new: PolicyCard) -> None:
+    """Add a policy of another archive, with its files, under the card ``new``.
+
+    Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
+    """
+    folder, files = folder_of(target, new.policy_id), {}
+    with explained("write to", folder), target.backend.pending() as pending:
+        for name, file in card.files.items():
+            try:
+                content = _content(source, card, name)
+            except ValueError as error:
+                raise FailureError(f"policy '{card.name}' of {source.root} is damaged: {error}") from error
+            files[name] = _store(target, pending, folder / name, file.rows, content)
+        target.backend.replace(folder / CARD, dump(structs.replace(new, files=files)), pending.check)
+
+
 def _store(archive: Archive, pending: PendingFiles, path: PurePath, rows: int | None, content: bytes) -> PolicyFile:
     """Store one file of a policy. No file is overwritten: the card that is there may name it until ours replaces it."""
     file = PolicyFile(rows, len(content), _sha256(content))

@@ -36,6 +36,8 @@ _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 _REPLAYED = {"boards": replays.boards, "ordered_openings": replays.orders}  # what is prepared when it is read first
 _READ_FROM = views.MADE | {"ordered_openings": "plies"}
+_PARQUET = "parquet"  # in a question that reads files itself, by read_parquet or by a name
+_RECORDS = {*views.FILLED, "policy"}  # what is made from records alone
 _KNOWN = {*views.VIEWS, *_READ_FROM, "policy"}
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -58,6 +60,7 @@ class OpenArchive(Frames):
         """
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._over_files = False  # whether the views over table files are there, or empty ones in their place
         self._broken: dict[str, FailureError] = {}  # by view
         self._prepared: set[str] = set()  # of _REPLAYED
         self._policies: dict[str, str] = {}  # by name: the question that reads its table
@@ -70,8 +73,15 @@ class OpenArchive(Frames):
         ``frames`` is a table of that name in the question: a frame of Polars, lazy or not, of pandas, or of Arrow.
 
         Raises ``RequestError`` unless ``text`` is one question that DuckDB accepts, and for one that meets a limit;
-        ``FailureError`` if it needs a damaged file.
+        ``FailureError`` if it needs a damaged file. If files were removed because others replaced them since the
+        archive was opened, it is opened again.
         """
+        try:
+            return self._answer(text, lambda answer: answer.frame(), parameters, frames)
+        except FailureError:
+            if not self._was_replaced():
+                raise
+        self.refresh()
         return self._answer(text, lambda answer: answer.frame(), parameters, frames)
 
     def stream(self, text: str, write: Writer, exact: bool = True) -> None:
@@ -96,13 +106,16 @@ class OpenArchive(Frames):
     ) -> _Taken:
         found: _Taken | Complaint
         broken: list[RequestError] = []
-        if self._connection is None:
+        read = self._read_by(text)
+        over_files = bool(read.views - _RECORDS) or _PARQUET in text.lower()
+        if self._connection is None or (over_files and not self._over_files):
+            self._disconnect()
             try:
-                self._connection = self._connect()
+                self._connection = self._connect(over_files)
             except (duckdb.OutOfMemoryException, MemoryError) as error:
                 found = Complaint.of(error)
         if self._connection is not None:
-            self._prepare(self._connection, read_by(self._connection, text, _KNOWN))
+            self._prepare(self._connection, read)
             limits = self._limits.kept(self._connection, self._scratch_folder().spill, broken)
             with _registered(self._connection, frames or {}):
                 found = ask(self._connection, text, parameters, take, limits)
@@ -136,8 +149,8 @@ class OpenArchive(Frames):
         return f"<p>{html.escape(repr(self))}</p>{runs}"
 
     def _contents(self) -> str:
-        commits = [commit for run_id in self.archive.run_ids() for commit in self.archive.commits(run_id)]
-        games, plies = (sum(getattr(commit, table).rows for commit in commits) for table in TABLES)
+        held = [self.archive.log(run_id).summary for run_id in self.archive.run_ids()]
+        games, plies = (sum(getattr(summary, table) for summary in held) for table in TABLES)
         return f"archive {self._root}: {len(self.archive.run_ids()):,} runs, {games:,} games, {plies:,} plies"
 
     def _abandon(self) -> None:
@@ -197,7 +210,15 @@ class OpenArchive(Frames):
         rows = pl.scan_parquet(str(path), glob=False, storage_options=self.archive.backend.polars_options)
         return views.policy_question(path, rows.collect_schema())
 
-    def _connect(self) -> duckdb.DuckDBPyConnection:
+    def _read_by(self, text: str) -> Read:
+        """What a question reads, by DuckDB's parser."""
+        if self._connection is not None:
+            return read_by(self._connection, text, _KNOWN)
+        with duckdb.connect() as parser:
+            return read_by(parser, text, _KNOWN)
+
+    def _connect(self, over_files: bool) -> duckdb.DuckDBPyConnection:
+        """A connection with all views; unless ``over_files``, those over table files are empty, and cost nothing."""
         spill = str(self._scratch_folder().spill)
         connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
         if (filesystem := filesystem_of(self.archive.backend)) is not None:
@@ -205,34 +226,38 @@ class OpenArchive(Frames):
         self._broken, self._prepared, self._policies = {}, set(), {}
         connection.execute((files("analytics.sql") / "macros.sql").read_text(encoding="utf-8"))
         for view in views.MADE_HERE:
-            failure = self._create(connection, view)
+            failure = self._create(connection, view, over_files)
             if failure is not None:  # the other views can be asked all the same
                 self._broken[view] = failure
                 connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
         connection.execute(views.policy_macro({}))
         connection.execute((files("analytics.sql") / "made_views.sql").read_text(encoding="utf-8"))
-        connection.execute("SET VARIABLE files = $1", [self._paths()])
+        connection.execute("SET VARIABLE files = $1", [self._paths(over_files)])
         connection.execute("SET allowed_paths = getvariable('files')")
         connection.execute("SET parquet_metadata_cache = true")  # committed files never change
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
+        self._over_files = over_files
         return connection
 
-    def _paths(self) -> list[str]:
+    def _paths(self, over_files: bool) -> list[str]:
         """The files that DuckDB may read. A damaged card spoils what needs it only."""
-        stored = [file for files in self._files.values() for file in files]
+        stored = [file for files in self._files.values() for file in files] if over_files else []
         with suppress(FailureError):
             tables = map(self._policy_file, self.archive.cards())
             stored += [file for file in tables if file is not None]
         return [str(self.place(file.path)) for file in stored]
 
-    def _create(self, connection: duckdb.DuckDBPyConnection, view: str) -> FailureError | None:
+    def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over_files: bool) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
         try:
             if view in views.FILLED:
                 frame = records.frame(view, self.archive)
                 with _registered(connection, {"_frame": frame}):
                     connection.execute(views.filled(view, "_frame", frame.schema))
+                return None
+            if not over_files:
+                connection.execute(views.empty(view))
                 return None
             if view == "positions":
                 self._require_indexed()

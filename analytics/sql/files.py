@@ -44,12 +44,15 @@ def _committed(archive: Snapshot) -> dict[str, list[CheckedFile]]:
             for table in TABLES:
                 stored: StoredFile = getattr(commit, table)
                 files[table].append(_checked(archive, run_id, archive.file(table, run_id, stored), stored))
-    files["decisions"] = [
+    return files
+
+
+def _annotated(archive: Snapshot) -> list[CheckedFile]:
+    return [
         _checked(archive, run_id, ANNOTATIONS.file(archive, run_id, annotation), annotation.decisions)
         for run_id in archive.run_ids()
-        for annotation in ANNOTATIONS.counting(archive, run_id, archive.commits(run_id)).values()
+        for annotation in ANNOTATIONS.counting(archive, run_id).values()
     ]
-    return files
 
 
 def _require_consistent(archive: Snapshot) -> None:
@@ -58,7 +61,7 @@ def _require_consistent(archive: Snapshot) -> None:
         record = None
         with suppress(FailureError):  # a damaged record spoils the views that need it
             record = archive.run(run_id)
-        require_consistent(archive, run_id, record, archive.commits(run_id))
+        require_consistent(archive, run_id, record)
 
 
 class ArchiveFiles:
@@ -77,9 +80,18 @@ class ArchiveFiles:
         self.archive = Snapshot(Archive.open(self._root).root)
         if self._check:
             _require_consistent(self.archive)
-        self._files = _committed(self.archive)  # by table
-        self._shards = self._find_shards()
-        self._unchecked = set(self._files) if self._check else set()
+        self._decisions = _annotated(self.archive)
+        self._known: dict[str, list[CheckedFile]] | None = None
+        self._shards: list[Shard[Index]] | FailureError = []
+        self._unchecked = {*TABLES, "decisions", "positions"} if self._check else set()
+
+    @property
+    def _files(self) -> dict[str, list[CheckedFile]]:
+        """The files by table; found when they are needed first, because a question about runs needs none."""
+        if self._known is None:
+            self._known = _committed(self.archive) | {"decisions": self._decisions}
+            self._shards = self._find_shards(self._known)
+        return self._known
 
     def close(self) -> None:
         """Free memory and temporary files. May be called twice; the next question opens everything again."""
@@ -103,6 +115,7 @@ class ArchiveFiles:
 
         Raises ``FailureError`` for a damaged index and for a run without a record.
         """
+        _ = self._files  # with which they are found
         if isinstance(self._shards, FailureError):
             raise self._shards
         return self._shards
@@ -125,9 +138,9 @@ class ArchiveFiles:
             raise damage(damaged)
         self._unchecked -= tables
 
-    def _find_shards(self) -> list[Shard[Index]] | FailureError:
+    def _find_shards(self, files: dict[str, list[CheckedFile]]) -> list[Shard[Index]] | FailureError:
         """The shards, or the error that hides them, which must not prevent answers about other views."""
-        self._files["positions"] = []
+        files["positions"] = []
         try:
             shards = INDEXES.shards(self.archive, self.archive.run_ids())
         except FailureError as error:
@@ -136,8 +149,18 @@ class ArchiveFiles:
             if shard.manifest is not None:
                 run_id, index = shard.record.run_id, shard.manifest
                 path = INDEXES.file(self.archive, run_id, index)
-                self._files["positions"].append(_checked(self.archive, run_id, path, index.positions))
+                files["positions"].append(_checked(self.archive, run_id, path, index.positions))
         return shards
+
+    def _was_replaced(self) -> bool:
+        """Whether files are gone, and all that are were replaced by others since the archive was opened."""
+        files = [file for files in self._files.values() for file in files]
+        gone = {file.path for file in files if file.backend.status(file.path) is None}
+        if not gone:
+            return False
+        now = Snapshot(self._root)
+        known = _committed(now) | {"decisions": _annotated(now)}
+        return not gone & {file.path for files in known.values() for file in files}
 
     def _require_indexed(self) -> None:
         """Raise ``NotIndexedError`` unless all shards are indexed, since a part would be a wrong answer."""

@@ -108,7 +108,7 @@ def value_of(text: str) -> bool | int | float | str | None:
 
 
 def _run_row(archive: Archive, record: RunRecord) -> Row:
-    commits = archive.commits(record.run_id)
+    held = archive.log(record.run_id).summary
     return {
         "run_id": record.run_id,
         "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
@@ -119,8 +119,8 @@ def _run_row(archive: Archive, record: RunRecord) -> Row:
         "seed": record.spec["seed"],
         "opening_plies": record.spec["opening_plies"],
         "games_asked": record.games * len(record.pairings),
-        "games": sum(commit.games.rows for commit in commits),
-        "shards": len(commits),
+        "games": held.games,
+        "shards": held.shards,
         "code_version": record.code.get("version"),
         "fingerprint": record.code.get("fingerprint"),
         "command": record.command,

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import datetime
 from itertools import pairwise
 from pathlib import PurePath
-from threading import Lock
 
 from msgspec import structs
 
 from analytics.files.atomic import explained
 from analytics.files.backends import backend_of
 from analytics.files.pending import PendingFiles
-from analytics.statistics.tally import Tally, summed, tally_of
-from analytics.store import marker
+from analytics.statistics.tally import Tally, tally_of
+from analytics.store import checkpoints, marker
 from analytics.store.blocks import Table, in_order, tables
+from analytics.store.commit_log import CommitLog, Ledger, LogPlace, publish, read_log, write_checkpoint
 from analytics.store.json_records import (
     RESTORE,
     StoredRecord,
@@ -30,16 +31,11 @@ from analytics.store.json_records import (
     load,
     parsed,
 )
-from analytics.store.ranges import Range, merged, overlaps
+from analytics.store.ranges import Range
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError, nearest
-
-
-def now() -> str:
-    """The current time as the archive stores it: ISO 8601, UTC, whole seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def readable(record: RunRecord) -> RunRecord:
@@ -52,64 +48,11 @@ def readable(record: RunRecord) -> RunRecord:
     return record
 
 
-class _Ledger:
-    """The commits of one run that were read so far: their numbers, and the pairs that they hold."""
-
-    def __init__(self, archive: Archive, run_id: str) -> None:
-        self.archive = archive
-        self.folder = archive.folder("commits", run_id)
-        self.lock = Lock()
-        self.numbers: set[int] = set()
-        self.ranges: dict[int, list[Range]] = {}
-        self._free = 0  # no lower number is
-
-    @property
-    def next_number(self) -> int:
-        """The least free number: so a shard that is played again takes the place of a commit that was lost."""
-        while self._free in self.numbers:
-            self._free += 1
-        return self._free
-
-    def refresh(self) -> None:
-        """Read the commits that are new since the last call: a commit never changes."""
-        new = [path for path in commit_files(self.archive, self.folder) if int(path.stem) not in self.numbers]
-        for commit in self.archive.load_all(new, Commit, commit_at):
-            self.learn(commit, commit.shard)
-
-    def learn(self, commit: Commit, number: int) -> None:
-        self.numbers.add(number)
-        for part in commit.slices:
-            known = self.ranges.get(part.pairing, [])
-            self.ranges[part.pairing] = merged([*known, (part.first_pair, part.end_pair)])
-
-    def holds_any(self, slices: Sequence[Slice]) -> bool:
-        return any(overlaps(self.ranges.get(part.pairing, []), part.first_pair, part.end_pair) for part in slices)
-
-
-def covered_by(commits: Iterable[Commit]) -> dict[int, list[Range]]:
-    """The pairs in commits: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
-    ranges: dict[int, list[Range]] = {}
-    for part in (part for commit in commits for part in commit.slices):
-        ranges.setdefault(part.pairing, []).append((part.first_pair, part.end_pair))
-    return {pairing: merged(ranges[pairing]) for pairing in sorted(ranges)}
-
-
 def commit_files(archive: Archive, folder: PurePath) -> list[PurePath]:
     """The files in a folder that are named like commits, by number. Raises ``FailureError`` if it cannot be listed."""
-    paths = archive.entries(folder)
-    return sorted((path for path in paths if COMMIT.fullmatch(path.name)), key=lambda path: int(path.stem))
-
-
-def commit_in(archive: Archive, path: PurePath) -> Commit:
-    """The commit in a file. Raises ``FailureError`` for a damaged one, or one that has another number."""
-    return commit_at(path, archive.load(path, Commit))
-
-
-def commit_at(path: PurePath, commit: Commit) -> Commit:
-    """The commit, which a file holds. Raises ``FailureError`` if it has another number."""
-    if commit.shard != int(path.stem):
-        raise FailureError(f"{path} is damaged (it says shard {commit.shard}): {RESTORE}")
-    return commit
+    with explained("list", folder):
+        names = filter(COMMIT.fullmatch, archive.backend.names(folder))
+    return [folder / name for name in sorted(names, key=lambda name: int(name[:-5]))]
 
 
 class Archive:
@@ -121,7 +64,9 @@ class Archive:
     def __init__(self, root: PurePath) -> None:
         self.root = root
         self.backend = backend_of(root)
-        self._ledgers: dict[str, _Ledger] = {}
+        self.may_checkpoint = True  # ``log`` may write
+        self._ledgers: dict[str, Ledger] = {}
+        self._logs: dict[str, CommitLog] = {}  # by run, as they were read last
 
     @staticmethod
     def open(root: PurePath, create: bool = False) -> Archive:
@@ -239,29 +184,48 @@ class Archive:
         names = (path.name.removeprefix("run=") for path in folders if path.name.startswith("run="))
         return sorted(filter(RUN_ID.fullmatch, names))
 
+    def log_place(self, run_id: str) -> LogPlace:
+        """Where the commits of a run are."""
+        return LogPlace(self.backend, self.folder("commits", run_id), self.folder(checkpoints.FOLDER, run_id))
+
+    def log(self, run_id: str) -> CommitLog:
+        """The commits of a run. Raises ``FailureError`` naming a file that is not a whole commit.
+
+        If many commits are in no checkpoint, one is written.
+        """
+        known = self._logs.get(run_id)
+        log = self._logs[run_id] = read_log(self.log_place(run_id), known)
+        if log is not known and self.may_checkpoint:
+            with suppress(OSError):  # without it the next reader is slower, and nothing else
+                write_checkpoint(log)
+        return log
+
+    def ledger(self, run_id: str) -> Ledger:
+        """The commits of a run as this writer knows them."""
+        return self._ledgers.setdefault(run_id, Ledger(self.log_place(run_id), lambda: self.log(run_id)))
+
     def numbers(self, run_id: str) -> list[int]:
-        """The numbers of the commits of a run, damaged or not, ascending."""
+        """The numbers of the commits of a run that are there, damaged or not, ascending."""
         return [int(path.stem) for path in commit_files(self, self.folder("commits", run_id))]
 
     def commits(self, run_id: str) -> list[Commit]:
-        """The commits of a run by number. Raises ``FailureError`` naming a file that is not a whole commit."""
-        return self.load_all(commit_files(self, self.folder("commits", run_id)), Commit, commit_at)
+        """The commits of a run that count, by number. Raises ``FailureError`` as ``log`` does."""
+        return self.log(run_id).commits
 
     def covered(self, run_id: str) -> dict[int, list[Range]]:
         """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
-        return covered_by(self.commits(run_id))
+        return {pairing: list(ranges) for pairing, ranges in self.log(run_id).summary.covered}
 
     def tallies(self, run_id: str) -> dict[int, Tally]:
         """The tallies of a run's games by pairing, from the commits alone."""
-        parts = (part for commit in self.commits(run_id) for part in commit.slices)
-        return dict(sorted(summed((part.pairing, part.tally) for part in parts).items()))
+        return dict(self.log(run_id).summary.tallies)
 
     def committed_files(self, table: str) -> list[PurePath]:
-        """All files of ``games`` or ``plies`` that commits name."""
+        """All files of ``games`` or ``plies`` that commits name, also those that were replaced."""
         return [
             self.file(table, run_id, getattr(commit, table))
             for run_id in self.run_ids()
-            for commit in self.commits(run_id)
+            for commit in self.log(run_id).all.values()
         ]
 
     def commit(self, run_id: str, blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> Commit | None:
@@ -277,7 +241,7 @@ class Archive:
         if any(a.pairing == b.pairing and a.end_pair > b.first_pair for a, b in pairwise(slices)):
             raise ValueError("two blocks of a shard hold the same pair")
         slices = joined(slices)
-        ledger = self._ledgers.setdefault(run_id, _Ledger(self, run_id))
+        ledger = self.ledger(run_id)
         with ledger.lock:
             ledger.refresh()
             if ledger.holds_any(slices):
@@ -287,7 +251,7 @@ class Archive:
             encoded = zip(TABLES, tables(blocks, pairings), strict=True)
             games, plies = (store(pending, self.folder(table, run_id) / name, content) for table, content in encoded)
             with ledger.lock:
-                return _publish(ledger, slices, games, plies, pending)
+                return publish(ledger, slices, games, plies, pending)
 
     # Sweeps.
 
@@ -348,21 +312,3 @@ def store(pending: PendingFiles, path: PurePath, table: Table) -> StoredFile:
     """Write a table's file, whole or not at all. Raises ``OSError``."""
     pending.add(path, table.content)
     return table.stored(path.name)
-
-
-def _publish(
-    ledger: _Ledger, slices: tuple[Slice, ...], games: StoredFile, plies: StoredFile, pending: PendingFiles
-) -> Commit | None:
-    """Create the next free commit, unless one that others created meanwhile holds some of our pairs."""
-    while True:
-        number = ledger.next_number
-        path = ledger.folder / f"{number:06d}.json"
-        commit = Commit(number, games, plies, slices, now())
-        if ledger.archive.backend.create(path, dump(commit), pending.check):
-            ledger.learn(commit, number)
-            return commit
-        pending.refused()
-        ledger.learn(commit_in(ledger.archive, path), number)
-        if ledger.holds_any(slices):
-            pending.drop()
-            return None

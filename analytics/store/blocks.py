@@ -77,7 +77,17 @@ def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tupl
     encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that checksums are
     those of the intended bytes, not of those that a disk returned.
     """
-    shard = _joined(in_order(blocks))
+    return _encoded(_joined(in_order(blocks)), pairings)
+
+
+def shard_tables(
+    game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, pairings: Sequence[tuple[str, str]]
+) -> tuple[Table, Table]:
+    """The same of ``G`` games ascending by id, each with the number of its imposed plies [G]."""
+    return _encoded(_Shard(game_id, (game_id >> GAME_BITS).astype(np.int32), opening, games), pairings)
+
+
+def _encoded(shard: _Shard, pairings: Sequence[tuple[str, str]]) -> tuple[Table, Table]:
     room = buffer_for(min(ROW_GROUP_ROWS, PIECES * len(shard.game_id)))
     return _games(shard, pairings, room), _plies(shard, room)
 

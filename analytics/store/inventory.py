@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from analytics.store.archive import Archive, covered_by
-from analytics.store.ranges import Range, merged, overlaps
-from analytics.store.records import Commit, RunRecord
+from analytics.store.archive import Archive
+from analytics.store.commit_log import faults
+from analytics.store.ranges import Range
+from analytics.store.records import RunRecord
 from quarto.errors import FailureError
 
 LOST = (
@@ -18,8 +19,8 @@ LOST = (
 def lost_commits(record: RunRecord | None, numbers: Iterable[int], covered: Mapping[int, Sequence[Range]]) -> list[int]:
     """The numbers of commits that a run had and has no longer.
 
-    ``numbers`` are those of the commits that are there, ``covered`` the pairs that they hold. Nothing is lost if the
-    run has all games that were asked for: they may have been played again, in fewer shards.
+    ``numbers`` are those of the commits that are there or were replaced, ``covered`` the pairs that they hold. Nothing
+    is lost if the run has all games that were asked for: they may have been played again, in fewer shards.
     """
     there = set(numbers)
     had = max(record.commits if record else 0, max(there, default=-1) + 1)
@@ -35,32 +36,10 @@ def has_all(record: RunRecord, covered: Mapping[int, Sequence[Range]]) -> bool:
     )
 
 
-def require_consistent(archive: Archive, run_id: str, record: RunRecord | None, commits: Sequence[Commit]) -> None:
+def require_consistent(archive: Archive, run_id: str, record: RunRecord | None) -> None:
     """Raise ``FailureError`` if commits of a run are lost, hold the same games, or contradict their own tallies."""
-    folder = archive.folder("commits", run_id)
-    for lost in lost_commits(record, (commit.shard for commit in commits), covered_by(commits)):
-        raise FailureError(f"{folder / f'{lost:06d}.json'} is {LOST}")
-    held: dict[int, list[Range]] = {}
-    for commit in commits:
-        what = next(iter([*overlapping(commit, held), *_miscounted(commit)]), None)
-        if what:
-            raise FailureError(f"{folder / f'{commit.shard:06d}.json'} is wrong ({what}): run 'qarena archive verify'")
-
-
-def overlapping(commit: Commit, held: dict[int, list[Range]]) -> Iterator[str]:
-    """What of a commit is in ``held`` already, the pairs of earlier ones by pairing, which it is added to."""
-    for part in commit.slices:
-        known = held.setdefault(part.pairing, [])
-        if overlaps(known, part.first_pair, part.end_pair):
-            pairs = f"pairs {part.first_pair} to {part.end_pair - 1} of pairing {part.pairing}"
-            yield f"{pairs} are, in part, also in an earlier commit"
-        held[part.pairing] = merged([*known, (part.first_pair, part.end_pair)])
-
-
-def _miscounted(commit: Commit) -> Iterator[str]:
-    for table, stored, counted in (
-        ("games", commit.games, sum(part.tally.games for part in commit.slices)),
-        ("plies", commit.plies, sum(part.tally.plies for part in commit.slices)),
-    ):
-        if stored.rows != counted:
-            yield f"{stored.rows} rows of {table} for tallies of {counted}"
+    log = archive.log(run_id)
+    for lost in lost_commits(record, log.known, dict(log.summary.covered)):
+        raise FailureError(f"{log.place.path(lost)} is {LOST}")
+    for commit, what in () if log.is_sound else faults(log.commits):
+        raise FailureError(f"{log.place.path(commit.shard)} is wrong ({what}): run 'qarena archive verify'")

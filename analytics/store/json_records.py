@@ -127,12 +127,22 @@ def parsed(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE)
         raise FailureError(f"{path} is damaged ({error}): {remedy}") from error
 
 
+def _fields(record: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a record; if its type says so, without those that are their default and empty."""
+    values = msgspec.structs.asdict(record)
+    if record.__struct_config__.omit_defaults:
+        for name in record.__struct_fields__[-len(record.__struct_defaults__) :]:
+            if not values[name]:
+                del values[name]
+    return values
+
+
 def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
     Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load`` would refuse.
     """
-    values = json.loads(json.dumps(record, default=msgspec.structs.asdict))
+    values = json.loads(json.dumps(record, default=_fields))
     if isinstance(record, StoredRecord):
         values = sealed(values)
     content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -37,8 +37,14 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
 
+Ranges = tuple[tuple[Count, Count], ...]  # numbers, each range from its first to before its end
 RunId = Annotated[str, matching(RUN_ID)]
 Sha256 = Annotated[str, matching(SHA256)]
+
+
+def now() -> str:
+    """The current time as the archive stores it: ISO 8601, UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def run_id_of(spec: Mapping[str, Any]) -> str:
@@ -186,7 +192,7 @@ def joined(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-class Commit(StoredRecord, frozen=True):
+class Commit(StoredRecord, frozen=True, omit_defaults=True):
     """One shard of a run that counts: its two files, and the pairs in them."""
 
     shard: Count
@@ -194,9 +200,14 @@ class Commit(StoredRecord, frozen=True):
     plies: StoredFile
     slices: tuple[Slice, ...]
     created: str  # ISO 8601, UTC
+    # The commits whose pairs this one holds, and no other; they count no more. With them those that they replaced.
+    replaces: Ranges = ()
+    derived: Mapping[str, Any] = msgspec.field(default_factory=dict)  # their derived tables, as one: fields by table
 
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.created)
+        if any(not first < end or first <= self.shard < end for first, end in self.replaces):
+            raise ValueError(f"replaces {self.replaces} is no list of ranges of other commits")
 
 
 class SweepJob(StoredRecord, frozen=True):

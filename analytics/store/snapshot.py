@@ -9,7 +9,8 @@ from typing import TypeVar
 from analytics.files.backends import listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.records import Commit, PolicyCard, RunRecord, SweepJob
+from analytics.store.commit_log import CommitLog
+from analytics.store.records import PolicyCard, RunRecord, SweepJob
 from analytics.store.sprt_verdicts import Verdict
 from quarto.errors import FailureError
 
@@ -31,8 +32,8 @@ class Snapshot(Archive):
         self._cards = _kept(lambda: policy_cards.cards(self))
         self._verdicts = _kept(lambda: [sprt_verdicts.read(self, path) for path in sprt_verdicts.files(self)])
         self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
-        self._commits = {run_id: super(Snapshot, self).commits(run_id) for run_id in super().run_ids()}
-        new = {run_id: self._read(run_id) for run_id in self._commits if run_id not in self._records}
+        self._taken = {run_id: super(Snapshot, self).log(run_id) for run_id in super().run_ids()}
+        new = {run_id: self._read(run_id) for run_id in self._taken if run_id not in self._records}
         self._records |= {run_id: record for run_id, record in new.items() if record is not None}
 
     def _read(self, run_id: str) -> RunRecord | FailureError | None:
@@ -48,11 +49,11 @@ class Snapshot(Archive):
 
     def run_ids(self) -> list[str]:
         """The runs that had a folder of commits, sorted."""
-        return sorted(self._commits)
+        return sorted(self._taken)
 
-    def commits(self, run_id: str) -> list[Commit]:
-        """The commits of a run by number."""
-        return self._commits.get(run_id, [])
+    def log(self, run_id: str) -> CommitLog:
+        """The commits of a run."""
+        return self._taken.get(run_id) or CommitLog(self.log_place(run_id), {}, (), {})
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""

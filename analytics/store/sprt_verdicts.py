@@ -19,9 +19,9 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
-from analytics.store.archive import Archive, now
+from analytics.store.archive import Archive
 from analytics.store.json_records import Count, Positive, StoredRecord, matching, one_of
-from analytics.store.records import RUN_ID, RunId, RunRecord, run_id_of
+from analytics.store.records import RUN_ID, RunId, RunRecord, now, run_id_of
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from analytics.store.shard_arrays import read_shard_table
 from quarto.batch import GAME_BITS

@@ -5,7 +5,7 @@ A file that no commit names is not part of the archive and is not read here: see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -18,12 +18,14 @@ from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.policies import policy_store
 from analytics.statistics.tally import tally_of
 from analytics.store import inventory, policy_cards, sprt_verdicts
-from analytics.store.archive import Archive, commit_files, commit_in, sweep_job
+from analytics.store.archive import Archive, commit_files, sweep_job
 from analytics.store.blocks import PlyColumns, read_table
-from analytics.store.ranges import Range
+from analytics.store.commit_log import commit_in, overlapping
+from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
 from analytics.store.shard_arrays import games_at
+from analytics.verify.checkpoints import verify_checkpoints
 from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts
 from analytics.verify.problems import Problem
 from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
@@ -75,22 +77,23 @@ def verify(archive: Archive) -> Verification:
 
     Problems are returned, never raised.
     """
-    found = Verification()
+    found, archive = Verification(), Archive(archive.root)
+    archive.may_checkpoint = False  # who looks for damage changes nothing
     for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
         found.runs += 1
         record = _record(archive, run_id, found)
         held: dict[int, list[Range]] = {}
-        for path in commit_files(archive, archive.folder("commits", run_id)):
-            try:
-                commit = commit_in(archive, path)
-            except FailureError as error:
-                found.problems.append(Problem(path, str(error)))
-                continue
+        commits = _commits(archive, run_id, found)
+        replaced = merged(each for commit in commits.values() for each in commit.replaces)
+        counting = {p: c for p, c in commits.items() if not overlaps(replaced, c.shard, c.shard + 1)}
+        for path, commit in counting.items():
             found.shards += 1
-            found.problems += [Problem(path, what) for what in inventory.overlapping(commit, held)]
+            found.problems += [Problem(path, what) for what in overlapping(commit, held)]
             if record is not None:
                 found.problems += _shard(_Shard(archive, record, commit, path), found)
-        found.problems += _lost(archive, run_id, record, held)
+        found.problems += _replaced(commits, counting, held)
+        found.problems += _lost(archive, run_id, record, held, replaced)
+        found.problems += verify_checkpoints(archive, run_id, commits.values())
         if record is not None:
             decisions, problems = verify_decisions(archive, record)
             found.decisions += decisions
@@ -110,6 +113,29 @@ def verify(archive: Archive) -> Verification:
         found.policies += 1
         found.problems += [Problem(path, what) for path, what in policy_store.problems(archive, policy_id)]
     return found
+
+
+def _commits(archive: Archive, run_id: str, found: Verification) -> dict[PurePath, Commit]:
+    """The sound commits of a run by path, each read from its own file."""
+    commits = {}
+    for path in commit_files(archive, archive.folder("commits", run_id)):
+        try:
+            commits[path] = commit_in(archive.backend, path)
+        except FailureError as error:
+            found.problems.append(Problem(path, str(error)))
+    return commits
+
+
+def _replaced(
+    commits: Mapping[PurePath, Commit], counting: Mapping[PurePath, Commit], held: Mapping[int, list[Range]]
+) -> Iterator[Problem]:
+    """Commits that were replaced, of which some pairs are in no commit that counts (``held``)."""
+    for path, commit in commits.items():
+        for part in () if path in counting else commit.slices:
+            known = held.get(part.pairing, [])
+            if not any(first <= part.first_pair and part.end_pair <= end for first, end in known):
+                pairs = f"pairs {part.first_pair} to {part.end_pair - 1} of pairing {part.pairing}"
+                yield Problem(path, f"it was replaced, and no commit has all of its {pairs}")
 
 
 def _record(archive: Archive, run_id: str, found: Verification) -> RunRecord | None:
@@ -146,14 +172,21 @@ def _sweeps(archive: Archive) -> Iterator[Problem]:
             yield Problem(folder / f"{lost}.json", what)
 
 
-def _lost(archive: Archive, run_id: str, record: RunRecord | None, held: dict[int, list[Range]]) -> Iterator[Problem]:
-    """What a run had when its record was written, and has no longer; ``held`` are the pairs of its sound commits."""
+def _lost(
+    archive: Archive, run_id: str, record: RunRecord | None, held: dict[int, list[Range]], replaced: Sequence[Range]
+) -> Iterator[Problem]:
+    """What a run had when its record was written, and has no longer.
+
+    ``held`` are the pairs of its sound commits that count, ``replaced`` the numbers of those that do not.
+    """
     commits = archive.folder("commits", run_id)
-    for lost in inventory.lost_commits(record, archive.numbers(run_id), held):
+    gone_since = {number for first, end in replaced for number in range(first, end)}
+    for lost in inventory.lost_commits(record, gone_since.union(archive.numbers(run_id)), held):
         yield Problem(commits / f"{lost:06d}.json", inventory.LOST)
     if record is None:
         return
-    gone = record.annotations - len(ANNOTATIONS.manifest_files(archive, run_id))
+    annotated = {int(path.stem) for path in ANNOTATIONS.manifest_files(archive, run_id)}
+    gone = record.annotations - len(annotated | gone_since)  # what was replaced may have had an annotation
     if gone > 0:
         what = f"{gone} of the {record.annotations} annotations of this run are missing: run '{ANNOTATIONS.command}'"
         yield Problem(archive.folder(ANNOTATIONS.manifests, run_id), what)

@@ -23,6 +23,7 @@ from analytics.derived_tables.position_index import INDEXES, Index, count_positi
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import read_table
+from analytics.store.ranges import overlaps
 from analytics.store.records import RunRecord
 from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
 from analytics.store.shard_arrays import read_shard
@@ -53,25 +54,35 @@ Check = Callable[[StoredTable[M]], Iterator[Problem]]
 def _verify(table: DerivedTable[M], archive: Archive, record: RunRecord, check: Check[M]) -> tuple[int, list[Problem]]:
     """The number of rows that a run has of a derived table, and the problems of its manifests, files and rows."""
     try:
-        commits = {commit.shard: commit for commit in archive.commits(record.run_id)}
+        log = archive.log(record.run_id)
     except FailureError:  # reported with the games
         return 0, []
-    rows, problems = 0, []
+    commits, own = {commit.shard: commit for commit in log.commits}, {}
+    problems: list[Problem] = []
+    for number, commit in commits.items():
+        try:
+            own[number] = table.of_commit(commit)
+        except FailureError as error:
+            problems.append(Problem(log.place.path(number), str(error)))
     for path in table.manifest_files(archive, record.run_id):
+        if overlaps(log.replaced, int(path.stem), int(path.stem) + 1):
+            continue  # its shard was replaced, and the table with it
         try:
             manifest = table.load(archive, path)
         except FailureError as error:
             problems.append(Problem(path, str(error)))
             continue
-        commit = commits.get(manifest.shard)
+        known = commits.get(manifest.shard)
         if manifest.shard != int(path.stem):
             problems.append(Problem(path, f"it says shard {manifest.shard}"))
-        elif commit is None or not is_of(manifest, commit):
+        elif known is None or not is_of(manifest, known):
             problems.append(Problem(path, "it belongs to games that are not in the archive: remove it"))
         elif table.is_current(manifest):  # another one is ignored, and replaced
-            rows += table.stored(manifest).rows
-            problems += _file(table, archive, Shard(record, commit, manifest), manifest, check)
-    return rows, problems
+            own[manifest.shard] = manifest
+    counting = {number: manifest for number, manifest in own.items() if manifest is not None}
+    for number, manifest in counting.items():
+        problems += _file(table, archive, Shard(record, commits[number], manifest), manifest, check)
+    return sum(table.stored(manifest).rows for manifest in counting.values()), problems
 
 
 def _file(table: DerivedTable[M], archive: Archive, shard: Shard[M], manifest: M, check: Check[M]) -> Iterator[Problem]:

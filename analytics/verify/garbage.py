@@ -7,15 +7,17 @@ still name: it keeps them locked, and they are left alone. Where the file system
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from analytics.derived_tables.decisions import ANNOTATIONS
+from analytics.derived_tables.derived_table import DerivedTable
 from analytics.derived_tables.position_index import INDEXES
 from analytics.files.atomic import TEMPORARY, explained
-from analytics.store import policy_cards, sprt_verdicts
+from analytics.store import checkpoints, policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
 from analytics.store.records import COMMIT, PART, POLICY_ID, RUN_ID, STORED_POLICY_FILE
@@ -29,7 +31,15 @@ LOCKED_AT_ONCE = 100  # files: each takes a descriptor
 DERIVED = (ANNOTATIONS, INDEXES)
 PART_FOLDERS = (*TABLES, *(table.name for table in DERIVED))  # of runs, table files
 RECORD_FOLDERS = ("commits", *(table.manifests for table in DERIVED))  # of runs, a JSON file a shard
-FOLDERS = (*PART_FOLDERS, *RECORD_FOLDERS, "runs", "sweeps", policy_cards.FOLDER, sprt_verdicts.FOLDER)
+FOLDERS = (
+    *PART_FOLDERS,
+    *RECORD_FOLDERS,
+    checkpoints.FOLDER,
+    "runs",
+    "sweeps",
+    policy_cards.FOLDER,
+    sprt_verdicts.FOLDER,
+)
 
 # Paths inside an archive, of the records of runs, shards, tests and sweeps: they name files and are named by none.
 RUN = rf"run={RUN_ID.pattern}"
@@ -43,6 +53,7 @@ RECORDS = re.compile(
 OURS = re.compile(
     rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}"
     rf"|({'|'.join(PART_FOLDERS)})/{RUN}/{PART.pattern}"
+    rf"|{checkpoints.FOLDER}/{RUN}/{checkpoints.NAME.pattern}"
     rf"|{policy_cards.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
 )
 
@@ -56,6 +67,7 @@ class UnreferencedFile:
     age_seconds: float  # by the clock of the file system, at least 0
     ours: bool  # named as the archive names its files; others are listed, and never removed
     in_use: bool  # locked by a writer that lives
+    replaced: bool = False  # of a shard that another replaced; its age is the time since then
 
 
 def seconds_of(age: str) -> float:
@@ -67,7 +79,10 @@ def seconds_of(age: str) -> float:
 
 
 def named_files(archive: Archive) -> set[PurePath]:
-    """All files that commits, manifests and cards name. Raises ``FailureError`` for a damaged one of these."""
+    """All files that commits, manifests and cards name. Raises ``FailureError`` for a damaged one of these.
+
+    What was replaced is named until it is removed, and is no longer needed: see ``_replaced``.
+    """
     named = {archive.root / MARKER, *_of_policies(archive)}
     for table in TABLES:
         named.update(archive.committed_files(table))
@@ -76,20 +91,67 @@ def named_files(archive: Archive) -> set[PurePath]:
     return named
 
 
+def _replaced(archive: Archive) -> dict[PurePath, float]:
+    """The files of commits that others replaced, with the commits themselves, and the moment when that was."""
+    found: dict[PurePath, float] = {}
+    for run_id in archive.run_ids():
+        log = archive.log(run_id)
+        since: dict[int, float] = {}
+        for commit in log.all.values() if log.replaced else ():
+            moment = log.listed[commit.shard].modified
+            for number in (each for first, end in commit.replaces for each in range(first, end)):
+                since[number] = min(moment, since.get(number, moment))
+        for number, moment in since.items():
+            if number in log.all:
+                found[log.place.path(number)] = moment
+                found |= {archive.file(table, run_id, getattr(log.all[number], table)): moment for table in TABLES}
+        for derived in DERIVED:
+            found |= _replaced_tables(archive, run_id, derived, since)
+    return found
+
+
+def _replaced_tables(
+    archive: Archive, run_id: str, derived: DerivedTable[Any], since: Mapping[int, float]
+) -> Iterator[tuple[PurePath, float]]:
+    """The manifests of shards that were replaced, and their files."""
+    for path in derived.manifest_files(archive, run_id) if since else ():
+        if int(path.stem) in since:
+            yield path, since[int(path.stem)]
+            yield derived.file(archive, run_id, derived.load(archive, path)), since[int(path.stem)]
+    for number, commit in archive.log(run_id).all.items() if since else ():
+        own = derived.of_commit(commit)
+        if number in since and own is not None:
+            yield derived.file(archive, run_id, own), since[number]
+
+
+def _used_checkpoints(archive: Archive) -> set[PurePath]:
+    """The checkpoints that readers read: none is in another one."""
+    return {
+        folder / name
+        for folder in archive.backend.folders(archive.root / checkpoints.FOLDER)
+        for name in checkpoints.chosen(archive.backend.names(folder))
+    }
+
+
 def unreferenced_files(archive: Archive) -> list[UnreferencedFile]:
     """All files in the archive's own folders that nothing names, sorted.
 
     Raises ``FailureError`` for a damaged commit, manifest or card: the files that it named cannot be known.
     """
-    named, backend = named_files(archive), archive.backend
+    named, replaced, backend = named_files(archive), _replaced(archive), archive.backend
     found = []
     with explained("list", archive.root):
         moment = backend.clock(archive.root)
         files = {path: status for folder in FOLDERS for path, status in backend.below(archive.root / folder).items()}
         loose = {path: backend.status(path) for path in backend.entries(archive.root) if path not in named}
         files |= {path: status for path, status in loose.items() if status is not None}
+        named |= _used_checkpoints(archive)
         for path, status in sorted(files.items()):
             name = archive.name_of(path)
+            if path in replaced:
+                age = max(0.0, moment - replaced[path])
+                found.append(UnreferencedFile(path, status.bytes, age, True, False, True))
+                continue
             if path in named or RECORDS.fullmatch(name):
                 continue
             age, ours = max(0.0, moment - status.modified), OURS.fullmatch(name) is not None
@@ -118,8 +180,14 @@ def remove(archive: Archive, found: Sequence[UnreferencedFile], least_age: float
     Raises ``FailureError`` when a file cannot be removed.
     """
     able = [file for file in found if is_removable(file, least_age)]
-    parts = (able[first : first + LOCKED_AT_ONCE] for first in range(0, len(able), LOCKED_AT_ONCE))
-    return [file for part in parts for file in _remove(archive, part)]
+    gone = {file.path for file in able if file.replaced} & set(_replaced(archive))
+    for path in sorted(gone):  # commits before the tables that they name; nobody is going to name one of these again
+        with explained("remove", path):
+            archive.backend.remove(path)
+    others = [file for file in able if not file.replaced]
+    parts = (others[first : first + LOCKED_AT_ONCE] for first in range(0, len(others), LOCKED_AT_ONCE))
+    removed = [file for part in parts for file in _remove(archive, part)]
+    return [*(file for file in able if file.path in gone), *removed]
 
 
 def _remove(archive: Archive, files: Sequence[UnreferencedFile]) -> Iterator[UnreferencedFile]:
@@ -130,7 +198,7 @@ def _remove(archive: Archive, files: Sequence[UnreferencedFile]) -> Iterator[Unr
             with explained("remove", file.path):
                 if stack.enter_context(archive.backend.claimed(file.path)):
                     claimed.append(file)
-        named = named_files(archive)
+        named = named_files(archive) | _used_checkpoints(archive)
         for file in claimed:
             if file.path not in named:
                 with explained("remove", file.path):

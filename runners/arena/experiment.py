@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import structs
 
 from agents.base import Agent
-from analytics.store.archive import Archive, now, readable
+from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_place
-from analytics.store.records import RunRecord
+from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word

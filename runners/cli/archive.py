@@ -1,13 +1,15 @@
-"""``qarena archive``: list, index, verify and clean an archive; export and import games."""
+"""``qarena archive``: list, index, verify, clean, compact and merge archives; export and import games."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
 
+from analytics.files.location import location_of
 from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
@@ -33,7 +35,7 @@ FROM runs ORDER BY created
 
 app = typer.Typer(
     cls=Group,
-    help="List, index, check and clean an archive; export and import games.",
+    help="List, index, check, clean, compact and merge archives; export and import games.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -155,3 +157,47 @@ def index(
     from runners.arena.schemas import executor_named
 
     carry_out(archive, runs or [], plies, threads, executor_named(executor, ray_address))
+
+
+@app.command("compact")
+def compact(
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")
+    ] = None,
+    archive: ArchiveOption = ARCHIVE,
+    size: Annotated[str, typer.Option(help="Bytes of the files of a shard: 64MB, 128MB, 1GB.")] = "128MB",
+) -> None:
+    """Make few large shards of many small ones, while others read and write."""
+    from runners.archive.upkeep import compact as carry_out
+
+    carry_out(archive, runs or [], size)
+
+
+@app.command("merge")
+def merge(
+    archives: Annotated[
+        list[PurePath], typer.Argument(metavar="SOURCE... DESTINATION", parser=location_of, help="Folders or URLs.")
+    ],
+    prefix: Annotated[
+        str, typer.Option(help="Of the names of policies that the destination has with other content.")
+    ] = "",
+    other_code: Annotated[
+        bool, typer.Option("--other-code", help="Unite runs that different code has played.")
+    ] = False,
+) -> None:
+    """Add the content of archives to another one; the sources stay as they are."""
+    from runners.archive.upkeep import merge as carry_out
+
+    carry_out(archives, prefix, other_code)
+
+
+@app.command("to-delta")
+def to_delta(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
+    archive: ArchiveOption = ARCHIVE,
+    games_only: Annotated[bool, typer.Option("--games-only", help="No table of plies.")] = False,
+) -> None:
+    """Write Delta tables of games and plies, or add to them what is new."""
+    from runners.archive.upkeep import delta
+
+    delta(archive, folder, games_only)

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analytics.store.archive import now
 from analytics.store.blocks import tables
-from analytics.store.records import RunRecord, run_id_of
+from analytics.store.records import RunRecord, now, run_id_of
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 

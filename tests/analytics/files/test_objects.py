@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.files import objects
+from analytics.files import objects, pending
 from analytics.files.backends import backend_of
 from analytics.files.location import ObjectUrl
 from analytics.sql.views import VIEWS
@@ -184,8 +184,8 @@ def test_a_writer_that_stood_still_for_too_long_names_nothing(
 ) -> None:
     """There are no locks: what is older than an hour is removed, so nobody may name it after so long."""
     archive = written(bucket / "archive")
-    seconds = iter([0.0, objects.LEASE_SECONDS + 1])
-    monkeypatch.setattr(objects, "_boot_seconds", lambda: next(seconds))
+    seconds = iter([0.0, pending.LEASE_SECONDS + 1])
+    monkeypatch.setattr(objects, "boot_seconds", lambda: next(seconds))
     with pytest.raises(FailureError, match="stood still for more than 30 minutes: run the same command again"):
         archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
     assert archive.covered(RUN_ID) == {0: [(0, 24)]}

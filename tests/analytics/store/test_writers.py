@@ -16,7 +16,8 @@ import pytest
 
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.files import atomic
-from analytics.store.archive import Archive, _Ledger
+from analytics.store.archive import Archive
+from analytics.store.commit_log import Ledger
 from analytics.store.records import Commit
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
@@ -137,14 +138,14 @@ def test_ctrl_c_after_the_link_leaves_what_it_names(
 @BOTH
 def test_ctrl_c_when_a_commit_is_known_leaves_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last moment: the commit is linked, and the writer has noted that it is."""
-    learn = _Ledger.learn
+    learn = Ledger.learn
 
-    def stop(ledger: _Ledger, commit: Commit, number: int) -> None:
-        learn(ledger, commit, number)
-        if number == 2:
+    def stop(ledger: Ledger, commit: Commit) -> None:
+        learn(ledger, commit)
+        if commit.shard == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Ledger, "learn", stop)
+    monkeypatch.setattr(Ledger, "learn", stop)
     with pytest.raises(KeyboardInterrupt):
         archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
     assert len(archive.commits(RUN_ID)) == 3

@@ -1,0 +1,158 @@
+"""A Delta table of games and one of plies, for Polars, Spark and others that read Delta.
+
+The tables are partitioned by run. Which games they have is read from themselves, so nothing needs to be remembered, and
+it does not matter how their files or those of the archive were compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+
+from analytics.store.archive import Archive
+from analytics.store.marker import archive_around
+from analytics.store.ranges import Range, merged
+from analytics.store.records import Commit
+from analytics.store.schema import MAX_PAIRS, TABLES
+from analytics.store.shard_arrays import read_shard_table
+from quarto.errors import FailureError, RequestError, of_extra
+
+with of_extra("delta", "a Delta table"):
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake.exceptions import DeltaError
+
+APPLICATION = "quarto-arena"  # whose writers notice one another: a version that another one took is refused
+LOG = "_delta_log"
+
+
+class Added(NamedTuple):
+    """The rows that were added."""
+
+    games: int = 0
+    plies: int = 0
+
+
+def to_delta(
+    archive: Archive, folder: Path, tables: tuple[str, ...], progress: Callable[[int], None] = lambda _games: None
+) -> Added:
+    """Write or update the Delta tables ``games`` and ``plies`` below ``folder``: games that they have are left alone.
+
+    Each shard is one version of a table, so what was stopped goes on where it was. ``progress`` is called with the
+    games of each shard that was dealt with. Raises ``RequestError`` for a folder with other files or tables,
+    ``FailureError`` for a damaged shard, and when another process writes to the same table.
+    """
+    _require_ours(folder)
+    added = dict.fromkeys(TABLES, 0)
+    for table in tables:
+        place = folder / table
+        known = _opened(place, table)
+        for run_id in archive.run_ids():
+            held = _held(place, known, run_id, table)
+            for commit in archive.commits(run_id):
+                rows = _missing(archive, run_id, commit, table, held)
+                if rows is not None and len(rows):
+                    known = _append(place, known, rows)
+                    added[table] += len(rows)
+                progress(commit.games.rows)
+    return Added(**added)
+
+
+def _require_ours(folder: Path) -> None:
+    if archive_around(folder):
+        raise RequestError(f"{folder} is in an archive: name a folder elsewhere")
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"{folder} is a file: name a folder")
+    others = sorted(path.name for path in folder.iterdir() if path.name not in TABLES) if folder.exists() else []
+    if others:
+        raise RequestError(f"{folder} has other files in it ({others[0]}): name a new folder, or one of this command")
+
+
+def _schema(table: str) -> pl.Schema:
+    """The columns of a Delta table: labels are texts, and the run comes first."""
+    texts = (pl.Categorical, pl.Enum)
+    columns: dict[str, pl.DataType] = {"run_id": pl.String()}
+    columns |= {name: pl.String() if isinstance(kind, texts) else kind for name, kind in TABLES[table].items()}
+    return pl.Schema(columns)
+
+
+def _opened(place: Path, table: str) -> DeltaTable | None:
+    """The table at ``place``; None if there is none. Raises ``RequestError`` for another one."""
+    if not (place / LOG).is_dir():
+        if place.is_dir() and any(place.iterdir()):
+            raise RequestError(f"{place} has files and is no Delta table: name a new folder")
+        return None
+    try:
+        known = DeltaTable(place)
+        columns = [field.name for field in known.schema().fields]
+    except (DeltaError, OSError) as error:
+        raise RequestError(f"{place} is no Delta table that can be read ({_line(error)})") from error
+    if sorted(columns) != sorted(_schema(table)):
+        raise RequestError(f"{place} has columns {', '.join(columns)}: it is a Delta table of something else")
+    return known
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _held(place: Path, known: DeltaTable | None, run_id: str, table: str) -> list[Range]:
+    """The pairs of a run that a table has, as ranges of ``pair_id``."""
+    if known is None:
+        return []
+    ranges: list[Range] = []
+    files = pl.DataFrame(known.get_add_actions(flatten=True)).filter(pl.col("partition.run_id") == run_id)
+    for path in files["path"]:
+        rows = pl.scan_parquet(place / unquote(path), glob=False, hive_partitioning=False)
+        rows = rows.filter(pl.col("ply") == 0) if table == "plies" else rows
+        pairs = np.unique(rows.select(pl.col("game_id") // 2).collect()["game_id"].to_numpy())
+        ends = np.flatnonzero(np.diff(pairs) > 1)
+        if len(pairs):
+            firsts, lasts = pairs[np.r_[0, ends + 1]], pairs[np.r_[ends, len(pairs) - 1]]
+            ranges += zip(firsts.tolist(), (lasts + 1).tolist(), strict=True)
+    return merged(ranges)
+
+
+def _has_all(held: list[Range], commit: Commit) -> bool:
+    """Whether all pairs of a commit are in ``held``."""
+    for part in commit.slices:
+        first = part.pairing * MAX_PAIRS + part.first_pair
+        if not any(low <= first and first + part.pairs <= high for low, high in held):
+            return False
+    return True
+
+
+def _missing(archive: Archive, run_id: str, commit: Commit, table: str, held: list[Range]) -> pl.DataFrame | None:
+    """The rows of a shard that a table lacks; None if it lacks none."""
+    if _has_all(held, commit):
+        return None
+    frame = read_shard_table(archive, run_id, commit, table)
+    if held:
+        firsts, ends = np.array(held).T
+        pairs = frame["game_id"].to_numpy() >> 1
+        at = np.searchsorted(firsts, pairs, side="right") - 1  # the range that may have it; -1: none
+        frame = frame.filter((at < 0) | (pairs >= ends[at]))
+    return frame.select(pl.lit(run_id).alias("run_id"), pl.all()).cast(_schema(table))
+
+
+def _append(place: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
+    """Add rows as one version, unless another writer added one since the table was read."""
+    before = known.transaction_version(APPLICATION) if known is not None else None
+    mark = Transaction(APPLICATION, 0 if before is None else before + 1)
+    options: dict[str, Any] = {"commit_properties": CommitProperties(app_transactions=[mark], max_commit_retries=0)}
+    try:
+        if known is None:
+            place.mkdir(parents=True, exist_ok=True)
+            write_deltalake(place, rows, mode="error", partition_by=["run_id"], **options)
+            return DeltaTable(place)
+        write_deltalake(known, rows, mode="append", **options)
+        known.update_incremental()
+    except (DeltaError, OSError) as error:
+        raise FailureError(
+            f"cannot write to {place}: {_line(error)}; if another process writes to it, run the same command again"
+        ) from error
+    return known

@@ -1,0 +1,99 @@
+"""The commands that change an archive's files and leave its games as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+import typer
+
+from analytics.files.backends import backend_of
+from analytics.store.archive import Archive, chosen_runs
+from analytics.store.schema import TABLES
+from analytics.upkeep import merging
+from analytics.upkeep.compaction import Compacted, groups_of
+from analytics.upkeep.compaction import compact as compact_run
+from quarto.errors import RequestError
+from runners.contestants.interruption import INTERRUPTED
+from runners.terminal import console
+from runners.terminal.progress import progress_bar
+
+SIZES = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kMG]?)i?B?")
+UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LEAST, MOST = 1 << 10, 4 << 30  # bytes of a shard: it is made in memory
+
+
+def bytes_of(size: str) -> int:
+    """The bytes of a size such as ``128MB``. Raises ``RequestError`` for anything else, and for what is no shard."""
+    found = SIZES.fullmatch(size)
+    if not found or not LEAST <= float(found[1]) * UNITS[found[2]] <= MOST:
+        raise RequestError(f"--size {size} is not the size of a shard: write 1kB to 4GB, such as 128MB")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def compact(root: PurePath, wanted: Sequence[str], size: str) -> None:
+    """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
+    least, archive = bytes_of(size), Archive.open(root)
+    runs, total = chosen_runs(archive, wanted), Compacted()
+    try:
+        with progress_bar("compacting", "shards", wanted=True) as bar:
+            bar.start(sum(len(group.commits) for run_id in runs for group in groups_of(archive, run_id, least)))
+            for run_id in runs:
+                done = compact_run(archive, run_id, least, bar.advance)
+                total = Compacted(*(a + b for a, b in zip(total, done, strict=True)))
+    except KeyboardInterrupt:
+        console.print_note("interrupted: the shards made so far count; run the same command again to go on")
+        raise typer.Exit(INTERRUPTED) from None
+    console.print_line(_summary(total, root))
+
+
+def merge(places: Sequence[PurePath], prefix: str, other_code: bool) -> None:
+    """Add all but the last of some archives to the last, which is made if need be, and print totals.
+
+    Raises ``RequestError`` for fewer than two archives, one that is named twice, and for what conflicts.
+    """
+    if len(places) < 2:
+        raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
+    names = [backend_of(place).identity(place) for place in places]
+    if len(set(names)) < len(names):
+        raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
+    sources = [merging.opened(place) for place in places[:-1]]
+    target = Archive.open(places[-1], create=True)
+    with progress_bar("merging", "games", wanted=True) as bar:
+        bar.start(sum(source.log(run_id).summary.games for source in sources for run_id in source.run_ids()))
+        done = merging.merge(sources, target, merging.MergeOptions(prefix, other_code), bar.advance)
+    counts = {
+        f"{done.games:,} games": done.games,
+        f"{done.runs} new runs": done.runs,
+        f"{done.policies} policies": done.policies,
+        f"{done.jobs} jobs of sweeps": done.jobs,
+        f"{done.verdicts} verdicts": done.verdicts,
+        f"{done.tables} derived tables": done.tables,
+    }
+    added = ", ".join(text for text, count in counts.items() if count)
+    console.print_line(f"Added to {places[-1]}: {added}." if added else f"Nothing to add: {places[-1]} has all.")
+
+
+def delta(root: PurePath, folder: Path, games_only: bool) -> None:
+    """Write or update Delta tables, and print what was added."""
+    from analytics.exchange.to_delta import to_delta  # an extra
+
+    archive, tables = Archive.open(root), tuple(TABLES)[: 1 if games_only else None]
+    with progress_bar("writing", "games", wanted=True) as bar:
+        games = sum(archive.log(run_id).summary.games for run_id in archive.run_ids())
+        bar.start(games * len(tables))
+        added = to_delta(archive, folder, tables, bar.advance)
+    what = f"Added to {folder}: {added.games:,} games" + ("" if games_only else f", {added.plies:,} plies")
+    read = f"""read with polars.scan_delta("{folder / "games"}")"""
+    console.print_line(f"{what}; {read}" if any(added) else f"Nothing to add: {folder} has all games.")
+
+
+def _summary(done: Compacted, root: PurePath) -> str:
+    lost = f"; {done.lost} groups were changed by another process meanwhile: run the same command again"
+    if not done.shards:
+        return f"Nothing to compact in {root}" + (
+            lost if done.lost else ": all shards are large, or alone in their run."
+        )
+    files = "'qarena archive gc --remove' removes the old files an hour after they were replaced"
+    return f"{done.shards} shards are now {done.by}; {files}" + (lost if done.lost else "")

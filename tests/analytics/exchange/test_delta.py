@@ -1,0 +1,111 @@
+"""Delta tables of games and plies, as Polars reads them."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics.sql.database import OpenArchive
+from analytics.store.archive import Archive
+from analytics.upkeep.compaction import compact
+from analytics.verify.garbage import remove, unreferenced_files
+from quarto.errors import FailureError, RequestError
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, single_games, spec_of
+from tests.object_storage import BOTH
+
+pytestmark = pytest.mark.extras
+TABLES = ("games", "plies")
+
+
+def export(archive: Archive, folder: Path, tables: tuple[str, ...] = TABLES) -> tuple[int, int]:
+    from analytics.exchange.to_delta import to_delta
+
+    return to_delta(archive, folder, tables)
+
+
+def assert_same(archive: Archive, folder: Path) -> None:
+    with OpenArchive(archive.root) as opened:
+        for table in TABLES:
+            rows = pl.scan_delta(str(folder / table)).collect()
+            expected = opened.sql(f"FROM {table}").select(rows.columns).cast(rows.schema)
+            assert rows.sort(pl.all()).equals(expected.sort(pl.all()))
+
+
+@BOTH
+def test_polars_reads_the_rows_of_the_archive(archive: Archive, tmp_path: Path) -> None:
+    counts = export(archive, tmp_path / "delta")
+    assert_same(archive, tmp_path / "delta")
+    assert counts[0] == pl.scan_delta(str(tmp_path / "delta" / "games")).select(pl.len()).collect().item()
+    schema = pl.scan_delta(str(tmp_path / "delta" / "plies")).collect_schema()
+    assert {name: schema[name] for name in ("game_id", "piece", "run_id")} == {
+        "game_id": pl.Int64,
+        "piece": pl.Int8,
+        "run_id": pl.String,
+    }
+
+
+def test_again_adds_only_what_is_new_also_after_compaction_of_either(archive: Archive, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    folder = tmp_path / "delta"
+    export(archive, folder)
+    assert export(archive, folder) == (0, 0)
+    DeltaTable(folder / "games").optimize.compact()
+    compact(archive, RUN_ID)
+    remove(archive, unreferenced_files(archive), 0)
+    assert export(archive, folder) == (0, 0)
+    archive.commit(RUN_ID, [random_block(1, 0, 200)], PAIRINGS)
+    fixed = record(spec_of(seats="fixed", seed=3))
+    archive.save_run(fixed)
+    archive.commit(fixed.run_id, [single_games(1, 0, 0), single_games(1, 0, 12)], PAIRINGS)
+    compact(archive, RUN_ID)  # a shard of which the table has a part
+    assert export(archive, folder)[0] == 32
+    assert_same(archive, folder)
+    assert export(archive, folder) == (0, 0)
+
+
+def test_two_writers_do_not_write_the_same_games(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analytics.exchange import to_delta
+
+    folder, append = tmp_path / "delta", to_delta._append
+    export(archive, folder)
+    archive.commit(RUN_ID, [random_block(1, 0, 200)], PAIRINGS)
+
+    def other_first(*arguments: object) -> object:
+        monkeypatch.undo()
+        assert export(archive, folder)[0] == 16
+        return append(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(to_delta, "_append", other_first)
+    with pytest.raises(FailureError, match="if another process writes to it, run the same command again"):
+        export(archive, folder)
+    assert_same(archive, folder)
+
+
+def test_stopped_it_goes_on(archive: Archive, tmp_path: Path) -> None:
+    from analytics.exchange.to_delta import to_delta
+
+    def stop(_games: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        to_delta(archive, tmp_path / "delta", TABLES, stop)
+    export(archive, tmp_path / "delta")
+    assert_same(archive, tmp_path / "delta")
+
+
+@pytest.mark.parametrize("what", ["archive", "file", "other", "table"])
+def test_other_folders_are_refused(archive: Archive, tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "delta"
+    if what == "archive":
+        folder = Path(archive.root) / "delta"
+    elif what == "file":
+        folder.write_text("mine")
+    elif what == "other":
+        (folder / "notes").mkdir(parents=True)
+    else:
+        pl.DataFrame({"a": [1]}).write_delta(str(folder / "games"))
+    with pytest.raises(RequestError, match=r"archive|is a file|has other files|of something else"):
+        export(archive, folder)

@@ -1,0 +1,77 @@
+"""``qarena archive compact``, ``merge`` and ``to-delta`` as a person uses them."""
+
+from pathlib import Path
+
+import pytest
+
+from analytics.store.archive import Archive
+from tests.paths import SAMPLE
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+
+def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, qarena: Qarena) -> None:
+    where = ("--archive", str(tmp_path / "archive"))
+    play(tmp_path / "archive", "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")
+    assert qarena("policy", "build", "kind=gift", f"archive.root={tmp_path / 'archive'}").code == 0
+    asked = qarena("sql", "SELECT run_id, games, shards FROM runs ORDER BY ALL", "--format", "csv", *where).out
+    done = qarena("archive", "compact", *where)
+    assert done.code == 0
+    assert "5 shards are now 1; 'qarena archive gc --remove' removes the old files" in " ".join(done.out.split())
+    again = qarena("sql", "SELECT run_id, games, shards FROM runs ORDER BY ALL", "--format", "csv", *where).out
+    assert again == asked.replace(",5\n", ",1\n").replace(",5\r\n", ",1\r\n")
+    assert "0 of 15 files removed" in qarena("archive", "gc", "--remove", *where).out
+    assert qarena("archive", "gc", "--remove", "--age", "0", *where).code == 0
+    rebuilt = qarena("policy", "rebuild", "gift", *where)
+    assert rebuilt.code == 0, rebuilt.err
+    assert "identical" in rebuilt.out
+    assert qarena("archive", "verify", *where).out.endswith(": no problem(s)\n")
+    nothing = qarena("archive", "compact", *where)
+    assert nothing.out.startswith("Nothing to compact")
+
+
+def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qarena: Qarena) -> None:
+    play(tmp_path / "one", "agent@a=random", "agent@b=dumb", "games=20")
+    play(tmp_path / "two", "agent@a=random", "agent@b=dumb", "games=40")
+    places = [str(tmp_path / name) for name in ("one", "two", "both")]
+    done = qarena("archive", "merge", *places)
+    assert (done.code, "Added to" in done.out, "40 games, 1 new runs" in " ".join(done.out.split())) == (
+        0,
+        True,
+        True,
+    )
+    (run,) = Archive.open(tmp_path / "both").runs()
+    assert (run.games, run.status) == (40, "complete")
+    assert qarena("archive", "merge", *places).out.startswith("Nothing to add")
+    assert qarena("archive", "verify", "--archive", places[2]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("compact", "--size", "much"), "--size much is not the size of a shard: write 1kB to 4GB"),
+        (("compact", "--size", "1"), "--size 1 is not the size of a shard"),
+        (("compact", "--run", "ffffffffffff"), "run 'ffffffffffff' is not in archive"),
+        (("merge", str(SAMPLE)), "name at least two archives"),
+        (("merge", str(SAMPLE), str(SAMPLE)), "an archive is named twice"),
+        (("merge", "data/nowhere", str(SAMPLE)), "there is no archive at data/nowhere"),
+    ],
+)
+def test_wrong_requests_cost_one_line(words: tuple[str, ...], message: str, qarena: Qarena) -> None:
+    command, *rest = words
+    where = () if command == "merge" else ("--archive", str(SAMPLE))
+    done = qarena("archive", command, *rest, *where)
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.extras
+def test_delta_tables_are_written_and_kept_up_to_date(tmp_path: Path, qarena: Qarena) -> None:
+    words = ("archive", "to-delta", str(tmp_path / "delta"), "--archive", str(SAMPLE))
+    done = qarena(*words)
+    assert done.code == 0, done.err
+    assert "games" in done.out
+    assert qarena(*words).out.startswith("Nothing to add")
+    wrong = qarena("archive", "to-delta", str(SAMPLE / "games"), "--archive", str(SAMPLE))
+    assert (wrong.code, "is in an archive: name a folder elsewhere" in " ".join(wrong.err.split())) == (2, True)
