@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pytest
-import typer.main
 import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf._utils import get_yaml_loader
@@ -38,8 +37,8 @@ Qarena = Callable[..., Result]
 def prepared_once() -> Iterator[None]:
     """What commands prepare anew in each process is prepared once in this one: a third of the time of a short command.
 
-    The text of a configuration file is parsed once, the command line is built once, and Hydra's store of schemas, which
-    commands only read, is not copied for each composition.
+    The text of a configuration file is parsed once, and Hydra's store of schemas, which commands only read, is not
+    copied for each composition.
     """
     load = yaml.load
 
@@ -58,9 +57,17 @@ def prepared_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "load", load_once)
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         patch.setattr(ConfigStore, "__deepcopy__", lambda self, _: self, raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps handlers of logging from Hydra, which closes all before it makes its own.
+
+    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's.
+    """
+    monkeypatch.setattr(logging, "_handlerList", [])
 
 
 @pytest.fixture

@@ -54,6 +54,16 @@ def test_rows_and_tables_are_those_of_a_folder(qarena: Qarena, bucket: ObjectUrl
 
 
 @pytest.mark.extras
+def test_processes_write_into_a_bucket_what_threads_write_into_a_folder(qarena: Qarena, bucket: ObjectUrl) -> None:
+    answers = []
+    for place, executor in ((f"{bucket}/a", "processes"), ("folder", "threads")):
+        done = qarena(*GAMES, f"archive={place}", f"executor={executor}", "threads=2")
+        assert (done.code, done.err) == (0, "")
+        answers.append(qarena("sql", ROWS, "--archive", place).out)
+    assert answers[0] == answers[1] != ""
+
+
+@pytest.mark.extras
 def test_what_is_not_there_is_one_line(qarena: Qarena, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 2, f"there is no archive at {bucket}/a")
     assert_one_line(qarena(*GAMES, "archive=s3://no-such-bucket/a"), 2, "has no bucket no-such-bucket")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import runpy
 import shlex
@@ -45,9 +44,6 @@ def command(name: str, **changed: str) -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, from which modules are imported too."""
-    # Hydra closes all handlers of logging before it makes its own, and that of absl, which OpenSpiel imports, closes
-    # the stream it was made for: here pytest's.
-    monkeypatch.setattr(logging, "_handlerList", [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
