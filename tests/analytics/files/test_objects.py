@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.files import objects, pending
+from analytics.files import pending
 from analytics.files.backends import backend_of
 from analytics.files.location import ObjectUrl
 from analytics.sql.views import VIEWS
@@ -146,6 +146,8 @@ def test_another_writers_file_of_the_same_content_is_not_our_own(bucket: ObjectU
 def test_what_fails_for_good_is_one_line_and_leaves_what_gc_finds(
     faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    from analytics.files import objects  # needs the extra
+
     monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
     monkeypatch.setattr(objects, "ATTEMPTS", 2)
     archive = written(bucket / "archive")
@@ -163,6 +165,8 @@ def test_what_fails_for_good_is_one_line_and_leaves_what_gc_finds(
 
 
 def test_the_files_of_a_killed_writer_are_found(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
+    from analytics.files import objects  # needs the extra
+
     archive = written(bucket / "archive")
 
     class Killed(BaseException):
@@ -183,6 +187,8 @@ def test_a_writer_that_stood_still_for_too_long_names_nothing(
     bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are no locks: what is older than an hour is removed, so nobody may name it after so long."""
+    from analytics.files import objects  # needs the extra
+
     archive = written(bucket / "archive")
     seconds = iter([0.0, pending.LEASE_SECONDS + 1])
     monkeypatch.setattr(objects, "boot_seconds", lambda: next(seconds))
@@ -274,6 +280,8 @@ def test_a_place_without_an_archive_and_one_with_other_objects(bucket: ObjectUrl
 @pytest.fixture
 def copied(bucket: ObjectUrl) -> ObjectUrl:
     """The sample in a bucket."""
+    from analytics.files import objects  # needs the extra
+
     sample = Archive.open(ROOT / "data/sample")
     backend = backend_of(bucket)
     objects.at_once(

@@ -272,13 +272,16 @@ def read(root: Path, in_full: bool) -> int:
     return covered
 
 
-def read_beside(root: Path, reads: int, in_full: int) -> None:
-    """Compaction, new games and gc in one thread, questions in another: every answer is one that was right."""
+def read_beside(root: Path, reads: int, in_full: int, pause: float) -> None:
+    """Compaction, new games and gc in one thread, questions in another: every answer is one that was right.
+
+    The thread that writes rests for ``pause`` seconds a round: else the archive outgrows the reads.
+    """
     stop, sizes = Event(), [read(root, True)]
 
     def write() -> None:
         other, pair = Archive(root), 1000
-        while not stop.is_set():
+        while not stop.wait(pause):
             for _ in range(3):
                 sizes.append(sizes[-1] + 8)
                 assert other.commit(RUN_ID, [random_block(5, 0, pair, 4)], PAIRINGS)
@@ -302,12 +305,12 @@ def read_beside(root: Path, reads: int, in_full: int) -> None:
 
 
 def test_a_hundred_reads_beside_compaction_are_right(archive: Archive) -> None:
-    read_beside(Path(archive.root), 100, in_full=50)
+    read_beside(Path(archive.root), 100, in_full=50, pause=0.01)
 
 
 @pytest.mark.slow
 def test_ten_thousand_reads_beside_compaction_are_right(archive: Archive) -> None:
-    read_beside(Path(archive.root), 10_000, in_full=10)
+    read_beside(Path(archive.root), 10_000, in_full=10, pause=0.5)
 
 
 def test_a_checkpoint_of_replaced_commits_is_not_counted_twice(archive: Archive) -> None:
