@@ -48,13 +48,14 @@ def storage_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def bucket(storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "ObjectUrl":
-    """A new bucket, which this process and those that it starts can reach."""
+def bucket(storage_port: int) -> "Iterator[ObjectUrl]":
+    """A new bucket, which this process and those that it starts can reach, whatever a test undoes of its own."""
     from tests.object_storage import environment, new_bucket
 
-    for name, value in environment(storage_port).items():
-        monkeypatch.setenv(name, value)
-    return new_bucket(storage_port)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(storage_port).items():
+            patch.setenv(name, value)
+        yield new_bucket(storage_port)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 
+@pytest.mark.slow
 def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, qarena: Qarena) -> None:
     where = ("--archive", str(tmp_path / "archive"))
     play(tmp_path / "archive", "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")

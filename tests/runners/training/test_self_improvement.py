@@ -119,6 +119,7 @@ def test_regret_is_that_of_the_annotated_decisions(loop: tuple[Path, Trained]) -
     assert trained.curve["regret"][-1] == pytest.approx(weighted)
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_path: Path) -> None:
     root = tmp_path / "archive"
     Archive.open(root, create=True)
