@@ -11,7 +11,7 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 # What test-extras installs.
-EXTRAS := rl openspiel ray slurm optuna s3 delta
+EXTRAS := rl openspiel ray slurm optuna s3 delta web docs notebooks
 
 # Two or more cores share the tests, a file at a time: what a file's tests prepare together is prepared once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
@@ -63,7 +63,7 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml -o requirements.lock
-	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group rl-docs --group s3-tests -c requirements.lock \
+	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group rl-docs --group s3-tests --group web-tests -c requirements.lock \
 		-o requirements-extras.lock
 	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 
