@@ -18,7 +18,18 @@ from tests.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("quarto", "agents", "analytics", "conf", "runners")
 LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "requirements-extras.lock")
-EXTRAS = {"rl", "openspiel", "ray", "slurm", "optuna", "s3", "delta"}  # those that only `make test-extras` installs
+EXTRAS = {
+    "rl",
+    "openspiel",
+    "ray",
+    "slurm",
+    "optuna",
+    "s3",
+    "delta",
+    "web",
+    "docs",
+    "notebooks",
+}  # those that only `make test-extras` installs
 OF_EXTRAS = {"gymnasium", "open_spiel", "pettingzoo", "pygame", "pyspiel"}  # their modules
 SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".json", ".parquet"}
 
