@@ -63,6 +63,7 @@ function tell(text) {
 }
 
 function prepare() {
+  for (const each of document.querySelectorAll("[data-hidden]")) each.hidden = true; // what this script does without a button
   for (const grid of document.querySelectorAll("[data-grid]")) {
     const all = spots(grid);
     const first = all.find((each) => each.matches("[data-focus]")) || all.find((each) => each.getAttribute("aria-disabled") !== "true") || all[0];
@@ -148,6 +149,15 @@ document.addEventListener("submit", (event) => {
     for (const [name, value] of [...values]) if (value === "") values.delete(name);
     show(`${form.action.split("?")[0]}?${values}`, {}, false);
   }
+});
+
+// A select with data-auto shows the page of what is chosen at once: its button is for browsers without this script.
+document.addEventListener("change", (event) => {
+  const chosen = event.target.closest("select[data-auto]");
+  if (!chosen) return;
+  const values = new URLSearchParams();
+  for (const each of chosen.form.querySelectorAll("select")) values.set(each.name, each.value);
+  show(`${chosen.dataset.auto}?${values}`, {}, false);
 });
 
 window.addEventListener("popstate", () => show(location.href, {}, true));
