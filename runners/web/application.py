@@ -10,6 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from runners.hydra_app.config_dir import user_config_dir
 from runners.web import home
+from runners.web.analyse import pages as analyse
 from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, Section
 from runners.web.play import pages as play
@@ -20,6 +21,7 @@ from runners.web.settings import Settings, Site
 SECTIONS = (
     Section("", "/", home.router),
     Section("Play", "/play", play.router),
+    Section("Analyse", "/analyse", analyse.router),
 )
 
 
