@@ -211,7 +211,7 @@ class OpenArchive(Frames):
         return views.policy_question(path, rows.collect_schema())
 
     def _read_by(self, text: str) -> Read:
-        """What a question reads, by DuckDB's parser."""
+        """The views and policies that a question reads, by DuckDB's parser."""
         if self._connection is not None:
             return read_by(self._connection, text, _KNOWN)
         with duckdb.connect() as parser:
