@@ -31,9 +31,9 @@ class D3rlpyNetwork:
     """A network of all turns' values. Raises ``ValueError`` for an algorithm that is none of ``ALGORITHMS``."""
 
     algorithm: str = "cql"
-    steps: int = 10_000
+    steps: int = 5_000
     games: int = 30_000
-    units: Sequence[int] = (256, 256)
+    units: Sequence[int] = (128, 128)
     rate: float = 3e-4
     alpha: float = 1.0
     seed: int = 0
@@ -57,7 +57,7 @@ class D3rlpyNetwork:
             logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
             show_progress=False,
         )
-        network = algorithm.impl.policy if self.algorithm == "bc" else algorithm.impl.q_function[0]
+        network = algorithm.impl.modules.imitator if self.algorithm == "bc" else algorithm.impl.q_function[0]
         arrays = [each.numpy().astype(np.float64) for each in network.state_dict().values()]
         return policy_of([(weights.T, biases) for weights, biases in zip(arrays[::2], arrays[1::2], strict=True)])
 

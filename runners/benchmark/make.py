@@ -80,7 +80,7 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
             make_folder(each)
     known = references(player(OPPONENT), request.threads, stop) if left else None
     for part in left:
-        if known is None or not _made(part, request, known, stop):
+        if known is None or stop.is_set() or not _made(part, request, known, stop):
             return False
     with explained("write to", folder):
         if not any((folder / MAKING).iterdir()):

@@ -67,6 +67,8 @@ def carry_out(request: ScoreRequest, options: JudgeOptions, stop: threading.Even
         console.print_note(note)
     with unlogged():
         known = references(against.agents[0], options.threads, stop)
+        if not (stop.is_set() or known.greatest > known.least):
+            raise RequestError(f"against {against.agents[0].label} perfect play gains nothing: name another opponent")
         scored = _scored(found, against.agents[0], known, positions, options, stop)
     if stop.is_set():
         return None
@@ -90,12 +92,10 @@ def _scored(
     stop: threading.Event,
 ) -> list[Scored]:
     """The score of each agent, as many as there are before ``stop`` is set."""
-    if not known.greatest > known.least:
-        raise RequestError(f"against {opponent.label} perfect play gains nothing over random play: name another one")
     scored = []
     with progress_bar("scoring", "turns") as bar:
         bar.start(len(found.agents) * options.draws * len(positions.logged))
-        for agent in found.agents:
+        for agent in found.agents if not stop.is_set() else ():
             bar.describe(agent.label)
             verdict = judge(agent, positions, options._replace(games=0), stop, bar.advance)
             games, notes = games_with(opponent, agent, CLASSIC, options, stop)
