@@ -33,7 +33,16 @@ from agents.learning.line_features import (
 from agents.learning.line_values import HEADS
 from analytics.policies.derived.dataset import BOTH, GameSource, seats_of
 from analytics.policies.derived.line_boards import ONE_IN, words_of_games
-from analytics.policies.derived.line_fit import Fit, chance_of, forward, fresh, learn_outputs, learn_row, rounded
+from analytics.policies.derived.line_fit import (
+    Fit,
+    chance_of,
+    forward,
+    fresh,
+    learn_outputs,
+    learn_rows,
+    rounded,
+    step_memory,
+)
 from analytics.policies.derived.line_outcomes import BLOCK
 from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
 from analytics.store.shard_arrays import ShardGames
@@ -60,6 +69,7 @@ class Choice(NamedTuple):
     sums: NDArray[np.float32]  # [SAMPLED, HEADS + units]
     errors: NDArray[np.float32]  # [SAMPLED, HEADS]
     slopes: NDArray[np.float32]  # [units]
+    steps: NDArray[np.float32]  # of ``learn_rows``
 
 
 @inlined
@@ -73,6 +83,7 @@ def choice_memory(units: int) -> Choice:
         np.empty((SAMPLED, HEADS + units), np.float32),
         np.empty((SAMPLED, HEADS), np.float32),
         np.empty(max(units, 1), np.float32),
+        step_memory(),
     )
 
 
@@ -208,8 +219,8 @@ def learn_turns(
         if rate > 0.0:
             for i in range(count):
                 mean = learn_outputs(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
-                for k in range(choice.counts[i]):
-                    learn_row(choice.found[i, k], choice.errors[i], rate32, fit, choice.slopes, mean)
+                count_of, errors = choice.counts[i], choice.errors[i]
+                learn_rows(choice.found[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps)
     return learned
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
+from analytics.exchange import export as exchange
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.benchmark import make as making
@@ -129,7 +130,7 @@ def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = MakeRequest(tmp_path / "made", parts_of(chosen(["random-v0"]), GAMES, 5), 1, "qarena")
-    export = making.export
+    export = exchange.export
 
     def fails(*arguments: Any) -> Any:
         export(*arguments)
