@@ -15,7 +15,9 @@ from typing import NamedTuple
 from tests.paths import ROOT
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md", *ROOT.glob("docs/*.md")])
-COMMAND = re.compile(r"(\$ )?((PYTHONPATH=\S+ )?qarena|make|python|printf|cp|mkdir|source|marimo)\b")
+COMMAND = re.compile(r"(\$ )?((PYTHONPATH=\S+ )?qarena|make|python3?|printf|cp|mkdir|source|marimo|for|[a-z]+/bin/)\b")
+
+LOOP = re.compile(r"^for .*?^done", re.MULTILINE | re.DOTALL)  # is one step
 
 
 class Step(NamedTuple):
@@ -41,7 +43,7 @@ def steps_of(page: Path) -> list[Step]:
         if language in ("sql", "python"):
             steps.append(Step(name_of(page), language, dedent(block).strip("\n")))
         elif language in ("", "sh"):
-            lines = block.replace("\\\n", " ").splitlines()
+            lines = LOOP.sub(lambda loop: " ".join(loop[0].split()), block.replace("\\\n", " ")).splitlines()
             typed = [line for line in lines if line.startswith("$ ")] or lines
             steps += [Step(name_of(page), "shell", line.removeprefix("$ ")) for line in typed if COMMAND.match(line)]
     return steps
@@ -80,6 +82,7 @@ NOT_RUN = {
     ("docs/index.md", "source "): "changes the reader's shell",
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
     ("docs/notebooks.md", "python docs/notebooks"): "tests/test_site.py runs both notebooks",
+    ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
     ("docs/decisions.md", "qarena bench --solver"): "measures for minutes, on a machine that does nothing else",
     ("docs/storage.md", ""): "needs a bucket: tests/analytics/files asks a server that it starts",
     ("docs/scale.md", "qarena run agent@a=mcts agent@b=ga_minimax"): CLUSTER,
