@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -22,9 +23,12 @@ class TypedLines:
 
         Raises ``EOFError`` at the end of the input.
         """
+        try:
+            descriptor = sys.stdin.fileno()
+        except io.UnsupportedOperation:  # a program put a text in the place of the input
+            return self._of_text()
         # Python's own reading is interrupted only if the system delivers the signal to this thread, and libraries that
         # play have threads too. Between these short waits Python looks whether a signal came to any thread.
-        descriptor = sys.stdin.fileno()
         while b"\n" not in self._read and not self._ended:
             if select.select([descriptor], [], [], POLL_SECONDS)[0]:
                 piece = os.read(descriptor, CHUNK)
@@ -34,3 +38,10 @@ class TypedLines:
         if self._ended and not line and not self._read:
             raise EOFError
         return line.decode(sys.stdin.encoding, "replace").rstrip("\r")
+
+    @staticmethod
+    def _of_text() -> str:
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\r\n")
