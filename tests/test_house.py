@@ -31,7 +31,7 @@ EXTRAS = {
     "notebooks",
 }  # those that only `make test-extras` installs
 OF_EXTRAS = {"gymnasium", "open_spiel", "pettingzoo", "pygame", "pyspiel"}  # their modules
-SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".js", ".json", ".parquet", ".svg"}
+SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".js", ".json", ".md", ".parquet", ".svg"}
 
 
 def locked(name: str) -> dict[str, str]:

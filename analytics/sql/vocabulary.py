@@ -34,7 +34,8 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
     ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
     parsed = json.loads(serialised)
     if parsed["error"]:
-        raise RequestError(f"SQL here is one SELECT ({parsed['error_message']}); a PIVOT names its values: IN (…)")
+        _refuse(text, parsed["error_message"])
+        return
     if len(parsed["statements"]) != 1:
         raise RequestError(f"SQL here is one SELECT, not {len(parsed['statements'])}")
     allowed, called = {*known, *_own_tables(parsed)}, set()
@@ -52,6 +53,18 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
             called.add(node["function_name"].lower())
     for name in sorted(name for name in called if name.startswith(_OF_POSTGRES)) + _settings(connection, called):
         raise RequestError(f"SQL: {name}() is not allowed here: it does not depend on the games")
+
+
+def _refuse(text: str, reason: str) -> None:
+    """Raise ``RequestError`` for what DuckDB's parser does not serialise, unless ``answers.ask`` refuses it anyway."""
+    try:
+        kinds = [statement.type.name for statement in duckdb.extract_statements(text)]
+    except duckdb.Error:
+        return  # it is no SQL
+    if kinds == ["SELECT"]:
+        raise RequestError(f"SQL: this question is not allowed here ({reason})")
+    if set(kinds) <= {"EXPLAIN", "MULTI"}:
+        raise RequestError("SQL: EXPLAIN, and PIVOT without its values, are not allowed here")
 
 
 def _own_tables(parsed: object) -> set[str]:

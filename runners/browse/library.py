@@ -25,6 +25,7 @@ LOOK_SECONDS = 0.5  # between two looks whether the archive has changed
 PATIENCE_SECONDS = 1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
 REMOTE_SECONDS = 60.0  # between two openings of an archive that does not show whether it has changed
 MOST_KEPT = 128  # answers
+MOST_WAITING = 20  # readers: more would leave no thread to answer what is known
 
 Made = TypeVar("Made")
 Stamp = tuple[Any, ...]
@@ -65,6 +66,7 @@ class Content:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(MOST_WAITING)
         self._closed = weakref.finalize(self, _close, everyone)
 
     @property
@@ -78,7 +80,7 @@ class Content:
         try:
             opened = self._free.get(timeout=BUSY_SECONDS)
         except Empty:
-            raise FailureError("the server is answering other questions: try again in a moment") from None
+            raise _busy() from None
         try:
             yield opened
         finally:
@@ -88,24 +90,46 @@ class Content:
         """``make(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
         key = (make, question)
         with self._lock:
+            if key in self._kept:
+                found: Made = self._found(key)
+                return found
             lock = self._locks.setdefault(key, threading.Lock())
-        with lock:  # of two that ask the same at once, one waits for the other's answer
+        if not self._places.acquire(blocking=False):
+            raise _busy()
+        try:
+            with lock:  # of two that ask the same at once, one waits for the other's answer
+                return self._made(key, make, question)
+        except BaseException:
             with self._lock:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    found: Made = self._kept[key]
-                    return found
-            with self._lent() as opened:
-                found = make(opened, *question)
-            with self._lock:
-                self._kept[key] = found
-                while len(self._kept) > MOST_KEPT:
-                    self._locks.pop(self._kept.popitem(last=False)[0], None)
-            return found
+                self._locks.pop(key, None)  # what failed is not kept, whoever may have asked for it
+            raise
+        finally:
+            self._places.release()
+
+    def _found(self, key: Hashable) -> Any:
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _made(self, key: Hashable, make: Callable[..., Made], question: Sequence[Hashable]) -> Made:
+        with self._lock:
+            if key in self._kept:
+                found: Made = self._found(key)
+                return found
+        with self._lent() as opened:
+            found = make(opened, *question)
+        with self._lock:
+            self._kept[key] = found
+            while len(self._kept) > MOST_KEPT:
+                self._locks.pop(self._kept.popitem(last=False)[0], None)
+        return found
 
     def close(self) -> None:
         """Free memory and temporary files."""
         self._closed()
+
+
+def _busy() -> FailureError:
+    return FailureError("the server is answering other questions: try again in a moment")
 
 
 def _close(everyone: Sequence[OpenArchive]) -> None:

@@ -9,13 +9,20 @@ from fastapi import Depends, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from runners.web import home
+from runners.web.ask import pages as ask
+from runners.web.browse import games, pages
 from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, Section
 from runners.web.security import MOST_BYTES, Guard, check_token
 from runners.web.settings import Settings, Site
 
 # The subjects in the order of the navigation; a router alone has no entry there. A new one is one line here.
-SECTIONS = (Section("", "/", home.router),)
+SECTIONS = (
+    Section("", "/", home.router),
+    Section("Browse", "/browse", pages.router),
+    Section("", "/browse/games", games.router),
+    Section("Ask", "/ask", ask.router),
+)
 
 
 def application(settings: Settings) -> FastAPI:
