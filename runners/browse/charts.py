@@ -53,7 +53,15 @@ def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colou
     if y not in numbers:
         raise RequestError(f"column {y!r} has no numbers: draw one of {', '.join(numbers)}")
     kind = kind or ("line" if x in numbers and frame[x].n_unique() == frame.height else "bars")
-    return Plan(kind, x, y, colour or None)
+    return Plan(kind, x, y, colour or (None if kind == "points" else _series(frame, x, y)))
+
+
+def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
+    """The column that tells rows with the same ``x`` apart; None if there are none, or no such column."""
+    if frame[x].n_unique() == frame.height:
+        return None
+    others = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
+    return next((name for name in others if frame.select(x, name).is_unique().all()), None)
 
 
 def chart(frame: pl.DataFrame, plan: Plan, title: str) -> Figure:
@@ -178,7 +186,7 @@ def _heat(rows: pl.DataFrame, plan: Plan) -> Any:
     )
     tiles = base.mark_rect(cornerRadius=3).encode(color=alt.Color(f"{colour}:Q", scale=scale, legend=None))
     few = rows[plan.x].n_unique() <= 14
-    form = "d" if numbers.dtype.is_integer() else ".3~g"
+    form = "d" if numbers.dtype.is_integer() else ".4~g"
     texts = base.mark_text(color=style.ON_TILE, fontSize=12).encode(text=alt.Text(f"{colour}:Q", format=form))
     return tiles + texts if few else tiles
 

@@ -170,7 +170,8 @@ def _after(position: Position, rules: Rules, cell: int, kept: dict[str, object])
 
 
 def _table(found: Explored, kept: dict[str, object]) -> tuple[Table, int]:
-    names = [name for name in ("piece", "cell", "gift") if name in found.rows.columns]
+    known = ("piece",) if found.position.hand != NONE else ()  # the piece in hand
+    names = [name for name in ("piece", "cell", "gift") if name in found.rows.columns and name not in known]
     rows = [_row(found, row, names, kept) for row in found.rows.head(MOST_ROWS).to_dicts()]
     headings = [*names, "alike", "games", "share", "won", "95 %", "drawn", "lost", "sample game"]
     caption = f"{found.by.capitalize()}s in {found.games:,} games, most played first; results for {DECIDERS[found.by]}"

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from analytics.report.rendering import render
 from runners.browse import links, runs, sections, sweeps
+from runners.browse.mistakes import MistakeFilter, worst
 from runners.browse.policies import one_policy, policies_table
 from runners.browse.runs import RunFilter
 from runners.web.browse.shelf import empty, reader_of
@@ -66,8 +67,16 @@ def one_run(request: Request, run_id: str) -> Response:
 
 
 @router.get("/browse/results/{slug}")
-def results(  # each is a field of the form
-    request: Request, slug: str, rules: str = "", run: str = "", trainings: str = "", page: str = "1"
+def results(  # noqa: PLR0913, PLR0917  (each is a field of the form)
+    request: Request,
+    slug: str,
+    rules: str = "",
+    run: str = "",
+    trainings: str = "",
+    agent: str = "",
+    kind: str = "",
+    ply: str = "",
+    page: str = "1",
 ) -> Response:
     """A section of a report, about the games of the runs under some rules or of one run."""
     reader = reader_of(request)
@@ -76,7 +85,9 @@ def results(  # each is a field of the form
     run, rules = run.strip(), "" if run.strip() else rules or reader.known.rules[0]
     shown = reader.ask(sections.section, slug, rules, run, trainings == "yes")
     at, pages = paged(page, len(shown.section.figures), FIGURES)
-    query = {"rules": rules, "run": run, "trainings": trainings}
+    query = {"rules": rules, "run": run, "trainings": trainings, "agent": agent, "kind": kind, "ply": ply}
+    number = whole(ply, 0) - 1
+    wanted = MistakeFilter(rules, run, trainings == "yes", agent, kind, number if number >= 0 else None)
     path = f"/browse/results/{slug}"
     return reader.page(
         "browse_results.html",
@@ -91,6 +102,8 @@ def results(  # each is a field of the form
         trainings=trainings,
         known=reader.known,
         most_agents=sections.MOST_AGENTS,
+        wanted=wanted,
+        worst=reader.ask(worst, wanted) if slug == "mistakes" and not shown.section.missing else None,
     )
 
 
