@@ -117,7 +117,9 @@ def _colour(alt: Any, plan: Plan, fields: dict[str, str], rows: pl.DataFrame) ->
     return alt.Color(
         f"{fields[plan.colour].partition(':')[0]}:nominal",
         scale=alt.Scale(domain=names[: len(colours)], range=colours[: len(names)]),
-        legend=alt.Legend(title=plan.colour, symbolOpacity=1),
+        legend=alt.Legend(
+            title=plan.colour, titleColor=style.INK, symbolType="square", symbolOpacity=1, symbolStrokeWidth=3
+        ),
     )
 
 

@@ -10,9 +10,9 @@ import polars as pl
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.perfect.tablebase import base_for
 from analytics.sql.database import OpenArchive
-from quarto.notation import format_cell, format_piece, format_position
+from quarto.notation import format_cell, format_piece, format_position, parse_position
 from quarto.position import Position, board, from_plies
-from quarto.rules import NONE, finished_lines
+from quarto.rules import CLASSIC, NONE, finished_lines
 from quarto.solver.solver import Solver
 from runners.browse import links
 from runners.browse.games import LoggedGame
@@ -102,6 +102,14 @@ def _free(game: LoggedGame) -> Iterator[tuple[int, str]]:
         if not game.record.rules.mover_chooses:
             yield ply, GIFT
         yield ply, PLACEMENT
+
+
+def prepare() -> None:
+    """Load what solves, so that the time of the first game is not spent on it."""
+    Solver(CLASSIC, 1.0, base_for(CLASSIC)).solve(parse_position(_LATE)[0], turns=False, distance=False)
+
+
+_LATE = "0123/4567/89A./.... B"
 
 
 class GameSolver:

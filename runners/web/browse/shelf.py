@@ -12,6 +12,7 @@ from starlette.responses import Response
 from analytics.sql.database import OpenArchive
 from runners.browse.charts import warm
 from runners.browse.library import Content, Library
+from runners.browse.replay import prepare
 from runners.browse.runs import Known, RunRow, known, run_rows
 from runners.browse.sections import SUBJECTS
 from runners.web.background import Background
@@ -19,7 +20,7 @@ from runners.web.pages import page
 from runners.web.settings import Site, site_of
 
 JUDGES = 1  # games that are judged at once
-IDLE_SECONDS = 15.0
+IDLE_SECONDS = 30.0
 
 Made = TypeVar("Made")
 
@@ -40,6 +41,7 @@ class Shelf:
     def __init__(self, site: Site) -> None:
         self.library = Library(site.settings.archive)
         self.judges = Background(JUDGES, kept=300, idle_seconds=IDLE_SECONDS, politely=True)
+        self.judges.job("what solves is loaded", lambda _job: prepare(), seconds=600.0)
         threading.Thread(target=warm, name="load charts", daemon=True).start()
 
     def close(self) -> None:
