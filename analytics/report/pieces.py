@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
-MIDDLE, FLOOR = 32, 50  # of a picture of 64 by 64: the axis of the piece, the middle of its foot
+VIEW = "5 6 54 54"  # what of a picture of 64 by 64 is shown: the pieces fill it
+MIDDLE, FLOOR = 32, 50  # the axis of the piece, the middle of its foot
 HEIGHTS = (15, 33)  # low, high
 
 
@@ -31,13 +32,13 @@ DARK = Paint("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d6ff")
 
 def piece_svg(piece: int, css_class: str = "piece") -> str:
     """A picture of a piece, hidden from readers of the screen: the text beside it names the piece."""
-    return f'<svg class="{css_class}" viewBox="0 0 64 64" aria-hidden="true">{piece_shapes(piece)}</svg>'
+    return f'<svg class="{css_class}" viewBox="{VIEW}" aria-hidden="true">{piece_shapes(piece)}</svg>'
 
 
 def piece_symbols() -> str:
     """All pieces as symbols ``piece-0`` to ``piece-15``, for ``<use href="#piece-0"/>`` in the same page."""
     symbols = "".join(
-        f'<symbol id="piece-{piece}" viewBox="0 0 64 64">{piece_shapes(piece)}</symbol>' for piece in range(16)
+        f'<symbol id="piece-{piece}" viewBox="{VIEW}">{piece_shapes(piece)}</symbol>' for piece in range(16)
     )
     return f'<svg width="0" height="0" class="symbols" aria-hidden="true">{symbols}</svg>'
 

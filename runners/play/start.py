@@ -9,22 +9,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from analytics.store.archive import Archive
-from analytics.store.schema import first_game_id
 from quarto.errors import FailureError
 from quarto.notation import format_game
-from quarto.rng import run_word
 from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
-from runners.arena.spec import RunSpec
-from runners.contestants.contestant import Contestant
 from runners.contestants.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
-from runners.play.logbook import Logbook, spec_of
+from runners.play.logbook import question_for, used
 from runners.play.screens import Screen, screen_for
-from runners.play.session import AgentOpponent, Session
+from runners.play.table import Table, lay_table
 from runners.terminal.console import print_note, sql_command
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name
@@ -56,25 +51,28 @@ def start(options: PlayOptions) -> None:
         rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
     for note in untrained([agent]):
         print_note(note)
-    spec = spec_of(rules, login_name() if options.name is None else options.name, agent, options.seat, options.seed)
-    player = agent.build()
-    contestant = Contestant(player, agent.label, rules)
-    logbook = number = None
-    if options.archive is not None:
-        logbook = Logbook(Archive.open(options.archive, create=True), spec, player, options.command)
-        number = logbook.next_number()
+    name = login_name() if options.name is None else options.name
+    table = lay_table(
+        rules,
+        agent,
+        name=name,
+        seat=options.seat,
+        seed=options.seed,
+        archive=options.archive,
+        command=options.command,
+    )
     screen = screen_for(options.plain)
-    screen.greet(_heading(spec, options, number))
-    session = Session(rules, options.seat, AgentOpponent(contestant, run_word(spec.run_id), number or 0))
+    session = table.session()
+    screen.greet(_heading(table))
     started = time.perf_counter()
     if not _played(Dialogue(session, screen), screen):
         return
     screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
-    if logbook is not None and number is not None and options.archive is not None:
-        run_id, number = logbook.enter(session.game, number, time.perf_counter() - started, session.aids)
+    if table.logbook is not None and options.archive is not None:
+        seconds = time.perf_counter() - started
+        run_id, number = table.logbook.enter(session.game, table.number, seconds, session.aids)
         if session.aids:
-            used = " and ".join(sorted(session.aids))
-            screen.write(f"You used {used}, so the game is logged apart from your others.")
+            screen.write(f"You used {used(session.aids)}, so the game is logged apart from your others.")
         _write_place(screen, run_id, number, options.archive)
 
 
@@ -86,11 +84,12 @@ def login_name() -> str:
         return DEFAULT_NAME
 
 
-def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
+def _heading(table: Table) -> str:
+    spec = table.spec
     human, agent = spec.agents
     in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
-    role = in_seat_0 if options.seat == 0 else "places first"
-    kept = "not logged" if number is None else f"game {number}"
+    role = in_seat_0 if table.seat == 0 else "places first"
+    kept = "not logged" if table.logbook is None else f"game {table.number}"
     players = f"{human.label} ({role}) against {agent.label}"
     return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
 
@@ -114,6 +113,4 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
 
 def _write_place(screen: Screen, run_id: str, number: int, root: PurePath) -> None:
     screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
-    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
-    question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)
-    screen.write(f"  {sql_command(question, root)}", unwrapped=True)
+    screen.write(f"  {sql_command(question_for(run_id, number), root)}", unwrapped=True)

@@ -8,17 +8,22 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.staticfiles import StaticFiles
 
+from runners.hydra_app.config_dir import user_config_dir
 from runners.web import home
+from runners.web.analyse import pages as analyse
 from runners.web.ask import pages as ask
 from runners.web.browse import games, pages
 from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, Section
+from runners.web.play import pages as play
 from runners.web.security import MOST_BYTES, Guard, check_token
 from runners.web.settings import Settings, Site
 
 # The subjects in the order of the navigation; a router alone has no entry there. A new one is one line here.
 SECTIONS = (
     Section("", "/", home.router),
+    Section("Play", "/play", play.router),
+    Section("Analyse", "/analyse", analyse.router),
     Section("Browse", "/browse", pages.router),
     Section("", "/browse/games", games.router),
     Section("Ask", "/ask", ask.router),
@@ -31,7 +36,8 @@ def application(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
+        with user_config_dir(settings.config_dir):
+            yield
         site.close()
 
     app = FastAPI(

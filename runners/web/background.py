@@ -68,6 +68,10 @@ class Job:
         """The seconds that it has worked."""
         return 0.0 if self.started is None else time.monotonic() - self.started
 
+    def count_from_here(self) -> None:
+        """Count its time from now on: what it did so far was preparation, such as compiling."""
+        self.started = time.monotonic()
+
     def publish(self, found: Any) -> None:
         """Let pages see what is known so far."""
         self.latest = found

@@ -52,6 +52,11 @@ def go_to(path: str, **query: object) -> Response:
     return RedirectResponse(address(path, query), SEE_OTHER)
 
 
+async def form_fields(request: Request) -> dict[str, str]:
+    """The texts of a form whose fields depend on what it is about. A dependency of the function that carries it out."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+
+
 def address(path: str, query: Mapping[str, object]) -> str:
     """A path with a query; values that are None or empty are left out."""
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}

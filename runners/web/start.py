@@ -6,7 +6,6 @@ import errno
 import socket
 
 from quarto.errors import RequestError, of_extra
-from runners.hydra_app.config_dir import user_config_dir
 from runners.play.start import login_name
 from runners.terminal.console import print_line
 from runners.web.requested import ServeOptions
@@ -34,7 +33,7 @@ def serve(options: ServeOptions) -> None:
         command=options.command,
         debug=options.debug,
     )
-    with user_config_dir(options.config_dir), listening:
+    with listening:
         print_line(f"Play, analyse, browse and ask at {address_of(options.host, port)} (Ctrl-C ends)")
         if not settings.local:
             print_line(

@@ -2,7 +2,7 @@
 //
 // A form of the page, or a link with data-quick, is fetched and the answer's <main> takes the place of this page's. A page with
 // data-refresh on its <main> is fetched again after so many milliseconds. In a grid (data-grid, with data-columns) arrows
-// move from button to button (data-spot); the grid with data-typing="cell" or "piece" takes a letter and a digit, or one hex
+// move from button to button (data-spot), of which Tab reaches one; the grid with data-typing="cell" or "piece" takes a letter and a digit, or one hex
 // digit, and moves to the button of that data-name. A key named by data-key presses its link or button.
 "use strict";
 
@@ -63,7 +63,8 @@ function tell(text) {
 }
 
 function prepare() {
-  for (const grid of document.querySelectorAll("[data-grid]")) {
+  for (const each of document.querySelectorAll("[data-hidden]")) each.hidden = true; // what this script does without a button
+  for (const grid of document.querySelectorAll("[data-columns]")) {
     const all = spots(grid);
     const first = all.find((each) => each.matches("[data-focus]")) || all.find((each) => each.getAttribute("aria-disabled") !== "true") || all[0];
     for (const each of all) each.tabIndex = each === first ? 0 : -1;
@@ -76,14 +77,16 @@ const spots = (grid) => [...grid.querySelectorAll("[data-spot]")];
 
 function moveTo(spot) {
   const grid = spot.closest("[data-grid]");
-  for (const each of spots(grid)) each.tabIndex = -1;
-  spot.tabIndex = 0;
+  if (grid.dataset.columns) {
+    for (const each of spots(grid)) each.tabIndex = -1;
+    spot.tabIndex = 0;
+  }
   spot.focus();
 }
 
 function arrow(event) {
   const spot = event.target.closest("[data-spot]");
-  const grid = spot && spot.closest("[data-grid]");
+  const grid = spot && spot.closest("[data-columns]");
   if (!grid) return false;
   const columns = Number(grid.dataset.columns);
   const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
@@ -148,6 +151,15 @@ document.addEventListener("submit", (event) => {
     for (const [name, value] of [...values]) if (value === "") values.delete(name);
     show(`${form.action.split("?")[0]}?${values}`, {}, false);
   }
+});
+
+// A select with data-auto shows the page of what is chosen at once: its button is for browsers without this script.
+document.addEventListener("change", (event) => {
+  const chosen = event.target.closest("select[data-auto]");
+  if (!chosen) return;
+  const values = new URLSearchParams();
+  for (const each of chosen.form.querySelectorAll("select")) values.set(each.name, each.value);
+  show(`${chosen.dataset.auto}?${values}`, {}, false);
 });
 
 window.addEventListener("popstate", () => show(location.href, {}, true));
