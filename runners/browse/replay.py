@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from threading import Event
 from typing import NamedTuple
 
 import polars as pl
@@ -119,9 +120,11 @@ class GameSolver:
         rules = game.record.rules
         self._game, self._rules = game, rules
         self._solver = Solver(rules, MEGABYTES, base_for(rules))
+        self._stopped = Event()
 
     def stop(self) -> None:
         """End the search, from any thread."""
+        self._stopped.set()
         self._solver.stop()
 
     def judge(self, publish: Callable[[Judgements], None]) -> Judgements:
@@ -132,7 +135,7 @@ class GameSolver:
             for kind, judgement in self._of_ply(ply, following):
                 found[ply, kind] = judgement
                 following = judgement.before
-            if self._solver.stopped:
+            if self._stopped.is_set():  # then the last values mean nothing
                 return {key: each for key, each in found.items() if key[0] > ply}
             if self._rules.mover_chooses:
                 following = -found[ply, PLACEMENT].before

@@ -53,6 +53,9 @@ class Answering:
             self._opened = OpenArchive(self._root, self._limits, vocabulary_only=True)
         elif stamp != self._stamp:
             self._opened.refresh()
+        else:
+            return
+        self._opened.first("SELECT run_id FROM games LIMIT 0", 1)  # its views are made now, not in a question's time
         self._stamp = stamp
 
     def answer(self, question: str) -> bytes:
