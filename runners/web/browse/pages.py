@@ -16,7 +16,7 @@ from runners.web.browse.shelf import empty, reader_of
 router = APIRouter()
 
 ROWS = 50  # of a list, a page
-FIGURES = 6  # of a section, a page
+FIGURES = 5  # of a section, a page: of the largest ones each takes 30 kB
 
 
 def whole(text: str, default: int) -> int:
