@@ -58,6 +58,8 @@ class Content:
         self.stamp = stamp_of(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
+        with suppress(FailureError):  # raised again by what needs them
+            opened.shards()  # found once, for all connections
         self.seconds = time.monotonic() - started  # that opening took
         self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
         everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
@@ -150,17 +152,24 @@ class Library:
         self._lock = threading.Lock()
 
     def content(self) -> Content | None:
-        """The archive as it is, or was a moment ago if it takes long to open; None: there is none, or it has no runs.
+        """The archive as it is, or was a moment ago if it takes long to open.
 
-        Raises ``FailureError`` for a damaged archive.
+        None: there is none, it has no runs, or it ``is_opening`` for the first time. Raises ``FailureError`` for a
+        damaged archive.
         """
         opening = self._renewed()
         if opening is not None:
-            opening.join(PATIENCE_SECONDS if self._content is not None else None)
+            opening.join(PATIENCE_SECONDS)
         with self._lock:
             if self._content is None and self._error is not None:
                 raise self._error
             return self._content
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether there is nothing to read yet because the archive is being opened."""
+        opening = self._opening
+        return self._content is None and opening is not None and opening.is_alive()
 
     def _renewed(self) -> threading.Thread | None:
         """The thread that opens the archive anew; None if nothing has changed."""

@@ -81,7 +81,7 @@ def _known(opened: OpenArchive) -> Known:
 
 
 def reader_of(request: Request) -> Reader | None:
-    """The archive for a request; None: there is none, or it is empty."""
+    """The archive for a request; None: ``empty`` says why there is none."""
     content = shelf_of(request).library.content()
     return None if content is None else Reader(request, content)
 
@@ -92,5 +92,7 @@ def shelf_of(request: Request) -> Shelf:
 
 
 def empty(request: Request) -> Response:
-    """The page for an archive without runs: how it is filled."""
-    return page(request, "browse_empty.html", tabs=TABS)
+    """The page for an archive that cannot be read yet: it is being opened, or has no runs, and how it is filled."""
+    if shelf_of(request).library.is_opening:
+        return page(request, "browse_opening.html", refresh=1)
+    return page(request, "browse_empty.html")

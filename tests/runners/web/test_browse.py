@@ -7,13 +7,14 @@ import re
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics import open_archive
 from analytics.query.openings import Filters
 from analytics.query.openings import openings as asked_openings
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from runners.browse.asking import Asking, AskLimits
 from runners.browse.library import Library
@@ -94,6 +95,25 @@ def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: 
             assert page.status == 200
             assert "There are no games in this archive yet" in page.text
             assert f"games=10000 archive={reader.site.settings.archive}" in page.text
+
+
+def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
+    reader: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open = threading.Event()
+
+    def slowly(*given: Any) -> OpenArchive:
+        may_open.wait(60)
+        return OpenArchive(*given)
+
+    monkeypatch.setattr("runners.browse.library.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("runners.browse.library.OpenArchive", slowly)
+    monkeypatch.setattr(reader.site.service(Shelf), "library", Library(reader.site.settings.archive))
+    page = reader.get("/browse")
+    assert page.refreshes
+    assert "Opening the archive" in page.text
+    may_open.set()
+    assert "5 of 5 runs" in plain(reader.ready("/browse").text)
 
 
 def test_filters_change_what_is_shown(reader: Visitor) -> None:
