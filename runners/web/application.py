@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from runners.hydra_app.config_dir import user_config_dir
+from runners.hydra_app.config_dir import own_modules
 from runners.web import home
 from runners.web.analyse import pages as analyse
 from runners.web.ask import pages as ask
@@ -36,7 +36,7 @@ def application(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        with user_config_dir(settings.config_dir):
+        with own_modules([settings.config_dir] if settings.config_dir else []):
             yield
         site.close()
 

@@ -17,7 +17,6 @@ from enum import StrEnum
 from typing import Any
 
 from quarto.errors import FailureError
-from runners.contestants.crew import PLAYING
 
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
 MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready
@@ -160,7 +159,7 @@ class Background:
                 return found
             if self._closed or len(self._queue) >= self._most_waiting:
                 raise FailureError(
-                    f"this server is busy with {len(self._queue)} other questions: ask again in a moment"
+                    f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
                 )
             made = self._jobs[key] = Job(work, seconds)
             self._queue.append(made)
@@ -193,8 +192,7 @@ class Background:
         """Start a thread if the others are busy."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
-            # Daemons of this name are not waited for at the end: an agent's turn cannot be stopped.
-            threading.Thread(target=self._serve, name=f"{PLAYING} page", daemon=True).start()
+            threading.Thread(target=self._serve, name="page", daemon=True).start()  # an agent's turn cannot be stopped
         if not self._watched:
             self._watched = True
             threading.Thread(target=self._watch, name="watch", daemon=True).start()

@@ -6,9 +6,13 @@ import errno
 import socket
 
 from quarto.errors import RequestError, of_extra
+from runners.contestants.interruption import INTERRUPTED, leave
+from runners.hydra_app.config_dir import user_config_dir
 from runners.play.start import login_name
 from runners.terminal.console import print_line
 from runners.web.requested import ServeOptions
+
+GRACE = 2  # seconds for the requests that are being answered, after Ctrl-C
 
 
 def serve(options: ServeOptions) -> None:
@@ -22,6 +26,8 @@ def serve(options: ServeOptions) -> None:
 
         from runners.web.application import application
         from runners.web.settings import Settings
+    with user_config_dir(options.config_dir):  # a folder that is none is refused before the port is taken
+        pass
     listening = listen(options.host, options.port)
     port = listening.getsockname()[1]
     settings = Settings(
@@ -45,9 +51,15 @@ def serve(options: ServeOptions) -> None:
             access_log=False,
             server_header=False,
             ws="none",
+            timeout_graceful_shutdown=GRACE,
             proxy_headers=False,
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        code = 0
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        leave(code)  # not waiting for the turn of an agent, which cannot be stopped
 
 
 def listen(host: str, port: int) -> socket.socket:

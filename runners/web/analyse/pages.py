@@ -11,13 +11,12 @@ from starlette.responses import RedirectResponse, Response
 
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
-from quarto.solver.solver import Solution
 from runners.play.game import NextDecision
 from runners.play.wording import attributes
 from runners.web.analyse import view
 from runners.web.analyse.line import PATH, SECONDS, Line, parse_line, text_of
 from runners.web.analyse.reading import read_pasted
-from runners.web.analyse.solving import Solving, Values
+from runners.web.analyse.solving import Solved, Solving, Values
 from runners.web.analyse.statistics import Found, Statistics
 from runners.web.background import MOMENT, Job, State
 from runners.web.choices import Choices
@@ -27,7 +26,7 @@ from runners.web.settings import site_of
 
 router = APIRouter()
 
-EXAMPLE = "F@b1 3@b2 7@c4 0@a1 9@d4 6@d2 A@c1 1@c3 5@a3 B@b3"
+EXAMPLE = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 STOP = "/analyse/stop"
 
 
@@ -73,13 +72,13 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
     for job in jobs:
         if job.ended:
             job.result()  # raises what went wrong
-    solution: Solution | None = None if over else jobs[0].latest
+    solved: Solved | None = None if over else jobs[0].latest
     values: Values | None = jobs[-1].latest if line.words else None
     pending = [job for job in jobs if not job.ended]
     return page(
         request,
         "analyse.html",
-        **_content(line, solution, values, chosen),
+        **_content(line, solved, values, chosen),
         found=_found(archive),
         asked=line.game.asked,
         over=over,
@@ -95,8 +94,9 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
     )
 
 
-def _content(line: Line, solution: Solution | None, values: Values | None, chosen: int) -> dict[str, Any]:
+def _content(line: Line, solved: Solved | None, values: Values | None, chosen: int) -> dict[str, Any]:
     """What the page says about a place of a line."""
+    solution = solved.solution if solved else None
     hand = line.game.hand if chosen == NONE else chosen
     cells, pieces = view.spots(line, solution, chosen)
     wrong = view.mistakes(line, values)
@@ -110,8 +110,8 @@ def _content(line: Line, solution: Solution | None, values: Values | None, chose
         "words": [] if hand == NONE else attributes(hand),
         "sentence": view.sentence(line, solution),
         "value": view.badge(solution.value, solution.distance) if solution else None,
-        "gifts": view.gifts_text(line.game, solution),
-        "turns": view.turns_of(line, solution),
+        "gifts": view.gifts_text(line.game, solved),
+        "turns": view.turns_of(line, solved),
         "steps": view.steps(line, values),
         "mistake": view.mistake_text(line, values),
         "mistakes": len(wrong),

@@ -62,7 +62,10 @@ def _title(text: str) -> str:
 
 
 def read_line(text: str, rules_name: str, choices: Choices) -> Line:
-    """The line of one text. A game may stop anywhere, and end with a gift alone. Raises ``RequestError``."""
+    """The line of one text, at the beginning of a finished game and at the end of any other.
+
+    A game may stop anywhere, and end with a gift alone. Raises ``RequestError``.
+    """
     size = text.rfind("]") + 1
     tags = parse_tags(text[:size], Tags(rules=rules_name))
     rest = text[size:].strip()
@@ -77,5 +80,5 @@ def read_line(text: str, rules_name: str, choices: Choices) -> Line:
     if hand != NONE and hand in [piece for piece, _ in plies]:
         raise RequestError(f"the last gift {words!r} is on the board already (game {format_game(plies)!r})")
     line = Line(rules, Game(rules), words_of(plies, hand, rules))
-    line.games  # noqa: B018  (each decision must be legal)
-    return line
+    finished = line.games[-1].ending is not None  # raises if a decision is illegal
+    return line if finished else line.stepped(len(line.words))

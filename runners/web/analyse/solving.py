@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from analytics.perfect.tablebase import base_for
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
+from quarto.threats import safe_gifts, wins_and_safe_gifts
 from runners.executors.machine import available_cores
-from runners.play.game import Game
+from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of
 from runners.web.background import Background, Job
 from runners.web.settings import Site
@@ -32,6 +35,14 @@ class Values(NamedTuple):
         return (before - after) * (1 if seat == 0 else -1)
 
 
+class Solved(NamedTuple):
+    """What is known of a position."""
+
+    solution: Solution  # its turns and distances come later
+    safe: int  # 16 bits: the gifts with which the opponent cannot win at once, before a gift
+    safe_after: Mapping[int, int]  # the number of such gifts after the piece in hand was placed on each empty cell
+
+
 class Solving:
     """The searches of a site. Those of one variant share what they prove, and each can be stopped alone."""
 
@@ -39,6 +50,7 @@ class Solving:
         self._megabytes = site.settings.megabytes
         self._solvers: dict[Rules, Solver] = {}
         self._lock = threading.Lock()
+        self.searching: set[Solver] = set()
         self.background = Background(
             available_cores(), waiting=200, kept=2000, idle_seconds=IDLE_SECONDS, politely=True
         )
@@ -47,36 +59,36 @@ class Solving:
         self.background.close()
 
     def solution(self, game: Game, seconds: float) -> Job:
-        """The search for all turns of a game that is not over; publishes values first, then their distances."""
+        """The search for all turns of a game that is not over; publishes ``Solved``, values first, then distances."""
 
-        def work(job: Job) -> Solution | None:
-            solver, found = self._solver(game.rules, job), None
-            for stage in _STAGES:
-                found = stage(solver, game.position)
-                if job.stopped:  # what the search says then means nothing
-                    return None
-                job.publish(found)
-            return found
+        def work(job: Job) -> None:
+            with self._solver(game.rules, job) as solver:
+                safe = _safe(game)
+                for stage in _STAGES:
+                    found = stage(solver, game.position)
+                    if job.stopped:  # what the search says then means nothing
+                        return
+                    job.publish(Solved(found, *safe))
 
         return self.background.job(("position", text_of(game)), work, seconds)
 
     def values(self, games: list[Game], seconds: float) -> Job:
         """The search for the value of each game of a line; publishes ``Values`` from the end on."""
 
-        def work(job: Job) -> Values | None:
-            solver = self._solver(games[0].rules, job)
+        def work(job: Job) -> None:
             found: list[int | None] = [None] * len(games)
-            for at in reversed(range(len(games))):
-                found[at] = _value_for_seat_0(games[at], solver)
-                if job.stopped:
-                    return None
-                job.publish(Values(tuple(found)))
-            return Values(tuple(found))
+            with self._solver(games[0].rules, job) as solver:
+                for at in reversed(range(len(games))):
+                    found[at] = _value_for_seat_0(games[at], solver)
+                    if job.stopped:
+                        return
+                    job.publish(Values(tuple(found)))
 
         return self.background.job(("line", tuple(text_of(game) for game in games)), work, seconds)
 
-    def _solver(self, rules: Rules, job: Job) -> Solver:
-        """A solver for one search, with everything compiled and its tablebase read."""
+    @contextmanager
+    def _solver(self, rules: Rules, job: Job) -> Iterator[Solver]:
+        """A solver for one search, with everything compiled and its tablebase read. It stops with the job."""
         with self._lock:
             if rules not in self._solvers:
                 made = Solver(rules, self._megabytes, base_for(rules))
@@ -85,7 +97,21 @@ class Solving:
             solver = self._solvers[rules].fork(own_stop=True)
         job.count_from_here()
         job.when_stopped(solver.stop)
-        return solver
+        self.searching.add(solver)
+        try:
+            yield solver
+        finally:
+            self.searching.discard(solver)
+
+
+def _safe(game: Game) -> tuple[int, dict[int, int]]:
+    """The last two fields of ``Solved``. Kernels find them, which may have to be compiled: no page waits for that."""
+    if game.asked is NextDecision.GIFT:
+        return safe_gifts(game.position, game.rules), {}
+    if game.asked is NextDecision.PLACEMENT:
+        _, safe = wins_and_safe_gifts(game.position, game.hand, game.rules)
+        return 0, {cell: int(safe[cell]).bit_count() for cell in game.empty_cells}
+    return 0, {}
 
 
 def _value(solver: Solver, position: Position) -> Solution:

@@ -8,12 +8,11 @@ from typing import NamedTuple
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
-from quarto.threats import safe_gifts, wins_and_safe_gifts
 from runners.perfect.solve import cell_order
 from runners.perfect.solvers import VALUE_NAMES, best_first
 from runners.play.game import Game, NextDecision, cells_text
 from runners.web.analyse.line import Line, words_of
-from runners.web.analyse.solving import Values
+from runners.web.analyse.solving import Solved, Values
 from runners.web.spots import Badge, Spot, named
 
 MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
@@ -110,16 +109,16 @@ def _piece(line: Line, game: Game, piece: int, best: Best, following: str, chose
     return Spot(name, piece, named(piece))
 
 
-def turns_of(line: Line, solution: Solution | None) -> Turns | None:
+def turns_of(line: Line, solved: Solved | None) -> Turns | None:
     """The table of turns, where a placement is to be decided and its gift with it."""
     game = line.game
-    if solution is None or not solution.turns or solution.turns[0].cell == NONE:
+    if solved is None or not solved.solution.turns or solved.solution.turns[0].cell == NONE:
         return None
+    solution = solved.solution
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
     for turn in sorted(solution.turns, key=best_first):
         by_cell.setdefault(turn.cell, {})[turn.gift] = turn
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
-    safe = _safe_after(game)
     rows = []
     for cell in sorted(by_cell, key=lambda each: cell_order(list(by_cell[each].values()))):
         turns = by_cell[cell]
@@ -127,27 +126,18 @@ def turns_of(line: Line, solution: Solution | None) -> Turns | None:
         of_pieces = [badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
         name = format_cell(cell)
         word = name if game.asked is NextDecision.PLACEMENT else f"{format_piece(first.gift)}@{name}"
-        count = safe.get(cell) if first.gift != NONE else None
+        count = solved.safe_after.get(cell) if first.gift != NONE else None
         rows.append((name, line.chosen(word).url, badge(first.value, first.distance), count, of_pieces))
     return Turns([format_piece(piece) for piece in pieces], rows)
 
 
-def _safe_after(game: Game) -> dict[int, int]:
-    """The number of safe gifts after the piece in hand is placed on each cell; empty where the mover chooses."""
-    if game.asked is not NextDecision.PLACEMENT:
-        return {}
-    _, safe = wins_and_safe_gifts(game.position, game.hand, game.rules)
-    return {cell: int(safe[cell]).bit_count() for cell in game.empty_cells}
-
-
-def gifts_text(game: Game, solution: Solution | None) -> str:
+def gifts_text(game: Game, solved: Solved | None) -> str:
     """The share of the gifts that are safe and of those that keep the value."""
-    if game.asked is not NextDecision.GIFT:
+    if game.asked is not NextDecision.GIFT or solved is None:
         return ""
-    left = len(game.left)
-    safe = safe_gifts(game.position, game.rules).bit_count()
+    solution, left, safe = solved.solution, len(game.left), solved.safe.bit_count()
     text = f"Safe gifts: {safe} of {left} ({100 * safe / left:.0f} %)"
-    if solution is None or not solution.turns:
+    if not solution.turns:
         return f"{text}."
     kept = sum(turn.value == solution.value for turn in solution.turns)
     return f"{text}. Gifts that keep the value: {kept} of {left}."

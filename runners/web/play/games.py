@@ -14,6 +14,7 @@ from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.play.game import Game
+from runners.play.hints import hint
 from runners.play.reading import game_after
 from runners.play.session import AgentFailedError, Opponent, Session
 from runners.play.table import Table, lay_table
@@ -106,6 +107,13 @@ class HeldGame:
         with self.lock:
             if found.session.over and tuple(moves) == self.moves:
                 self._log(found.game)
+
+    def is_to_be_logged(self, moves: Sequence[str]) -> bool:
+        """Whether these decisions count, end the game, and it is not in the archive yet."""
+        with self.lock:
+            if self.entry is not None or self.trouble or tuple(moves) != self.moves:
+                return False
+            return self.seen(moves).session.over
 
     def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
         """The decisions after one more, which then count. Raises ``RequestError`` if it is illegal.
@@ -251,6 +259,10 @@ class Games:
     def answered(self, held: HeldGame, moves: tuple[str, ...]) -> Job:
         """The job in which the agent answers."""
         return self._background.job((held.serial, moves), lambda _job: held.answer(moves), FOREVER)
+
+    def hinted(self, held: HeldGame, moves: tuple[str, ...]) -> Job:
+        """The job that finds a hint, whose result is its lines: it needs kernels, for which no page waits."""
+        return self._background.job(("hint", held.serial, moves), lambda _job: hint(held.seen(moves).game), FOREVER)
 
     def _lay(self, setup: Setup, rules: Rules, agent: AgentSpec, number: int | None = None) -> Table:
         settings = self._site.settings

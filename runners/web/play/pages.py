@@ -22,7 +22,7 @@ from runners.web.pages import address as url_of
 from runners.web.pages import form_fields, go_to, page
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
 from runners.web.play.games import Games, HeldGame, Seen
-from runners.web.play.view import view_of
+from runners.web.play.view import GameView, view_of
 from runners.web.settings import site_of
 
 router = APIRouter()
@@ -93,13 +93,17 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     if isinstance(held, Job):
         return _waiting(request, held, "The agent is being set up")
     seen = held.seen(address.moves)
-    thinks = None
-    if seen.thinking:
-        thinks = games.answered(held, address.moves)
-        if thinks.wait():
-            thinks.result()
-            seen, thinks = held.seen(address.moves), None
-    return _shown(request, held, seen, thinks, address, (parse_piece(piece) if piece else NONE, bool(hint)))
+    pending: Job | None = None
+    hints: list[str] = []
+    if seen.thinking or held.is_to_be_logged(address.moves):
+        pending = games.answered(held, address.moves)
+    elif hint and "hint" in held.aids and not seen.session.over:
+        pending = games.hinted(held, address.moves)
+    if pending and pending.wait():
+        hints, pending = pending.result() or [], None  # raises what went wrong
+        seen = held.seen(address.moves)
+    view = view_of(seen, parse_piece(piece) if piece else NONE, hints)
+    return _shown(request, address, held, seen, view, pending)
 
 
 @router.post(PATH)
@@ -127,9 +131,8 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
 
 
 def _shown(
-    request: Request, held: HeldGame, seen: Seen, thinks: Job | None, address: GameAddress, asked_for: tuple[int, bool]
+    request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: Job | None
 ) -> Response:
-    view = view_of(held, seen, *asked_for)
     setup, human = address.setup, held.table.spec.agents[0].label
     logged = None
     if held.entry is not None:
@@ -145,7 +148,7 @@ def _shown(
         query=address.query(),
         action=url_of(PATH, address.query()),
         heading=f"{human} and {setup.agent}",
-        compiling=thinks is not None and compiling().active,
+        compiling=pending is not None and compiling().active,
         over=seen.session.over,
         won=seen.game.winner == setup.seat,
         drawn=seen.game.winner == NONE,
@@ -154,7 +157,7 @@ def _shown(
         used=used(held.aids),
         trouble=held.trouble,
         notes=list(untrained([held.table.agent])),
-        refresh=1 if thinks is not None else None,
+        refresh=1 if pending is not None else None,
     )
 
 

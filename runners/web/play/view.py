@@ -7,9 +7,8 @@ from typing import NamedTuple
 from quarto.notation import format_cell, format_game, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from runners.play.game import Game, NextDecision
-from runners.play.hints import hint
 from runners.play.wording import attributes
-from runners.web.play.games import HeldGame, Seen
+from runners.web.play.games import Seen
 from runners.web.spots import Spot, named
 
 
@@ -27,7 +26,7 @@ class GameView(NamedTuple):
     hints: list[str]
 
 
-def view_of(held: HeldGame, seen: Seen, chosen: int, with_hint: bool) -> GameView:
+def view_of(seen: Seen, chosen: int, hints: list[str]) -> GameView:
     """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that."""
     game = seen.game
     yours = not seen.session.over and not seen.thinking
@@ -42,7 +41,7 @@ def view_of(held: HeldGame, seen: Seen, chosen: int, with_hint: bool) -> GameVie
         asked,
         yours,
         format_game(game.plies),
-        hint(game) if yours and with_hint and "hint" in held.aids else [],
+        hints if yours else [],
     )
 
 
