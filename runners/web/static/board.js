@@ -23,7 +23,7 @@ async function show(url, options, keep) {
     const found = new DOMParser().parseFromString(text, "text/html");
     if (!found.getElementById("content")) throw new Error("not a page of ours");
     replace(found, keep);
-    if (!keep && answer.url !== location.href) history.pushState(null, "", answer.url);
+    if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
   } catch (error) {
     if (error.name === "AbortError") return;
     if (options && options.method === "POST") tell("The server does not answer. Is it still running?");
