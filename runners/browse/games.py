@@ -135,6 +135,8 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
     record = opened.archive.run(run_id)
     if record is None:
         raise unknown_run(opened.archive, run_id, opened.archive.recorded()[:20])
+    if not 0 <= game_id < 1 << 63:
+        raise RequestError(f"game {game_id} is no number of a game")
     own = pl.col("game_id") == game_id
     games = opened.games(run_id).filter(own).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
     plies = opened.plies(run_id).filter(own).sort("ply").select("piece", "cell")

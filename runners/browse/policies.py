@@ -12,7 +12,6 @@ from analytics.report.content import Cell, Figure, Table
 from analytics.report.figures.learning import Curve, learning_panels
 from analytics.sql.database import OpenArchive
 from analytics.store.records import PolicyCard
-from quarto.errors import RequestError
 from runners.arena.agent_policies import made_by
 from runners.browse import links
 from runners.policies.lineage import INDENT, lineage
@@ -115,9 +114,3 @@ def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:
     (panel,) = learning_panels([Curve(card, rows)])
     wide = panel.picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
     return Figure(f"How {card.name} fared while it learned", style.inline(wide, "curve-"), "Bands are 95 % intervals.")
-
-
-def require_policies(table: Table) -> None:
-    """Raise ``RequestError`` if there are none."""
-    if not table.rows:
-        raise RequestError("there are no policies here")

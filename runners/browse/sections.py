@@ -9,7 +9,7 @@ from typing import NamedTuple
 from analytics.query.selection import Selection
 from analytics.report import sections
 from analytics.report.content import Cell, Section, Table
-from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames
+from analytics.report.figures.chosen_games import ChosenGames
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import quoted
 from quarto.errors import RequestError
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
     section: Section
     games: int
     runs: int
-    agents: int  # of which at most MOST_AGENTS are shown
+    agents: int  # of which at most ``chosen_games.MOST_AGENTS`` are shown
 
 
 def section(opened: OpenArchive, slug: str, rules: str, run: str, trainings: bool) -> Shown:
@@ -88,6 +88,3 @@ def _with_games(table: Table, labels: Collection[str], rules: str, run: str) -> 
 
     rows = [[cell(row, column, each) for column, each in enumerate(cells)] for row, cells in enumerate(table.cells)]
     return replace(table, rows=rows)
-
-
-__all__ = ["MOST_AGENTS", "SUBJECTS", "Shown", "games_of_runs", "section"]

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from analytics.report.figures.chosen_games import MOST_AGENTS
 from analytics.report.rendering import render
 from runners.browse import links, runs, sections, sweeps
 from runners.browse.mistakes import MistakeFilter, worst
@@ -21,7 +22,7 @@ FIGURES = 5  # of a section, a page: of the largest ones each takes 30 kB
 
 def whole(text: str, default: int) -> int:
     """A number of a form; ``default`` for what is none."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else default
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
 
 
 def paged(page: str, rows: int, size: int = ROWS) -> tuple[int, int]:
@@ -101,7 +102,7 @@ def results(  # noqa: PLR0913, PLR0917  (each is a field of the form)
         run=run,
         trainings=trainings,
         known=reader.known,
-        most_agents=sections.MOST_AGENTS,
+        most_agents=MOST_AGENTS,
         wanted=wanted,
         worst=reader.ask(worst, wanted) if slug == "mistakes" and not shown.section.missing else None,
     )
