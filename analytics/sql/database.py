@@ -24,7 +24,7 @@ from analytics.sql.arrow_stream import LazyRows, Stream
 from analytics.sql.files import damage, require_whole
 from analytics.sql.frames import Frames
 from analytics.sql.limits import NO_LIMITS, Limits
-from analytics.sql.views_read import Read, read_by
+from analytics.sql.views_read import POSITIONS, Read, read_by
 from analytics.sql.vocabulary import check_vocabulary
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
@@ -38,6 +38,7 @@ _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 _REPLAYED = {"boards": replays.boards, "ordered_openings": replays.orders}  # what is prepared when it is read first
 _READ_FROM = views.MADE | {"ordered_openings": "plies"}
+_TEXTS = "position_macros.sql"  # what is made when a question names it or reads POSITIONS
 _PARQUET = "parquet"  # in a question that reads files itself, by read_parquet or by a name
 _RECORDS = {*views.FILLED, "policy"}  # what is made from records alone
 _KNOWN = {*views.VIEWS, *_READ_FROM, "policy"}
@@ -68,9 +69,9 @@ class OpenArchive(Frames):
         self._limits = limits
         self._vocabulary_only = vocabulary_only
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._over_files = False  # whether the views over table files are there, or empty ones in their place
+        self._over_files: bool | None = None  # whether views read table files or are empty; None: there are none yet
         self._broken: dict[str, FailureError] = {}  # by view
-        self._prepared: set[str] = set()  # of _REPLAYED
+        self._prepared: set[str] = set()  # of what is made when a question reads it first
         self._policies: dict[str, str] = {}  # by name: the question that reads its table
         super().__init__(root, check)
 
@@ -99,7 +100,7 @@ class OpenArchive(Frames):
     def fork(self) -> Self:
         """The same content for another thread, with a connection of its own. Each is closed on its own."""
         other = copy(self)
-        other._connection, other._scratch = None, None
+        other._connection, other._over_files, other._scratch = None, None, None
         return other
 
     def stream(self, text: str, write: Writer, exact: bool = True) -> None:
@@ -124,21 +125,20 @@ class OpenArchive(Frames):
     ) -> _Taken:
         found: _Taken | Complaint
         broken: list[RequestError] = []
-        read = self._read_by(text)
-        over_files = bool(read.views - _RECORDS) or _PARQUET in text.lower()
-        if self._connection is None or (over_files and not self._over_files):
-            self._disconnect()
-            try:
-                self._connection = self._connect(over_files)
-            except (duckdb.OutOfMemoryException, MemoryError) as error:
-                found = Complaint.of(error)
-        if self._connection is not None:
-            self._prepare(self._connection, read)
-            limits = self._limits.kept(self._connection, self._scratch_folder().spill, broken)
-            with _registered(self._connection, frames or {}):
+        try:
+            connection, read = self._ready(text)
+        except BaseException as error:
+            self._disconnect()  # not all views are there
+            if not isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
+                raise
+            found = Complaint.of(error)
+        else:
+            self._prepare(connection, read)
+            limits = self._limits.kept(connection, self._scratch_folder().spill, broken)
+            with _registered(connection, frames or {}):
                 if self._vocabulary_only:
-                    check_vocabulary(self._connection, text, _KNOWN)
-                found = ask(self._connection, text, parameters, take, limits)
+                    check_vocabulary(connection, text, _KNOWN)
+                found = ask(connection, text, parameters, take, limits)
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, Complaint):
             if found.is_fatal:
@@ -186,7 +186,7 @@ class OpenArchive(Frames):
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection, self._over_files = None, None
 
     def __enter__(self) -> Self:
         return self
@@ -198,6 +198,12 @@ class OpenArchive(Frames):
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, read: Read) -> None:
         """Check the files of what a question reads, and make what is made when it is read first."""
+        if read.texts and _TEXTS not in self._prepared:
+            self._execute(connection, _TEXTS)
+            self._prepared.add(_TEXTS)
+        if POSITIONS in read.views and POSITIONS not in self._prepared:
+            self._make(connection, POSITIONS, bool(self._over_files))
+            self._prepared.add(POSITIONS)
         named = {view for view in read.views if view not in self._broken}
         self._require_sound({_READ_FROM.get(view, view) for view in named} - set(self._broken))
         for name in named & set(_REPLAYED) - self._prepared:
@@ -230,35 +236,41 @@ class OpenArchive(Frames):
         rows = pl.scan_parquet(str(path), glob=False, storage_options=self.archive.backend.polars_options)
         return views.policy_question(path, rows.collect_schema())
 
-    def _read_by(self, text: str) -> Read:
-        """What a question reads, by DuckDB's parser."""
-        if self._connection is not None:
-            return read_by(self._connection, text, _KNOWN)
-        with duckdb.connect() as parser:
-            return read_by(parser, text, _KNOWN)
+    def _ready(self, text: str) -> tuple[duckdb.DuckDBPyConnection, Read]:
+        """A connection with the views for a question, and what it reads by DuckDB's parser."""
+        connection = self._connected()
+        read = read_by(connection, text, _KNOWN)
+        over_files = bool(read.views - _RECORDS) or _PARQUET in text.lower()
+        if over_files and self._over_files is False:  # this connection may not read files any more
+            self._disconnect()
+            connection = self._connected()
+        if self._over_files is None:
+            self._make_views(connection, over_files)
+        return connection, read
 
-    def _connect(self, over_files: bool) -> duckdb.DuckDBPyConnection:
-        """A connection with all views; unless ``over_files``, those over table files are empty, and cost nothing."""
-        spill = str(self._scratch_folder().spill)
-        connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        """The connection; a new one has no views yet."""
+        if self._connection is None:
+            spill = str(self._scratch_folder().spill)
+            self._connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
+        return self._connection
+
+    def _make_views(self, connection: duckdb.DuckDBPyConnection, over_files: bool) -> None:
+        """Make all views; unless ``over_files``, those over table files are empty, and cost nothing."""
         if (filesystem := filesystem_of(self.archive.backend)) is not None:
             connection.register_filesystem(filesystem)
         self._broken, self._prepared, self._policies = {}, set(), {}
-        connection.execute((files("analytics.sql") / "macros.sql").read_text(encoding="utf-8"))
+        self._execute(connection, "macros.sql")
         for view in views.MADE_HERE:
-            failure = self._create(connection, view, over_files)
-            if failure is not None:  # the other views can be asked all the same
-                self._broken[view] = failure
-                connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
+            self._make(connection, view, over_files and view != POSITIONS)
         connection.execute(views.policy_macro({}))
-        connection.execute((files("analytics.sql") / "made_views.sql").read_text(encoding="utf-8"))
+        self._execute(connection, "made_views.sql")
         connection.execute("SET VARIABLE files = $1", [self._paths(over_files)])
         connection.execute("SET allowed_paths = getvariable('files')")
         connection.execute("SET parquet_metadata_cache = true")  # committed files never change
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         self._over_files = over_files
-        return connection
 
     def _paths(self, over_files: bool) -> list[str]:
         """The files that DuckDB may read. A damaged card spoils what needs it only."""
@@ -267,6 +279,17 @@ class OpenArchive(Frames):
             tables = map(self._policy_file, self.archive.cards())
             stored += [file for file in tables if file is not None]
         return [str(self.place(file.path)) for file in stored]
+
+    def _execute(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        """Execute a file of this package."""
+        connection.execute((files("analytics.sql") / name).read_text(encoding="utf-8"))
+
+    def _make(self, connection: duckdb.DuckDBPyConnection, view: str, over_files: bool) -> None:
+        """Make a view; if that fails, one whose questions fail: the others can be asked all the same."""
+        failure = self._create(connection, view, over_files)
+        if failure is not None:
+            self._broken[view] = failure
+            connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
 
     def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over_files: bool) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
@@ -279,7 +302,7 @@ class OpenArchive(Frames):
             if not over_files:
                 connection.execute(views.empty(view))
                 return None
-            if view == "positions":
+            if view == POSITIONS:
                 self._require_indexed()
             require_whole(self._files[views.REPLAYED.get(view, view)])
             if view in views.REPLAYED:
