@@ -57,7 +57,7 @@ def _cylinder(top: int, paint: Paint, bands: list[int], hollow: bool) -> str:
     shapes = [
         _filled(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}Z", paint.left),
         _filled(f"M{MIDDLE + 4} {top}V56.8{arc} {right} {FLOOR}V{top}Z", paint.right),
-        *(_band(f"M{left} {y}{arc} {right} {y}", paint) for y in bands),
+        *(_band(f"M{left + 1} {y}A15 6.6 0 0 0 {right - 1} {y}", paint) for y in bands),
         _outlined(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}", "none", paint),
         _outlined(_ring(top, 16, 7), paint.top, paint),
     ]
