@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -183,6 +184,8 @@ def _row(found: Explored, row: dict[str, object], names: Sequence[str], kept: di
     plies = made if found.by == "gift" else made + 1
     run_id, game_id = str(row["run_id"]), int(str(row["game_id"]))
     sample = Cell(f"{run_id[:6]} {game_id}", code=True, link=links.game_page(run_id, game_id, plies))
+    if found.rules.mover_chooses and row.get("piece") is not None:  # the cell leads to the board after the whole turn
+        found = replace(found, position=found.position._replace(hand=parse_piece(str(row["piece"]))), by="placement")
     return [
         *(_decided(found, name, row[name], kept) for name in names),
         f"{row['alike']:,}",

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
@@ -28,6 +29,7 @@ from runners.browse.runs import RunFilter, known, run_rows
 from runners.browse.sections import section
 from tests.naive_solver import solve_position
 from tests.paths import SAMPLE
+from tests.runners.conftest import Qarena
 
 ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 
@@ -154,6 +156,20 @@ def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive
     assert explorer(opened, "0F1E/..../..../.... 3", None, Filters()).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
         explorer(opened, "x", None, Filters())
+
+
+def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qarena, tmp_path: Path) -> None:
+    played = qarena("run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive={tmp_path}/own")
+    assert played.code == 0, played.err
+    with OpenArchive(tmp_path / "own") as own:
+        found = explorer(own, "0.../..../..../.... - own_piece", None, Filters())
+        assert found.by == "turn"
+        assert found.gifts == []
+        assert found.table is not None
+        piece, cell = found.table.cells[0][:2]
+        assert piece.piece is not None
+        reached = explorer(own, parse_qs(urlsplit(cell.link).query)["position"][0], None, Filters())
+        assert {spot.piece for spot in reached.cells} == {-1, 0, piece.piece}
 
 
 def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
