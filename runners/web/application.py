@@ -50,8 +50,8 @@ def application(settings: Settings) -> FastAPI:
     )
     app.state.site = site
     app.state.sections = [section for section in SECTIONS if section.name]
-    app.add_middleware(Guard, settings=settings)
     add_error_pages(app)
+    app.add_middleware(Guard, settings=settings)  # last: around all others
     for section in SECTIONS:
         app.include_router(section.router, dependencies=[Depends(check_token)])
     app.mount("/static", StaticFiles(directory=STATIC))

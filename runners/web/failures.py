@@ -10,10 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarto.errors import ArenaError, RequestError
 from runners.web.pages import page
-from runners.web.settings import site_of
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def add_error_pages(app: FastAPI) -> None:
     app.add_exception_handler(ArenaError, _of_ours)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_form)
-    app.add_exception_handler(Exception, _unexpected)
+    app.add_middleware(LastResort)
 
 
 def _of_ours(request: Request, error: Exception) -> Response:
@@ -44,11 +44,31 @@ def _of_form(request: Request, error: Exception) -> Response:
     return _page(request, 400, f"{field}={str(first.get('input', ''))[:60]!r}: {first['msg']}")
 
 
-def _unexpected(request: Request, error: Exception) -> Response:
-    if site_of(request).settings.debug:
-        logger.error("%s %s", request.method, request.url.path, exc_info=error)
-    text = f"{type(error).__name__}: {error}"
-    return _page(request, 500, f"{text} (unexpected; qarena serve --debug prints where)")
+class LastResort:
+    """Answers an unexpected error with a page, and logs its traceback.
+
+    Starlette's own way would answer outside of the guard, without the headers of other answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:
+            if begun or scope["type"] != "http":
+                raise
+            logger.exception("%s %s", scope["method"], scope["path"])
+            line = f"{type(error).__name__}: {error} (unexpected; the terminal of qarena serve shows where)"
+            await _page(Request(scope, receive), 500, line)(scope, receive, send)
 
 
 def _page(request: Request, status: int, line: str) -> Response:

@@ -16,4 +16,3 @@ class ServeOptions:
     name: str | None  # None: the login name
     config_dir: Path | None
     command: str  # as it was typed
-    debug: bool = False

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from analytics.store.archive import Archive
-from quarto.errors import RequestError
+from analytics.store.marker import content_of
 
 Service = TypeVar("Service")
 
@@ -31,7 +31,6 @@ class Settings:
     config_dir: Path | None = None  # with agents and rules of the user's own
     megabytes: float = 64.0  # of memory for proven positions, for each variant of the rules
     command: str = "qarena serve"  # as it was typed
-    debug: bool = False  # print tracebacks
 
     @property
     def local(self) -> bool:
@@ -67,11 +66,9 @@ class Site:
                     service.close()
 
     def existing_archive(self) -> Archive | None:
-        """The archive, or None where there is none yet. Raises ``FailureError`` for a damaged one."""
-        try:
-            return Archive.open(self.settings.archive)
-        except RequestError:
-            return None
+        """The archive, or None where there is none yet. Raises ``RequestError`` for one of another version."""
+        root = self.settings.archive
+        return None if content_of(root) is None else Archive.open(root)
 
 
 def site_of(request: Request) -> Site:

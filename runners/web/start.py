@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
+from analytics.store.marker import check_place
 from quarto.errors import RequestError, of_extra
 from runners.contestants.interruption import INTERRUPTED, leave
 from runners.hydra_app.config_dir import user_config_dir
@@ -26,6 +27,7 @@ def serve(options: ServeOptions) -> None:
 
         from runners.web.application import application
         from runners.web.settings import Settings
+    check_place(options.archive)
     with user_config_dir(options.config_dir):  # a folder that is none is refused before the port is taken
         pass
     listening = listen(options.host, options.port)
@@ -37,7 +39,6 @@ def serve(options: ServeOptions) -> None:
         name=options.name or login_name(),
         config_dir=options.config_dir,
         command=options.command,
-        debug=options.debug,
     )
     with listening:
         print_line(f"Play, analyse, browse and ask at {address_of(options.host, port)} (Ctrl-C ends)")

@@ -42,6 +42,7 @@ def test_a_port_that_is_taken_is_one_line(qarena: Qarena) -> None:
         (("--host", "192.0.2.1"), "--host 192.0.2.1 is not an address of this machine"),
         (("--host", "no.such.host.invalid"), "--host no.such.host.invalid is not an address of this machine"),
         (("--config-dir", "nowhere"), "--config-dir nowhere is not a folder"),
+        (("--archive", "/proc"), "/proc is not an archive"),
     ],
 )
 def test_what_cannot_be_had_is_one_line(qarena: Qarena, arguments: tuple[str, ...], line: str) -> None:
