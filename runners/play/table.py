@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from agents.base import Agent
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rng import run_word
-from quarto.rules import Rules
-from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.spec import RunSpec
 from runners.contestants.contestant import Contestant
-from runners.play.logbook import Logbook, spec_of
+from runners.play.logbook import Logbook
 from runners.play.session import AgentOpponent, Session
 
 
@@ -20,7 +20,6 @@ class Table:
     """The players of a game, and where it is logged."""
 
     spec: RunSpec
-    agent: AgentSpec
     seat: int  # the person's
     opponent: AgentOpponent
     logbook: Logbook | None  # None: the game is not logged
@@ -32,30 +31,26 @@ class Table:
 
 
 def lay_table(
-    rules: Rules,
-    agent: AgentSpec,
-    *,
-    name: str,
+    spec: RunSpec,
     seat: int,
-    seed: int,
+    player: tuple[Agent, Contestant],
     archive: PurePath | None,
     command: str,
     number: int | None = None,
 ) -> Table:
-    """A table for a game of ``human:NAME``; with an ``archive``, which is made if there is none, the game is logged.
+    """A table for a game of ``spec``, in which the person has a seat; with an ``archive`` the game is logged.
 
-    ``number`` is that of a game that was begun before; None: the next that is free. Raises ``RequestError`` before
-    anything is written: for a name that cannot be part of a label, an agent that cannot be set up or does not play
-    these rules, an archive that cannot be had, and a number that no game has had yet.
+    The archive is made if there is none. ``number`` is that of a game that was begun before, or that of one that is not
+    logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a number
+    that no game has had yet.
     """
-    spec = spec_of(rules, name, agent, seat, seed)
-    player = agent.build()
-    contestant = Contestant(player, agent.label, rules)
-    logbook, chosen = None, number or 0
-    if archive is not None:
-        logbook = Logbook(Archive.open(archive, create=True), spec, player, command)
-        following = logbook.next_number()
-        chosen = following if number is None else number
-        if chosen > following:
-            raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
-    return Table(spec, agent, seat, AgentOpponent(contestant, run_word(spec.run_id), chosen), logbook, chosen)
+    agent, contestant = player
+    word = run_word(spec.run_id)
+    if archive is None:
+        return Table(spec, seat, AgentOpponent(contestant, word, number or 0), None, number or 0)
+    logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
+    following = logbook.next_number()
+    chosen = following if number is None else number
+    if chosen > following:
+        raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
+    return Table(spec, seat, AgentOpponent(contestant, word, chosen), logbook, chosen)

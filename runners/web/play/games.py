@@ -13,8 +13,10 @@ from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
+from runners.contestants.contestant import Contestant
 from runners.play.game import Game
 from runners.play.hints import hint
+from runners.play.logbook import spec_of
 from runners.play.reading import game_after
 from runners.play.session import AgentFailedError, Opponent, Session
 from runners.play.table import Table, lay_table
@@ -266,16 +268,10 @@ class Games:
 
     def _lay(self, setup: Setup, rules: Rules, agent: AgentSpec, number: int | None = None) -> Table:
         settings = self._site.settings
-        return lay_table(
-            rules,
-            agent,
-            name=setup.name,
-            seat=setup.seat,
-            seed=setup.seed,
-            archive=settings.archive,
-            command=settings.command,
-            number=number,
-        )
+        spec = spec_of(rules, setup.name, agent, setup.seat, setup.seed)
+        player = agent.build()
+        contestant = Contestant(player, agent.label, rules)
+        return lay_table(spec, setup.seat, (player, contestant), settings.archive, settings.command, number)
 
     def _hold(self, held: HeldGame) -> HeldGame:
         with self._lock:

@@ -156,7 +156,7 @@ def _shown(
         counts=seen.session.over and tuple(address.moves) == held.moves,
         used=used(held.aids),
         trouble=held.trouble,
-        notes=list(untrained([held.table.agent])),
+        notes=list(untrained([held.table.spec.agents[1]])),
         refresh=1 if pending is not None else None,
     )
 
