@@ -74,10 +74,14 @@ SMALLER = (
 )
 
 # The steps that cannot be run here, by page and beginning, with the reason.
+SERVES = "serves until Ctrl-C: tests/runners/web does"
 CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it starts"
 OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
 NOT_RUN = {
     ("README.md", "make "): "sets up and runs what runs this",
+    ("README.md", "qarena serve"): SERVES,
+    ("docs/browse.md", "qarena serve"): SERVES,
+    ("docs/serve.md", "qarena serve"): SERVES,
     ("docs/index.md", "make run"): "sets up what runs this",
     ("docs/index.md", "source "): "changes the reader's shell",
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
