@@ -77,7 +77,10 @@ SMALLER = (
 SERVES = "serves until Ctrl-C: tests/runners/web does"
 CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it starts"
 OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
+SERVER = "serves until Ctrl-C: tests/runners/web/test_browser.py starts it"
 NOT_RUN = {
+    ("README.md", "qarena serve"): SERVER,
+    ("docs/serve.md", ""): SERVER,
     ("README.md", "make "): "sets up and runs what runs this",
     ("README.md", "qarena serve"): SERVES,
     ("docs/browse.md", "qarena serve"): SERVES,

@@ -31,7 +31,7 @@ FIRST = "rule_based"  # the opponent that the form proposes
 SUGGESTED = (
     ("semi_random", "Easy", "wins when it can, and never gives a winning piece"),
     ("rule_based", "Fair", "mirrors your moves and punishes slips"),
-    ("mcts", "Hard", "looks ahead by thousands of trial games"),
+    ("mcts", "Hard", "looks ahead by hundreds of trial games"),
     ("oracle", "Perfect", "never loses a position that can be held"),
 )
 
