@@ -27,7 +27,7 @@ OPTIONS = (
     *("--disable-sync", "--no-first-run"),
 )
 GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
-PATIENCE = 40_000  # milliseconds: kernels may have to be compiled first
+PATIENCE = 180_000  # milliseconds: kernels may have to be compiled first
 
 pytestmark = [
     pytest.mark.extras,
