@@ -81,6 +81,7 @@ NOT_RUN = {
     ("README.md", "qarena serve"): SERVER,
     ("docs/serve.md", ""): SERVER,
     ("README.md", "make "): "sets up and runs what runs this",
+    ("docs/browse.md", ""): SERVER,
     ("docs/index.md", "make run"): "sets up what runs this",
     ("docs/index.md", "source "): "changes the reader's shell",
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",

@@ -24,6 +24,7 @@ class Cell:
     notes: tuple[int, ...] = ()  # numbers of notes at the end of the page, as links
     itself: bool = False  # where the row and the column of a crosstable are the same agent
     piece: int | None = None  # drawn beside the text
+    link: str = ""  # address that the text leads to; reports have none
 
     @property
     def picture(self) -> str | None:

@@ -58,7 +58,11 @@ class Answer:
 
     def frame(self) -> pl.DataFrame:
         """All rows."""
-        return _with_whole_numbers(checked_times(pl.DataFrame(Stream(self._relation))))
+        return _frame(self._relation)
+
+    def first(self, rows: int) -> pl.DataFrame:
+        """So many rows; DuckDB computes no more than these need."""
+        return _frame(self._relation.limit(rows))
 
     def stream(self, write: Writer, folder: Path | None) -> None:
         """Pass the rows to ``write``, which consumes them once, in parts; and what ends them early.
@@ -81,6 +85,10 @@ class Answer:
             write(pl.scan_parquet(path).with_columns(_that_fit(pl.scan_parquet(path))), self._stop)
         finally:
             path.unlink(missing_ok=True)
+
+
+def _frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    return _with_whole_numbers(checked_times(pl.DataFrame(Stream(relation))))
 
 
 def ask(

@@ -15,6 +15,7 @@ import duckdb
 from analytics.sql.database import OpenArchive
 from analytics.sql.syntax_trees import Node, nodes
 from analytics.sql.views import quoted
+from analytics.sql.vocabulary import PURE_TABLES
 from quarto.errors import RequestError
 
 # What may follow the expression after WHERE in a SELECT.
@@ -23,8 +24,6 @@ _PLACES = ("query_location", "query_location_length")
 
 # Functions that SQL calls without brackets, so that they look like columns.
 _CLOCKS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
-# Table functions whose rows depend on their arguments alone. All others read SQL from a text, files or settings.
-_PURE_TABLES = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "unnest"})
 _SAMPLING = frozenset({"reservoir_quantile"})  # DuckDB lists it as consistent, but it draws some of the rows
 
 
@@ -90,7 +89,7 @@ def _changing(opened: OpenArchive, expression: Node) -> str | None:
     for node in nodes(expression):
         if node.get("sample"):
             return "takes a SAMPLE"
-        if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() not in _PURE_TABLES:
+        if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() not in PURE_TABLES:
             return f"reads from {node['function']['function_name']}(), which can change"
         if "function_name" in node:
             called.add(node["function_name"].lower())

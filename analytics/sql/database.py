@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from functools import partial
 from importlib.resources import files
 from pathlib import PurePath
@@ -24,6 +25,7 @@ from analytics.sql.files import damage, require_whole
 from analytics.sql.frames import Frames
 from analytics.sql.limits import NO_LIMITS, Limits
 from analytics.sql.views_read import POSITIONS, Read, read_by
+from analytics.sql.vocabulary import check_vocabulary
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 
@@ -52,14 +54,20 @@ class OpenArchive(Frames):
     method too, which returns it as a Polars LazyFrame.
     """
 
-    def __init__(self, root: PurePath, limits: Limits = NO_LIMITS, check: bool = True) -> None:
+    def __init__(
+        self, root: PurePath, limits: Limits = NO_LIMITS, check: bool = True, vocabulary_only: bool = False
+    ) -> None:
         """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
+
+        With ``vocabulary_only``, so is one that reads anything but these views and the macros of ``docs/sql.md``: for
+        questions of strangers.
 
         With ``check``, commits must fit together, and a file is compared with its checksum before the first question to
         it, once per machine (see ``checked_files``). Raises ``RequestError`` for a wrong ``root``, ``FailureError`` for
         a damaged commit and, with ``check``, for commits that are lost or contradict one another.
         """
         self._limits = limits
+        self._vocabulary_only = vocabulary_only
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._over_files: bool | None = None  # whether views read table files or are empty; None: there are none yet
         self._broken: dict[str, FailureError] = {}  # by view
@@ -84,6 +92,16 @@ class OpenArchive(Frames):
                 raise
         self.refresh()
         return self._answer(text, lambda answer: answer.frame(), parameters, frames)
+
+    def first(self, text: str, rows: int) -> pl.DataFrame:
+        """The first rows of the answer to one SELECT. Raises as ``sql`` does."""
+        return self._answer(text, lambda answer: answer.first(rows))
+
+    def fork(self) -> Self:
+        """The same content for another thread, with a connection of its own. Each is closed on its own."""
+        other = copy(self)
+        other._connection, other._over_files, other._scratch = None, None, None
+        return other
 
     def stream(self, text: str, write: Writer, exact: bool = True) -> None:
         """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
@@ -118,6 +136,8 @@ class OpenArchive(Frames):
             self._prepare(connection, read)
             limits = self._limits.kept(connection, self._scratch_folder().spill, broken)
             with _registered(connection, frames or {}):
+                if self._vocabulary_only:
+                    check_vocabulary(connection, text, _KNOWN)
                 found = ask(connection, text, parameters, take, limits)
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, Complaint):

@@ -84,6 +84,7 @@ class ArchiveFiles:
         self._known: dict[str, list[CheckedFile]] | None = None
         self._shards: list[Shard[Index]] | FailureError = []
         self._unchecked = {*TABLES, "decisions", "positions"} if self._check else set()
+        self._sound: set[tuple[str, str | None]] = set()  # tables of runs, None: of all, that are as they were written
 
     @property
     def _files(self) -> dict[str, list[CheckedFile]]:

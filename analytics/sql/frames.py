@@ -184,9 +184,11 @@ class Frames(ArchiveFiles):
         if run_id is not None:
             self._require_run(run_id)
             files = [file for file in files if file.run_id == run_id]
-        damaged = first_damaged(self._root, files) if table in self._unchecked else None
-        if damaged is not None:
-            raise damage(damaged)
+        if table in self._unchecked and (table, run_id) not in self._sound:
+            damaged = first_damaged(self._root, files)
+            if damaged is not None:
+                raise damage(damaged)
+            self._sound.add((table, run_id))
         require_whole(files)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in _STORED[table].items()}
         if not files:

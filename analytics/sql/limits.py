@@ -28,6 +28,7 @@ class Limits:
     memory: str = MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
     spill: str | None = None  # 10GiB; None: nine tenths of what is free
     seconds: float | None = None  # None: no limit
+    options: bool = True  # whoever asks sets these by options of the command line, which errors then name
 
     def __post_init__(self) -> None:
         _check_amount("memory", self.memory, "1GiB, 500MB or 70%")
@@ -66,15 +67,15 @@ class Limits:
             if not broken and time.monotonic() >= end:
                 broken.append(
                     RequestError(
-                        f"SQL: the question took longer than {self.seconds:g} seconds: allow more (--timeout), or ask "
-                        "about fewer games"
+                        f"SQL: the question took longer than {self.seconds:g} seconds: "
+                        f"{self._more('allow more (--timeout), or ')}ask about fewer games"
                     )
                 )
             if not broken and most < math.inf and _size_of(spilled) > most:
                 broken.append(
                     RequestError(
-                        f"SQL: the question spills more than {self.spill} to the disk: allow more (--spill), or more "
-                        "memory (--memory)"
+                        f"SQL: the question spills more than {self.spill} to the disk: "
+                        f"{self._more('allow more (--spill), or more memory (--memory), or ')}ask about fewer games"
                     )
                 )
             if broken:
@@ -85,12 +86,16 @@ class Limits:
         if not complaint.startswith("Out of Memory Error"):
             return None
         address_space = address_space_limit()
-        if address_space is not None:
+        if address_space is not None and self.options:
             return RequestError(
                 f"SQL: the question needs more memory than the process may use, {address_space // 1024} KiB: raise "
                 "'ulimit -v'"
             )
-        return RequestError("SQL: the question needs more memory than it may use: raise the limit (--memory 4GiB)")
+        remedy = self._more("raise the limit (--memory 4GiB), or ")
+        return RequestError(f"SQL: the question needs more memory than it may use: {remedy}ask about fewer games")
+
+    def _more(self, remedy: str) -> str:
+        return remedy if self.options else ""
 
 
 def address_space_limit() -> int | None:

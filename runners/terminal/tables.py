@@ -231,13 +231,14 @@ def table_of(frame: pl.DataFrame) -> Table:
     """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
     return console.tabulated(
         [
-            console.Column(each.name, [_cell(value) for value in each], right=each.dtype.is_numeric(), spare=place)
+            console.Column(each.name, [cell_text(value) for value in each], right=each.dtype.is_numeric(), spare=place)
             for place, each in enumerate(frame.iter_columns())
         ]
     )
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A value of a frame as a table shows it."""
     if value is None:
         return "·"
     if isinstance(value, float):

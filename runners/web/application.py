@@ -11,6 +11,8 @@ from starlette.staticfiles import StaticFiles
 from runners.hydra_app.config_dir import own_modules
 from runners.web import home
 from runners.web.analyse import pages as analyse
+from runners.web.ask import pages as ask
+from runners.web.browse import games, pages
 from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, Section
 from runners.web.play import pages as play
@@ -22,6 +24,9 @@ SECTIONS = (
     Section("", "/", home.router),
     Section("Play", "/play", play.router),
     Section("Analyse", "/analyse", analyse.router),
+    Section("Browse", "/browse", pages.router),
+    Section("", "/browse/games", games.router),
+    Section("Ask", "/ask", ask.router),
 )
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from analytics.report.pieces import piece_symbols
+from runners.browse.links import address
 from runners.web.settings import site_of
 
 
@@ -55,12 +54,6 @@ def go_to(path: str, **query: object) -> Response:
 async def form_fields(request: Request) -> dict[str, str]:
     """The texts of a form whose fields depend on what it is about. A dependency of the function that carries it out."""
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
-
-
-def address(path: str, query: Mapping[str, object]) -> str:
-    """A path with a query; values that are None or empty are left out."""
-    given = {name: str(value) for name, value in query.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given, safe='/@()=,.:')}" if given else path
 
 
 @cache

@@ -12,9 +12,9 @@ from quarto.notation import CLASSIC_NAME, format_cell, format_piece, format_posi
 from quarto.notation import parse_position as parsed
 from quarto.position import board
 from quarto.rules import CELLS, NONE, Rules
+from runners.browse.links import address
 from runners.play.game import Game, NextDecision
 from runners.web.choices import Choices
-from runners.web.pages import address
 
 PATH = "/analyse"
 MOST = 2 * CELLS + 1  # decisions of a game

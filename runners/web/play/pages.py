@@ -13,12 +13,12 @@ from quarto.errors import RequestError
 from quarto.notation import parse_piece
 from quarto.rules import NONE
 from runners.arena.agent_policies import untrained
+from runners.browse.links import address as url_of
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.background import Job, State
 from runners.web.choices import Choices, label_of
 from runners.web.compiling import compiling
-from runners.web.pages import address as url_of
 from runners.web.pages import form_fields, go_to, page
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
 from runners.web.play.games import Games, HeldGame, Seen

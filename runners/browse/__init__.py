@@ -1,0 +1,1 @@
+"""What the pages of `qarena serve` show of an archive, and questions in SQL from strangers."""

@@ -1,0 +1,165 @@
+"""Lists of games that meet filters, and one game."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.report.content import Cell, Table
+from analytics.sql.database import OpenArchive
+from analytics.store.archive import unknown_run
+from analytics.store.records import RunRecord
+from quarto.errors import RequestError
+from quarto.rules import NONE
+from runners.browse import links
+from runners.browse.runs import RunFilter, RunRow
+
+MOST_RUNS = 20  # of more runs the newest are searched: each is a file at least
+ROWS = 50  # a page
+RESULTS = ("won", "drawn", "lost")
+ORDERS = ("logged", "shortest", "longest")
+
+
+@dataclass(frozen=True)
+class GameFilter:
+    """The games that are listed."""
+
+    rules: str = ""
+    run: str = ""
+    agent: str = ""  # label of an agent that took part
+    opponent: str = ""  # label of the other agent
+    result: str = ""  # for ``agent``, one of RESULTS; without an agent: whether it was drawn
+    order: str = ORDERS[0]
+    page: int = 1
+
+
+class GamesPage(NamedTuple):
+    """A page of a list of games."""
+
+    table: Table
+    total: int  # games that meet the filters, in the runs that were searched
+    searched: int  # runs
+    matching: int  # runs that may have such games
+
+
+def games_list(opened: OpenArchive, rows: Sequence[RunRow], wanted: GameFilter) -> GamesPage:
+    """The games that meet filters, those of the newest runs first. ``rows``: all runs, the newest first.
+
+    Raises ``RequestError`` for a run or an agent that is not there.
+    """
+    runs = _runs(opened, rows, wanted)
+    if not runs:
+        raise RequestError("no run meets these filters: choose others")
+    if wanted.result not in ("", *RESULTS) or wanted.order not in ORDERS:
+        raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
+    frames = [opened.games(row.run_id) for row in runs[:MOST_RUNS]]
+    found = pl.concat(frames).with_columns(pl.col("agent_0", "agent_1").cast(pl.String)).filter(_condition(wanted))
+    if wanted.order != ORDERS[0]:
+        found = found.sort("plies", descending=wanted.order == "longest", maintain_order=True)
+    first = ROWS * (max(1, wanted.page) - 1)
+    total, page = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS)])
+    return GamesPage(_table(page), int(total.item()), min(len(runs), MOST_RUNS), len(runs))
+
+
+def _runs(opened: OpenArchive, rows: Sequence[RunRow], wanted: GameFilter) -> list[RunRow]:
+    if wanted.run:
+        rows = [row for row in rows if row.run_id == wanted.run]
+        if not rows:
+            raise unknown_run(opened.archive, wanted.run, opened.archive.recorded()[:20])
+    filters = RunFilter(wanted.rules, wanted.agent)
+    return [
+        row
+        for row in rows
+        if row.games and filters.takes(row) and (not wanted.opponent or wanted.opponent in row.agents)
+    ]
+
+
+def _condition(wanted: GameFilter) -> pl.Expr:
+    zero, one, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
+    both: list[pl.Expr] = []
+    for seat, (mine, other) in enumerate(((zero, one), (one, zero))):
+        found = pl.lit(value=True)
+        if wanted.agent:
+            found &= mine == wanted.agent
+        if wanted.opponent:
+            found &= other == wanted.opponent
+        if wanted.result == "drawn":
+            found &= winner == NONE
+        elif wanted.result and wanted.agent:
+            found &= winner == (seat if wanted.result == "won" else 1 - seat)
+        both.append(found)
+    return both[0] | both[1]
+
+
+def _table(page: pl.DataFrame) -> Table:
+    rows: list[list[str | Cell]] = [
+        [
+            Cell(
+                f"{row['run_id'][:6]} {row['game_id']}", code=True, link=links.game_page(row["run_id"], row["game_id"])
+            ),
+            row["agent_0"],
+            row["agent_1"],
+            result_text(row["winner"], (row["agent_0"], row["agent_1"])),
+            str(row["plies"]),
+            row["ending"].replace("_", " "),
+            str(row["opening"]),
+        ]
+        for row in page.iter_rows(named=True)
+    ]
+    headings = ["game", "gives first", "places first", "winner", "plies", "ending", "imposed plies"]
+    return Table("Games", headings, rows, (1, 2, 3, 5))
+
+
+def result_text(winner: int, agents: Sequence[str]) -> str:
+    """The winner's label, or that it was a draw."""
+    return "draw" if winner == NONE else agents[winner]
+
+
+class LoggedGame(NamedTuple):
+    """One logged game."""
+
+    record: RunRecord
+    game_id: int
+    agents: tuple[str, str]  # by seat
+    winner: int
+    ending: str
+    opening: int  # plies that were imposed
+    plies: tuple[tuple[int, int], ...]  # piece, cell
+
+
+def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
+    """A game of a run. Raises ``RequestError`` if it is not in the archive."""
+    record = opened.archive.run(run_id)
+    if record is None:
+        raise unknown_run(opened.archive, run_id, opened.archive.recorded()[:20])
+    if not 0 <= game_id < 1 << 63:
+        raise RequestError(f"game {game_id} is no number of a game")
+    own = pl.col("game_id") == game_id
+    games = opened.games(run_id).filter(own).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
+    plies = opened.plies(run_id).filter(own).sort("ply").select("piece", "cell")
+    game, rows = pl.collect_all([games, plies])
+    if game.is_empty():
+        raise RequestError(f"run {run_id} has no game {game_id} in this archive")
+    found = game.row(0, named=True)
+    return LoggedGame(
+        record,
+        game_id,
+        (found["agent_0"], found["agent_1"]),
+        found["winner"],
+        found["ending"],
+        found["opening"],
+        tuple(rows.iter_rows()),
+    )
+
+
+def neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
+    """The ids of the games before and after a game in its run."""
+    ids = opened.games(run_id).select(
+        before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
+        after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),
+    )
+    before, after = ids.collect().row(0)
+    return before, after

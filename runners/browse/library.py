@@ -1,0 +1,207 @@
+"""An archive for many readers at once: opened once, opened again when it changes, answers kept until then."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from queue import Empty, LifoQueue
+from typing import Any, TypeVar
+
+from analytics.sql.database import OpenArchive
+from analytics.sql.limits import Limits
+from analytics.store import marker
+from analytics.store.snapshot import Snapshot
+from quarto.errors import ArenaError, FailureError
+
+CONNECTIONS = 3  # questions that are answered at once
+LIMITS = Limits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
+BUSY_SECONDS = 20.0  # that a question waits for a connection
+LOOK_SECONDS = 0.5  # between two looks whether the archive has changed
+PATIENCE_SECONDS = 1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
+REMOTE_SECONDS = 60.0  # between two openings of an archive that does not show whether it has changed
+MOST_KEPT = 128  # answers
+MOST_WAITING = 20  # readers: more would leave no thread to answer what is known
+
+Made = TypeVar("Made")
+Stamp = tuple[Any, ...]
+
+
+def stamp_of(root: PurePath) -> Stamp:
+    """What changes when an archive changes: the times of its folders of records, commits, policies and the like.
+
+    Object storage tells nothing of that without listing it: there it changes with time.
+    """
+    if not isinstance(root, Path):
+        return (time.monotonic() // REMOTE_SECONDS,)
+    found: list[tuple[str, int]] = []
+    with suppress(OSError):  # folders come and go
+        for folder in sorted(root.iterdir()):
+            found.append((folder.name, folder.stat().st_mtime_ns))
+            if folder.name in _DEEP and folder.is_dir():
+                found += sorted((each.name, each.stat().st_mtime_ns) for each in folder.iterdir())
+    return tuple(found)
+
+
+_DEEP = ("commits", "policies", "sweeps", "annotations", "indexes")  # with a folder for each run, sweep or policy
+
+
+class Content:
+    """An archive as it was when it was opened."""
+
+    def __init__(self, root: PurePath, limits: Limits = LIMITS) -> None:
+        """Raises ``RequestError`` when there is no archive, ``FailureError`` for a damaged one."""
+        self.stamp = stamp_of(root)
+        started = time.monotonic()
+        opened = OpenArchive(root, limits)
+        with suppress(FailureError):  # raised again by what needs them
+            opened.shards()  # found once, for all connections
+        self.seconds = time.monotonic() - started  # that opening took
+        self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
+        everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
+        for each in reversed(everyone):
+            self._free.put(each)
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(MOST_WAITING)
+        self._closed = weakref.finalize(self, _close, everyone)
+
+    @property
+    def archive(self) -> Snapshot:
+        """The records: any number of threads may read them."""
+        with self._lent() as opened:
+            return opened.archive
+
+    @contextmanager
+    def _lent(self) -> Iterator[OpenArchive]:
+        try:
+            opened = self._free.get(timeout=BUSY_SECONDS)
+        except Empty:
+            raise _busy() from None
+        try:
+            yield opened
+        finally:
+            self._free.put(opened)
+
+    def ask(self, make: Callable[..., Made], *question: Hashable) -> Made:
+        """``make(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
+        key = (make, question)
+        with self._lock:
+            if key in self._kept:
+                found: Made = self._found(key)
+                return found
+            lock = self._locks.setdefault(key, threading.Lock())
+        if not self._places.acquire(blocking=False):
+            raise _busy()
+        try:
+            with lock:  # of two that ask the same at once, one waits for the other's answer
+                return self._made(key, make, question)
+        except BaseException:
+            with self._lock:
+                self._locks.pop(key, None)  # what failed is not kept, whoever may have asked for it
+            raise
+        finally:
+            self._places.release()
+
+    def _found(self, key: Hashable) -> Any:
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _made(self, key: Hashable, make: Callable[..., Made], question: Sequence[Hashable]) -> Made:
+        with self._lock:
+            if key in self._kept:
+                found: Made = self._found(key)
+                return found
+        with self._lent() as opened:
+            found = make(opened, *question)
+        with self._lock:
+            self._kept[key] = found
+            while len(self._kept) > MOST_KEPT:
+                self._locks.pop(self._kept.popitem(last=False)[0], None)
+        return found
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        self._closed()
+
+
+def _busy() -> FailureError:
+    return FailureError("the server is answering other questions: try again in a moment")
+
+
+def _close(everyone: Sequence[OpenArchive]) -> None:
+    for opened in everyone:
+        opened.close()
+
+
+class Library:
+    """The content of an archive by now. Safe for threads."""
+
+    def __init__(self, root: PurePath, limits: Limits = LIMITS) -> None:
+        self._root = root
+        self._limits = limits
+        self._content: Content | None = None
+        self._error: ArenaError | None = None
+        self._opening: threading.Thread | None = None
+        self._looked = 0.0
+        self._lock = threading.Lock()
+
+    def content(self) -> Content | None:
+        """The archive as it is, or was a moment ago if it takes long to open.
+
+        None: there is none, it has no runs, or it ``is_opening`` for the first time. Raises ``FailureError`` for a
+        damaged archive.
+        """
+        opening = self._renewed()
+        if opening is not None:
+            opening.join(PATIENCE_SECONDS)
+        with self._lock:
+            if self._content is None and self._error is not None:
+                raise self._error
+            return self._content
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether there is nothing to read yet because the archive is being opened."""
+        opening = self._opening
+        return self._content is None and opening is not None and opening.is_alive()
+
+    def _renewed(self) -> threading.Thread | None:
+        """The thread that opens the archive anew; None if nothing has changed."""
+        with self._lock:
+            if self._opening is not None and self._opening.is_alive():
+                return self._opening
+            now = time.monotonic()
+            if self._content is not None and now - self._looked < LOOK_SECONDS + self._content.seconds:
+                return None
+            self._looked = now
+            if self._content is not None and self._content.stamp == stamp_of(self._root):
+                return None
+            self._opening = threading.Thread(target=self._open, name="open archive", daemon=True)
+            self._opening.start()
+            return self._opening
+
+    def _open(self) -> None:
+        content, error = None, None
+        try:
+            if marker.content_of(self._root) is not None:
+                content = Content(self._root, self._limits)
+                if not content.archive.recorded():
+                    content.close()
+                    content = None
+        except ArenaError as raised:
+            error = raised
+        with self._lock:
+            self._content, self._error = content, error
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        with self._lock:
+            content, self._content = self._content, None
+        if content is not None:
+            content.close()

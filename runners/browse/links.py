@@ -1,0 +1,58 @@
+"""The addresses of pages: one state of a page is one address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlencode
+
+from analytics.store.records import RunRecord
+from quarto.notation import CLASSIC_NAME, format_game
+
+BROWSE = "/browse"
+
+
+def address(path: str, query: Mapping[str, object]) -> str:
+    """A path with a query; values that are None, false or empty are left out."""
+    given = {name: str(value) for name, value in query.items() if not (value is None or value is False or value == "")}
+    return f"{path}?{urlencode(given, safe='/@()=,.:')}" if given else path
+
+
+def run_page(run_id: str) -> str:
+    """The page of a run."""
+    return f"{BROWSE}/runs/{run_id}"
+
+
+def game_page(run_id: str, game_id: int, ply: int | None = None) -> str:
+    """The page of a logged game, after so many plies."""
+    return address(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
+
+
+def games_page(**filters: object) -> str:
+    """The list of games that meet filters."""
+    return address(f"{BROWSE}/games", filters)
+
+
+def openings_page(position: str, **filters: object) -> str:
+    """The explorer in a position."""
+    return address(f"{BROWSE}/openings", {"position": position, **filters})
+
+
+def policy_page(policy_id: str) -> str:
+    """The page of a policy."""
+    return f"{BROWSE}/policies/{policy_id}"
+
+
+def sweep_page(sweep_id: str) -> str:
+    """The page of a sweep."""
+    return f"{BROWSE}/sweeps/{sweep_id}"
+
+
+def analysis_of(text: str) -> str:
+    """The analysis of a position."""
+    return address("/analyse", {"text": text})
+
+
+def analysis_of_game(plies: Iterable[tuple[int, int]], record: RunRecord) -> str:
+    """The analysis of a game."""
+    name = record.rules.name
+    return analysis_of(("" if name == CLASSIC_NAME else f"[rules={name}] ") + format_game(plies))

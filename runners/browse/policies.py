@@ -1,0 +1,116 @@
+"""The policies of an archive, and one with its origin and its learning curve."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from analytics.policies import policy_store
+from analytics.report import style
+from analytics.report.content import Cell, Figure, Table
+from analytics.report.figures.learning import Curve, learning_panels
+from analytics.sql.database import OpenArchive
+from analytics.store.records import PolicyCard
+from runners.arena.agent_policies import made_by
+from runners.browse import links
+from runners.policies.lineage import INDENT, lineage
+
+CURVE = "curve"
+MOST_ROWS = 200
+_ID = re.compile(r"(?<=run )[0-9a-f]{12}|(?<=policy )[0-9a-f]{12}|(?<=\()[0-9a-f]{12}(?=\))")
+
+
+def policies_table(opened: OpenArchive) -> Table:
+    """All policies, the newest first."""
+    cards = opened.archive.cards()
+    current = {card.name: card.policy_id for card in cards}
+    rows: list[list[str | Cell]] = [
+        [
+            Cell(card.name, link=links.policy_page(card.policy_id)),
+            Cell(card.policy_id, code=True),
+            card.kind,
+            card.rules["name"],
+            " ".join(made_by(card))[:60],
+            f"{card.learned['games']:,}",
+            card.created[:16].replace("T", " "),
+            "" if current[card.name] == card.policy_id else "older",
+        ]
+        for card in reversed(cards)
+    ]
+    shown = "" if len(rows) <= MOST_ROWS else f" (the newest {MOST_ROWS} of {len(rows):,})"
+    headings = ["policy", "id", "kind", "rules", "made by", "games", "created (UTC)", ""]
+    return Table(f"Policies, the newest first{shown}", headings, rows[:MOST_ROWS], (1, 2, 3, 4, 6, 7))
+
+
+class Line(NamedTuple):
+    """A line of a lineage: its depth, and its text in parts, some of them links."""
+
+    depth: int
+    parts: list[Cell]
+
+
+class OnePolicy(NamedTuple):
+    """A policy: what it is, where it comes from, how it learned."""
+
+    card: PolicyCard
+    properties: Table
+    lineage: list[Line]
+    curve: Figure | None
+
+
+def one_policy(opened: OpenArchive, wanted: str) -> OnePolicy:
+    """A policy by its id or name. Raises ``RequestError`` if there is none."""
+    card = policy_store.find(opened.archive, wanted)
+    lines = [_line(text) for text in lineage(opened.archive.root, card.policy_id)]
+    return OnePolicy(card, _properties(card), lines, _curve(opened, card))
+
+
+def _line(text: str) -> Line:
+    bare = text.lstrip(" ")
+    return Line((len(text) - len(bare)) // len(INDENT), list(_parts(bare)))
+
+
+def _parts(text: str) -> Iterator[Cell]:
+    """A text in parts: ids of runs and policies lead to their pages."""
+    end = 0
+    for found in _ID.finditer(text):
+        yield Cell(text[end : found.start()])
+        is_run = text[: found.start()].endswith("run ")
+        link = links.run_page(found[0]) if is_run else links.policy_page(found[0])
+        yield Cell(found[0], code=True, link=link)
+        end = found.end()
+    yield Cell(text[end:])
+
+
+def _properties(card: PolicyCard) -> Table:
+    learned = card.learned
+    how, maker = made_by(card)
+    table = card.files.get(policy_store.TABLE)
+    values = {
+        "kind": card.kind,
+        "rules": str(card.rules["name"]),
+        how: maker,
+        "games": f"{learned['games']:,}",
+        "games chosen by": str(learned.get("where") or "a training" if not card.is_derived else learned["where"]),
+        "rows": "a genome" if table is None else f"{table.rows:,}",
+        "parameters": ", ".join(f"{name}={value:g}" for name, value in card.parameters.items()) or "none",
+        "created": f"{card.created[:19].replace('T', ' ')} UTC",
+        "code": f"{card.code.get('version', '?')}, fingerprint {card.code.get('fingerprint', '?')}",
+        "command": str(learned.get("command", "")),
+    }
+    rows: list[list[str | Cell]] = [
+        [name, Cell(value, code=name in ("command", "games chosen by"))] for name, value in values.items()
+    ]
+    return Table("Properties of the policy", ["property", "value"], rows, (1,))
+
+
+def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:
+    if f"{CURVE}.parquet" not in card.files:
+        return None
+    rows = policy_store.read_table(opened.archive, card, CURVE)
+    if rows.is_empty():
+        return None
+    (panel,) = learning_panels([Curve(card, rows)])
+    wide = panel.picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
+    return Figure(f"How {card.name} fared while it learned", style.inline(wide, "curve-"), "Bands are 95 % intervals.")

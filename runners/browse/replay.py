@@ -1,0 +1,194 @@
+"""A logged game ply by ply, with the regret of each decision: as annotated, or solved here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from threading import Event
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.derived_tables.decisions import ANNOTATIONS
+from analytics.perfect.tablebase import base_for
+from analytics.sql.database import OpenArchive
+from quarto.notation import format_cell, format_piece, format_position, parse_position
+from quarto.position import Position, board, from_plies
+from quarto.rules import CLASSIC, NONE, finished_lines
+from quarto.solver.solver import Solver
+from runners.browse import links
+from runners.browse.games import LoggedGame
+
+MEGABYTES = 16.0  # of proven positions: a game is sixteen boards
+SECONDS = 20.0  # that a game may be searched
+
+GIFT, PLACEMENT = "gift", "placement"
+
+
+class Judgement(NamedTuple):
+    """A decision against perfect play."""
+
+    before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
+    after: int
+
+    @property
+    def regret(self) -> int:
+        """Half-points given up."""
+        return self.before - self.after
+
+
+Judgements = Mapping[tuple[int, str], Judgement]  # by ply and kind
+
+
+class Decision(NamedTuple):
+    """A gift or a placement of a game."""
+
+    ply: int
+    kind: str
+    seat: int
+    agent: str
+    choice: str  # the piece or the cell
+    imposed: bool
+    judgement: Judgement | None  # None: not judged
+    plies: int  # on the board after it: the page that shows it
+    hand: bool  # the piece is then in hand
+
+
+class Moment(NamedTuple):
+    """The board at one moment of a game."""
+
+    plies: int  # that were played
+    position: Position
+    text: str
+    pieces: list[int]  # [16] on the cells, NONE where empty
+    lines: set[int]  # cells of a line that is finished
+    last: int  # cell of the ply before
+    analysis: str  # address
+
+
+def moment(game: LoggedGame, plies: int | None) -> Moment:
+    """The board after so many plies, with the next piece in hand; None, or too many: at the end."""
+    total = len(game.plies)
+    plies = total if plies is None else min(max(0, plies), total)
+    rules = game.record.rules
+    hand = game.plies[plies][0] if plies < total and not rules.mover_chooses else NONE
+    position = from_plies(game.plies[:plies], hand)
+    pieces = board(position)
+    lines = {cell for line in finished_lines(pieces, rules) for cell in line}
+    text = format_position(position, rules.name)
+    last = game.plies[plies - 1][1] if plies else NONE
+    return Moment(plies, position, text, pieces, lines, last, links.analysis_of(text))
+
+
+def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
+    """The judgements of a game that are in the archive."""
+    if not ANNOTATIONS.counting(opened.archive, run_id):
+        return {}
+    rows = opened.decisions(run_id).filter(pl.col("game_id") == game_id)
+    found = rows.select("ply", "kind", "value_before", "value_after").collect()
+    return {(ply, kind): Judgement(before, after) for ply, kind, before, after in found.iter_rows()}
+
+
+def is_judged(game: LoggedGame, judged: Judgements) -> bool:
+    """Whether every decision of a game that was free is judged."""
+    return all(key in judged for key in _free(game))
+
+
+def free_decisions(game: LoggedGame) -> int:
+    """The number of decisions of a game that were free: imposed plies are none."""
+    return sum(1 for _ in _free(game))
+
+
+def _free(game: LoggedGame) -> Iterator[tuple[int, str]]:
+    for ply in range(game.opening, len(game.plies)):
+        if not game.record.rules.mover_chooses:
+            yield ply, GIFT
+        yield ply, PLACEMENT
+
+
+def prepare() -> None:
+    """Load what solves, so that the time of the first game is not spent on it."""
+    Solver(CLASSIC, 1.0, base_for(CLASSIC)).solve(parse_position(_LATE)[0], turns=False, distance=False)
+
+
+_LATE = "0123/4567/89A./.... B"
+
+
+class GameSolver:
+    """Judges a game from its end, where positions are solved soonest."""
+
+    def __init__(self, game: LoggedGame) -> None:
+        rules = game.record.rules
+        self._game, self._rules = game, rules
+        self._solver = Solver(rules, MEGABYTES, base_for(rules))
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """End the search, from any thread."""
+        self._stopped.set()
+        self._solver.stop()
+
+    def judge(self, publish: Callable[[Judgements], None]) -> Judgements:
+        """The judgements of all decisions that were free; ``publish`` gets those so far. Stopped, it returns these."""
+        found: dict[tuple[int, str], Judgement] = {}
+        following: int | None = None  # value of the board after the ply, for the player that placed
+        for ply in range(len(self._game.plies) - 1, self._game.opening - 1, -1):
+            for kind, judgement in self._of_ply(ply, following):
+                found[ply, kind] = judgement
+                following = judgement.before
+            if self._stopped.is_set():  # then the last values mean nothing
+                return {key: each for key, each in found.items() if key[0] > ply}
+            if self._rules.mover_chooses:
+                following = -found[ply, PLACEMENT].before
+            publish(dict(found))
+        return found
+
+    def _of_ply(self, ply: int, following: int | None) -> Iterator[tuple[str, Judgement]]:
+        plies = self._game.plies
+        if following is None:
+            following = self._end(ply)
+        if self._rules.mover_chooses:
+            yield PLACEMENT, Judgement(self._value(from_plies(plies[:ply])), following)
+            return
+        placing = self._value(from_plies(plies[:ply], plies[ply][0]))
+        yield PLACEMENT, Judgement(placing, following)
+        yield GIFT, Judgement(self._value(from_plies(plies[:ply])), -placing)
+
+    def _end(self, ply: int) -> int:
+        """What the last ply is worth for the player that placed it; a forfeit says nothing of the board."""
+        after = from_plies(self._game.plies[: ply + 1])
+        if finished_lines(board(after), self._rules):
+            return 1
+        if after.available == 0:
+            return 0
+        value = self._value(after)
+        return -value if self._rules.mover_chooses else value
+
+    def _value(self, position: Position) -> int:
+        return self._solver.solve(position, turns=False, distance=False).value
+
+
+def decisions(game: LoggedGame, judged: Judgements) -> list[Decision]:
+    """All decisions of a game in the order of play."""
+    found = []
+    for ply, (piece, cell) in enumerate(game.plies):
+        imposed, mover = ply < game.opening, (ply + 1) % 2
+        if not game.record.rules.mover_chooses:
+            giver = 1 - mover
+            gift = judged.get((ply, GIFT))
+            found.append(
+                Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift, ply, hand=True)
+            )
+            choice = format_cell(cell)
+        else:
+            choice = f"{format_piece(piece)}@{format_cell(cell)}"
+        placed = judged.get((ply, PLACEMENT))
+        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed, ply + 1, hand=False))
+    return found
+
+
+def mistakes_at(game: LoggedGame, judged: Judgements, plies: int) -> tuple[int | None, int | None]:
+    """The moments before and after a moment at which a mistake is to be decided."""
+    wrong = sorted({ply for (ply, _), each in judged.items() if each.regret > 0 and ply >= game.opening})
+    before = [ply for ply in wrong if ply < plies]
+    after = [ply for ply in wrong if ply > plies]
+    return (before[-1] if before else None), (after[0] if after else None)

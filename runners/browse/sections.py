@@ -1,0 +1,90 @@
+"""Results, ratings, mistakes and pictures of the games of some runs: the sections of a report, one a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from analytics.query.selection import Selection
+from analytics.report import sections
+from analytics.report.content import Cell, Section, Table
+from analytics.report.figures.chosen_games import ChosenGames
+from analytics.sql.database import OpenArchive
+from analytics.sql.views import quoted
+from quarto.errors import RequestError
+from runners.browse import links
+from runners.browse.runs import chosen_records
+
+FIRST_SCORE = 3  # column of a crosstable
+
+
+class Subject(NamedTuple):
+    """A section of a report that has a page of its own."""
+
+    slug: str
+    name: str
+    make: Callable[[ChosenGames], Section]
+
+
+SUBJECTS = (
+    Subject("crosstable", "Crosstable", sections.crosstable_section),
+    Subject("ratings", "Ratings", sections.ratings_section),
+    Subject("mistakes", "Mistakes", sections.mistakes_section),
+    Subject("lengths", "Game lengths", sections.game_lengths_section),
+    Subject("placements", "First placements", sections.first_placements_section),
+    Subject("gifts", "First gifts", sections.first_gifts_section),
+    Subject("learning", "Learning curves", sections.learning_curves_section),
+)
+_OF_TRAININGS = "learning"  # the section that is about them
+
+
+class Shown(NamedTuple):
+    """A section, and the games that it is about."""
+
+    section: Section
+    games: int
+    runs: int
+    agents: int  # of which at most ``chosen_games.MOST_AGENTS`` are shown
+
+
+def section(opened: OpenArchive, slug: str, rules: str, run: str, trainings: bool) -> Shown:
+    """A section about the games of the runs under ``rules``, or of one run.
+
+    Raises ``RequestError`` for an unknown section or run, and if there are no games.
+    """
+    subject = next((each for each in SUBJECTS if each.slug == slug), None)
+    if subject is None:
+        raise RequestError(f"there is no page of {slug!r} here: {', '.join(each.slug for each in SUBJECTS)}")
+    chosen = games_of_runs(opened, rules, run, trainings or slug == _OF_TRAININGS)
+    made = subject.make(chosen)
+    if slug == "crosstable" and made.table is not None:
+        labels = {label for record in chosen.records.values() for label in record.labels}
+        made = replace(made, table=_with_games(made.table, labels, rules, run))
+    return Shown(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
+
+
+def games_of_runs(opened: OpenArchive, rules: str, run: str, trainings: bool) -> ChosenGames:
+    """All games of these runs. Raises ``RequestError`` if there are none."""
+    records = chosen_records(opened, rules, run, trainings)
+    held = [(record, opened.archive.log(record.run_id).summary.games) for record in records]
+    there = [(record, games) for record, games in held if games]
+    if not there:
+        raise RequestError("these runs have no games yet")
+    where = f"run_id IN ({', '.join(quoted(record.run_id) for record, _ in there)})"
+    return ChosenGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+
+
+def _with_games(table: Table, labels: Collection[str], rules: str, run: str) -> Table:
+    """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
+    agents = [row[0].text for row in table.cells]
+
+    def cell(row: int, column: int, shown: Cell) -> Cell:
+        other = column - FIRST_SCORE
+        if not 0 <= other < len(agents) or shown.tint is None or not {agents[row], agents[other]} <= set(labels):
+            return shown
+        filters = {"run": run} if run else {"rules": rules}
+        return replace(shown, link=links.games_page(agent=agents[row], opponent=agents[other], **filters))
+
+    rows = [[cell(row, column, each) for column, each in enumerate(cells)] for row, cells in enumerate(table.cells)]
+    return replace(table, rows=rows)

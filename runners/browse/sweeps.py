@@ -1,0 +1,179 @@
+"""Sweeps: which there are, the results of one, and its picture where one or two settings vary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from analytics.report.content import Cell, Figure, Table
+from analytics.report.sections import interval, percent
+from analytics.results.pairings import PairingResult, results
+from analytics.sql.database import OpenArchive
+from analytics.sql.records import value_of
+from analytics.store.records import SweepJob
+from quarto.errors import RequestError, nearest
+from runners.browse import links
+from runners.browse.charts import Plan, chart
+
+MOST_ROWS = 200
+_NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
+
+
+class SweepRow(NamedTuple):
+    """A sweep in a list."""
+
+    sweep_id: str
+    jobs: int
+    complete: int
+    settings: tuple[str, ...]  # that vary
+    objective: str
+    created: str  # when its first run began
+
+
+def sweep_rows(opened: OpenArchive) -> tuple[SweepRow, ...]:
+    """All sweeps, the newest first."""
+    of: dict[str, list[SweepJob]] = {}
+    for job in opened.archive.sweep_jobs():
+        of.setdefault(job.sweep_id, []).append(job)
+    return tuple(sorted((_row(opened, *each) for each in of.items()), key=lambda row: row.created, reverse=True))
+
+
+def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepRow:
+    records = [opened.archive.run(job.run_id) for job in jobs if job.run_id]
+    created = min((record.created[:16].replace("T", " ") for record in records if record), default="")
+    complete = sum(job.status == "complete" for job in jobs)
+    objective = next((job.objective for job in jobs if job.objective), "")
+    return SweepRow(sweep_id, len(jobs), complete, tuple(_varying(jobs)), objective, created)
+
+
+def sweeps_table(rows: Sequence[SweepRow]) -> Table:
+    """A table of sweeps."""
+    cells: list[list[str | Cell]] = [
+        [
+            Cell(row.sweep_id, code=True, link=links.sweep_page(row.sweep_id)),
+            ", ".join(row.settings) or "nothing",
+            f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}",
+            row.objective or "·",
+            row.created or "·",
+        ]
+        for row in rows
+    ]
+    return Table(
+        "Sweeps, the newest first", ["sweep", "what varies", "jobs", "objective", "begun (UTC)"], cells, (1, 3, 4)
+    )
+
+
+class OneSweep(NamedTuple):
+    """A sweep: its jobs, and its picture."""
+
+    sweep_id: str
+    settings: tuple[str, ...]  # that vary
+    fixed: tuple[tuple[str, str], ...]  # settings that all jobs share
+    table: Table
+    figure: Figure | None
+    why_not: str  # there is no picture
+
+
+def one_sweep(opened: OpenArchive, sweep_id: str) -> OneSweep:
+    """A sweep by its id. Raises ``RequestError`` if there is none."""
+    jobs = [job for job in opened.archive.sweep_jobs() if job.sweep_id == sweep_id]
+    if not jobs:
+        known = {job.sweep_id for job in opened.archive.sweep_jobs()}
+        raise RequestError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
+    settings = _varying(jobs)
+    found = [(job, _results(opened, job)) for job in jobs]
+    figure, why_not = _figure(settings, found)
+    shared = {name: value for name, value in jobs[0].overrides.items() if name not in (*settings, *_NOT_SETTINGS)}
+    return OneSweep(sweep_id, tuple(settings), tuple(sorted(shared.items())), _table(settings, found), figure, why_not)
+
+
+def _varying(jobs: Sequence[SweepJob]) -> list[str]:
+    """The settings that are not the same in all jobs, in the order in which they were given."""
+    names = dict.fromkeys(name for job in jobs for name in job.overrides)
+    return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
+
+
+def _results(opened: OpenArchive, job: SweepJob) -> list[PairingResult]:
+    known = job.run_id is not None and opened.archive.run(job.run_id) is not None
+    return results(opened.archive, str(job.run_id)) if known else []
+
+
+Found = Sequence[tuple[SweepJob, list[PairingResult]]]
+
+
+def _table(settings: Sequence[str], found: Found) -> Table:
+    rows: list[list[str | Cell]] = []
+    for job, pairings in found:
+        head: list[str | Cell] = [
+            Cell(str(job.job), link=links.run_page(job.run_id) if job.run_id else ""),
+            *(job.overrides.get(name, "·") for name in settings),
+        ]
+        value = "·" if job.value is None else f"{job.value:.6g}"
+        if not pairings:
+            rows.append([*head, value, job.error or job.status, "", "", "", ""])
+        for each in pairings:
+            score = interval(each.score.low, each.score.high, percent)
+            rows.append([*head, value, each.first, each.second, f"{each.games:,}", percent(each.score.mean), score])
+    shown = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
+    objective = next((job.objective for job, _ in found if job.objective), None) or "objective"
+    names = [*settings, objective, "first agent", "second agent"]
+    headings = ["job", *names, "games", "score", "95 %"]
+    left = [*range(1, len(settings) + 1), len(settings) + 2, len(settings) + 3]
+    return Table(f"Jobs{shown}", headings, rows[:MOST_ROWS], left)
+
+
+def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:
+    """The picture, or why there is none."""
+    if len(settings) not in (1, 2):
+        what = "no setting varies" if not settings else f"{len(settings)} settings vary"
+        return None, f"{what}: a picture needs one or two"
+    rows, y = _points(settings, found)
+    if rows.height < 2:
+        return None, "fewer than two jobs have a value"
+    if len(settings) == 1:
+        numeric = rows.schema[settings[0]].is_numeric()
+        interval_of = ("low", "high") if "low" in rows.columns else (None, None)
+        if numeric:
+            rows = rows.sort(settings[0])
+        plan = Plan("line" if numeric else "points", settings[0], y, None, *interval_of)
+        note = "The band is the 95 % interval." if numeric else "Lines are 95 % intervals."
+        figure = chart(rows, plan, f"{y} by {settings[0]}")
+        return figure if interval_of[0] is None else Figure(figure.title, figure.svg, note), ""
+    wide = max(settings, key=lambda name: rows[name].n_unique())
+    x, other = wide, next(name for name in settings if name != wide)
+    figure = chart(rows.sort(settings), Plan("heat map", x, other, y), f"{y} by {x} and {other}")
+    return Figure(figure.title, figure.svg, "Blue is more, orange is less."), ""
+
+
+def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
+    """A row for each job that has a value, and the name of the value.
+
+    It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
+    """
+    single = all(len(pairings) == 1 for _, pairings in found if pairings)
+    objective = next((job.objective for job, _ in found if job.objective), None)
+    by_score = single and objective in (None, "score")
+    rows: list[dict[str, Any]] = []
+    for job, pairings in found:
+        point: dict[str, Any] = _settings(job.overrides, settings)
+        if by_score and pairings:
+            score = pairings[0].score
+            rows.append({**point, "score": score.mean, "low": score.low, "high": score.high})
+        elif not by_score and job.value is not None:
+            rows.append({**point, objective or "value": job.value})
+    return pl.DataFrame(rows, strict=False), "score" if by_score else objective or "value"
+
+
+def _settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
+    values = {name: value_of(overrides[name]) if name in overrides else None for name in names}
+    return {
+        name: value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+        for name, value in values.items()
+    }
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

@@ -1,0 +1,184 @@
+"""Lists of games, logged games replayed, and the opening explorer."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analytics.query.openings import BY, EMPTY_BOARD, Filters
+from analytics.sql.database import OpenArchive
+from runners.browse import games, links, replay
+from runners.browse.explorer import explorer
+from runners.browse.games import GameFilter, LoggedGame
+from runners.browse.replay import GameSolver, Judgements
+from runners.browse.runs import run_rows
+from runners.web.background import Job
+from runners.web.browse.pages import paged, whole
+from runners.web.browse.shelf import Reader, Shelf, empty, reader_of, shelf_of
+
+router = APIRouter()
+
+
+@router.get("/browse/games")
+def list_of_games(
+    request: Request,
+    rules: str = "",
+    run: str = "",
+    agent: str = "",
+    opponent: str = "",
+    result: str = "",
+    order: str = games.ORDERS[0],
+    page: str = "1",
+) -> Response:
+    """The games that meet filters."""
+    reader = reader_of(request)
+    if reader is None:
+        return empty(request)
+    wanted = GameFilter(rules, run.strip(), agent, opponent, result, order or games.ORDERS[0], whole(page, 1))
+    found = reader.ask(_games, wanted)
+    at, pages = paged(page, found.total, games.ROWS)
+    query = {"rules": rules, "run": run, "agent": agent, "opponent": opponent, "result": result, "order": order}
+    return reader.page(
+        "browse_games.html",
+        found=found,
+        wanted=wanted,
+        known=reader.known,
+        results=games.RESULTS,
+        orders=games.ORDERS,
+        at=at,
+        pages=pages,
+        link=lambda number: links.games_page(**query, page=number if number > 1 else None),
+    )
+
+
+def _games(opened: OpenArchive, wanted: GameFilter) -> games.GamesPage:
+    return games.games_list(opened, run_rows(opened), wanted)
+
+
+@router.get("/browse/games/{run_id}/{game_id}")
+def one_game(request: Request, run_id: str, game_id: int, ply: str = "", seconds: str = "") -> Response:
+    """A logged game at one moment, with the regret of each decision."""
+    reader = reader_of(request)
+    if reader is None:
+        return empty(request)
+    game = reader.ask(games.logged_game, run_id, game_id)
+    judged, job = _judged(reader, shelf_of(request), game, float(whole(seconds, int(replay.SECONDS))))
+    now = replay.moment(game, whole(ply, len(game.plies)) if ply else None)
+    before, after = reader.ask(games.neighbours, run_id, game_id)
+    wrong_before, wrong_after = replay.mistakes_at(game, judged, now.plies)
+
+    def at(plies: int | None) -> str:
+        return links.game_page(run_id, game_id, plies)
+
+    return reader.page(
+        "browse_game.html",
+        game=game,
+        now=now,
+        end=len(game.plies),
+        rows=_rows(game, judged),
+        winner=games.result_text(game.winner, game.agents),
+        job=job,
+        judged=len(judged),
+        free=replay.free_decisions(game),
+        lost=_lost(game, judged),
+        at=at,
+        previous_mistake=None if wrong_before is None else at(wrong_before),
+        next_mistake=None if wrong_after is None else at(wrong_after),
+        previous_game=None if before is None else links.game_page(run_id, before),
+        next_game=None if after is None else links.game_page(run_id, after),
+        run_page=links.run_page(run_id),
+        whole_game=links.analysis_of_game(game.plies, game.record),
+        openings=links.openings_page(now.text) if now.plies < len(game.plies) else None,
+        longer=links.address(request.url.path, {"ply": ply, "seconds": 120}),
+        refresh=1 if job is not None and not job.ended else None,
+    )
+
+
+def _judged(reader: Reader, shelf: Shelf, game: LoggedGame, seconds: float) -> tuple[Judgements, Job | None]:
+    """The judgements that are known, and the job that seeks the others: None if all are in the archive."""
+    known = reader.ask(replay.annotated, game.record.run_id, game.game_id)
+    if replay.is_judged(game, known):
+        return known, None
+
+    def work(job: Job) -> Judgements:
+        solver = GameSolver(game)
+        job.when_stopped(solver.stop)
+        return solver.judge(job.publish)
+
+    key = game.record.run_id, game.game_id, game.plies
+    job = shelf.judges.job(key, work, min(seconds, MOST_SECONDS))
+    job.wait()
+    if job.ended and not job.stopped:
+        return job.result(), job
+    return {**known, **(job.latest or {})}, job
+
+
+MOST_SECONDS = 300.0  # that a game may be searched
+
+
+def _rows(game: LoggedGame, judged: Judgements) -> list[list[replay.Decision | None]]:
+    """The decisions by ply: the gift (None where the mover chooses), the placement."""
+    rows: list[list[replay.Decision | None]] = [[None, None] for _ in game.plies]
+    for each in replay.decisions(game, judged):
+        rows[each.ply][each.kind == replay.PLACEMENT] = each
+    return rows
+
+
+def _lost(game: LoggedGame, judged: Judgements) -> list[tuple[str, int, int]]:
+    """For each seat its agent, its mistakes, and the half-points that it gave up."""
+    regrets: list[list[int]] = [[], []]
+    for each in replay.decisions(game, judged):
+        if each.judgement is not None and not each.imposed and each.judgement.regret > 0:
+            regrets[each.seat].append(each.judgement.regret)
+    return [(game.agents[seat], len(found), sum(found)) for seat, found in enumerate(regrets)]
+
+
+@router.get("/browse/openings")
+def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
+    request: Request,
+    position: str = "",
+    rules: str = "",
+    by: str = "",
+    agent: str = "",
+    opponent: str = "",
+    run: str = "",
+    since: str = "",
+    until: str = "",
+    least: str = "",
+    imposed: str = "",
+) -> Response:
+    """The decisions made in a position, with their results on a board."""
+    reader = reader_of(request)
+    if reader is None:
+        return empty(request)
+    known = reader.known
+    filters = Filters(
+        agent or None,
+        opponent or None,
+        (run.strip(),) if run.strip() else (),
+        since.strip() or None,
+        until.strip() or None,
+        max(1, whole(least, 1)),
+        imposed == "yes",
+    )
+    text = _position(position.strip(), rules, known.rules[0])
+    shown = reader.ask(explorer, text, by if by in BY else None, filters)
+    return reader.page(
+        "browse_openings.html",
+        shown=shown,
+        filters=filters,
+        by=by,
+        kinds=BY,
+        known=known,
+        rules=shown.rules.name,
+        analysis=links.analysis_of(shown.text),
+        start=links.address("/browse/openings", {"rules": shown.rules.name}),
+    )
+
+
+def _position(text: str, rules: str, most_played: str) -> str:
+    """The position under the rules that are chosen; by default the empty board under those of most games."""
+    fields = (text or EMPTY_BOARD).split()
+    chosen = rules or (fields[2] if len(fields) == 3 else "") or ("" if text else most_played)
+    return " ".join([*fields[:2], *([chosen] if chosen else [])])

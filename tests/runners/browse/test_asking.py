@@ -1,0 +1,73 @@
+"""Strangers' questions are answered by a process within limits, whatever they ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from quarto.errors import FailureError, RequestError
+from runners.browse import asking as module
+from runners.browse.asking import Asking, AskLimits
+from tests.paths import SAMPLE
+
+LIMITS = AskLimits(rows=5, bytes=1_000_000, seconds=1.0, memory="200MB", spill="20MB", processes=1, waiting_seconds=0.1)
+UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000)) AS m"  # DuckDB does not interrupt it
+
+
+@pytest.fixture(scope="module")
+def asking() -> Iterator[Asking]:
+    found = Asking(SAMPLE, LIMITS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "GRACE_SECONDS", 0.3)
+        yield found
+    found.close()
+
+
+def test_answers_are_cut_at_the_limit_of_rows(asking: Asking) -> None:
+    found = asking.ask("SELECT agent, count(*) AS games FROM seats GROUP BY agent ORDER BY agent")
+    assert found.frame.rows() == [("dumb", 6000), ("random", 10000), ("rule_based", 6000), ("semi_random", 10000)]
+    assert not found.cut
+    endless = asking.ask("SELECT * FROM range(1000000000000)")
+    assert (endless.frame.height, endless.cut) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("question", "complaint"),
+    [
+        ("SELECT len(range(1000000000)) AS n", "more memory|took longer"),
+        ("SELECT repeat('x', 3000000) AS s", "larger than 1 MB"),
+        ("COPY games TO 'x.csv'", "one SELECT that only reads"),
+        ("SELECT * FROM read_text('/etc/passwd')", "not allowed here"),
+        ("SELEC 1", "Parser Error"),
+        ("  ", "there is no question"),
+        ("SELECT '\0'", "number 0"),
+        (f"SELECT '{'x' * 30_000}'", "more than 20,000"),
+    ],
+)
+def test_what_goes_too_far_is_one_line(asking: Asking, question: str, complaint: str) -> None:
+    with pytest.raises(RequestError, match=complaint) as refused:
+        asking.ask(question)
+    assert "\n" not in str(refused.value)
+    assert "--" not in str(refused.value)  # nobody here can set options
+
+
+def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(asking: Asking) -> None:
+    asking.ask("SELECT 1 AS x")  # the archive is open
+    refused: list[str] = []
+
+    def ask_for_much() -> None:
+        with pytest.raises(RequestError) as caught:
+            asking.ask(UNSTOPPABLE)
+        refused.append(str(caught.value))
+
+    thread = threading.Thread(target=ask_for_much)
+    thread.start()
+    time.sleep(0.1)
+    with pytest.raises(FailureError, match="answering other questions in SQL: ask again"):  # there is one process
+        asking.ask("SELECT 1 AS x")
+    thread.join()
+    assert refused == ["SQL: the question took longer than 1 seconds: ask about fewer games"]
+    assert asking.ask("SELECT 1 AS x").frame.item() == 1

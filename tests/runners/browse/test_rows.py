@@ -1,0 +1,251 @@
+"""What the pages about the archive show, as rows: runs, games, results, sweeps, policies."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import polars as pl
+import pytest
+
+from analytics.query.openings import Filters
+from analytics.ratings.head_to_head import GameFilter as Games
+from analytics.ratings.head_to_head import head_to_head
+from analytics.sql.database import OpenArchive
+from quarto.errors import FailureError, RequestError
+from runners.browse import charts, runs, sweeps
+from runners.browse.answers import answer_table
+from runners.browse.charts import Plan, planned
+from runners.browse.explorer import explorer
+from runners.browse.games import GameFilter, games_list, logged_game
+from runners.browse.library import Library
+from runners.browse.links import address
+from runners.browse.policies import policies_table
+from runners.browse.replay import GIFT, PLACEMENT, GameSolver, Judgement, decisions, mistakes_at, moment
+from runners.browse.runs import RunFilter, known, run_rows
+from runners.browse.sections import section
+from tests.naive_solver import solve_position
+from tests.paths import SAMPLE
+from tests.runners.conftest import Qarena
+
+ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[OpenArchive]:
+    with OpenArchive(SAMPLE) as found:
+        yield found
+
+
+def texts(table: object) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in table.cells]  # type: ignore[attr-defined]
+
+
+def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
+    rows = run_rows(opened)
+    assert sorted(row.run_id for row in rows) == opened.archive.recorded()
+    assert sum(row.games for row in rows) == 16_000
+    assert [row.run_id for row in rows if RunFilter(agent="dumb").takes(row)] == [ROUND_ROBIN]
+    assert {row.rules for row in rows if RunFilter(rules="square").takes(row)} == {"square"}
+    assert [row.run_id for row in rows if RunFilter(text="2A6D").takes(row)] == [SQUARE]
+    assert not [row for row in rows if RunFilter(status="running").takes(row)]
+    assert known(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
+    table = runs.runs_table(rows, "Runs")
+    assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
+
+
+def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) -> None:
+    run = runs.one_run(opened, ROUND_ROBIN)
+    assert (run.games, len(run.pairings.rows)) == (12_000, 6)
+    first = texts(run.pairings)[0]
+    assert first[:4] == ["random", "dumb", "2,000", "37.9 %"]
+    with pytest.raises(RequestError, match="run 'x' is not in archive"):
+        runs.one_run(opened, "x")
+
+
+def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
+    rows = run_rows(opened)
+    everything = games_list(opened, rows, GameFilter())
+    assert (everything.total, len(everything.table.rows)) == (16_000, 50)
+    won = games_list(opened, rows, GameFilter(agent="random", opponent="dumb", result="won"))
+    seats = "SELECT count(*) FROM seats WHERE agent = 'random' AND opponent = 'dumb' AND score = 1"
+    assert won.total == opened.sql(seats).item()
+    assert {row[3] for row in texts(won.table)} == {"random"}
+    drawn = games_list(opened, rows, GameFilter(result="drawn", rules="classic"))
+    assert drawn.total == 64
+    longest = games_list(opened, rows, GameFilter(order="longest", run=SQUARE))
+    plies = [int(row[4]) for row in texts(longest.table)]
+    assert plies == sorted(plies, reverse=True)
+    second = games_list(opened, rows, GameFilter(page=2))
+    assert texts(second.table)[0] not in texts(everything.table)
+    with pytest.raises(RequestError, match="no run meets these filters"):
+        games_list(opened, rows, GameFilter(agent="nobody"))
+    with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
+        games_list(opened, rows, GameFilter(result="best"))
+
+
+def test_a_logged_game_is_replayed_with_exact_regrets(opened: OpenArchive) -> None:
+    game = logged_game(opened, ROUND_ROBIN, 5)
+    seen: list[int] = []
+    judged = GameSolver(game).judge(lambda found: seen.append(len(found)))
+    assert len(judged) == 2 * len(game.plies)
+    assert seen == [2 * (number + 1) for number in range(len(game.plies))]
+    late = len(game.plies) - 1
+    assert judged[late, PLACEMENT].before == solve_position(moment(game, late).position, game.record.rules).value
+    assert all(each.regret in (0, 1, 2) for each in judged.values())
+    for (ply, kind), each in judged.items():  # what a decision leaves is what the next one begins with
+        if kind == GIFT:
+            assert each.after == -judged[ply, PLACEMENT].before
+        elif ply + 1 < len(game.plies):
+            assert each.after == judged[ply + 1, GIFT].before
+
+
+def test_a_search_that_is_stopped_returns_what_is_judged(opened: OpenArchive) -> None:
+    game = logged_game(opened, ROUND_ROBIN, 5)
+    solver = GameSolver(game)
+    found = solver.judge(lambda found: solver.stop() if len(found) == 4 else None)
+    assert sorted({ply for ply, _ in found}) == [len(game.plies) - 2, len(game.plies) - 1]
+
+
+def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:
+    game = logged_game(opened, IMPOSED, 0)
+    assert game.opening == 2
+    assert moment(game, 0).text.startswith("..../..../..../.... ")
+    end = moment(game, None)
+    assert (end.plies, end.lines != set(), end.position.hand) == (len(game.plies), game.ending == "line", -1)
+    made = decisions(game, {(2, GIFT): Judgement(1, -1)})
+    assert [each.imposed for each in made[:6]] == [True, True, True, True, False, False]
+    assert [(each.seat, each.kind) for each in made[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
+    assert made[4].judgement == Judgement(1, -1)
+    assert mistakes_at(game, {(2, GIFT): Judgement(1, -1), (5, PLACEMENT): Judgement(0, -1)}, 3) == (2, 5)
+    with pytest.raises(RequestError, match="has no game 123456"):
+        logged_game(opened, IMPOSED, 123_456)
+
+
+def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
+    shown = section(opened, "crosstable", "classic", "", trainings=False)
+    table = shown.section.table
+    assert table is not None
+    met = head_to_head(opened, Games(rules="classic"))
+    assert shown.games == met.games == 14_000
+    linked = [cell.link for row in table.cells for cell in row if cell.link]
+    assert len(linked) == 12
+    assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
+    with pytest.raises(RequestError, match="there is no page of 'x' here"):
+        section(opened, "x", "", "", trainings=False)
+
+
+def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive) -> None:
+    start = explorer(opened, "", None, Filters())
+    assert (start.by, start.games, len(start.gifts)) == ("gift", 13_000, 16)
+    assert len({(spot.games, spot.score) for spot in start.gifts}) == 1
+    text = "0.../..../..../.... F"
+    found = explorer(opened, text, None, Filters())
+    by_name = {spot.name: spot for spot in found.cells}
+    assert by_name["b1"].score == by_name["a2"].score is not None
+    assert by_name["a1"].piece == 0
+    assert by_name["d4"].link == "/browse/openings?position=0.../..../..../...F+-"
+    assert found.table is not None
+    assert sum(int(row[2].replace(",", "")) for row in texts(found.table)) == found.games
+    fewer = explorer(opened, text, None, Filters(agent="dumb"))
+    assert 0 < fewer.games < found.games
+    assert "agent=dumb" in fewer.cells[15].link
+    assert explorer(opened, "0F1E/..../..../.... 3", None, Filters()).missing.startswith("no decision was made")
+    with pytest.raises(RequestError, match="2 or 3"):
+        explorer(opened, "x", None, Filters())
+
+
+def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qarena, tmp_path: Path) -> None:
+    played = qarena("run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive={tmp_path}/own")
+    assert played.code == 0, played.err
+    with OpenArchive(tmp_path / "own") as own:
+        found = explorer(own, "0.../..../..../.... - own_piece", None, Filters())
+        assert found.by == "turn"
+        assert found.gifts == []
+        assert found.table is not None
+        piece, cell = found.table.cells[0][:2]
+        assert piece.piece is not None
+        reached = explorer(own, parse_qs(urlsplit(cell.link).query)["position"][0], None, Filters())
+        assert {spot.piece for spot in reached.cells} == {-1, 0, piece.piece}
+
+
+def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
+    (row,) = sweeps.sweep_rows(opened)
+    assert (row.jobs, row.complete, row.settings) == (4, 4, ("opening_plies", "rules"))
+    sweep = sweeps.one_sweep(opened, row.sweep_id)
+    assert sweep.figure is not None
+    assert sweep.figure.title == "score by opening_plies and rules"
+    assert all(text in sweep.figure.svg for text in ("classic", "square", "0.9695", "0.979"))
+    assert dict(sweep.fixed) == {"experiment": "openings", "games": "1000"}
+    with pytest.raises(RequestError, match="sweep 'x' is not in archive"):
+        sweeps.one_sweep(opened, "x")
+
+
+def test_a_chart_follows_from_the_columns() -> None:
+    frame = pl.DataFrame({"agent": ["a", "a", "b"], "opponent": ["b", "c", "c"], "score": [0.5, 0.25, 1.0]})
+    assert planned(frame) == Plan("bars", "agent", "score", "opponent")
+    assert planned(frame, "heat map") == Plan("heat map", "agent", "opponent", "score")
+    assert planned(frame.with_columns(n=pl.Series([3, 1, 2])), x="n") == Plan("line", "n", "score")
+    svg = charts.chart(frame, planned(frame), "t").svg
+    assert svg.startswith("<svg")
+    assert "style=" not in svg  # which the policy of our pages forbids
+    assert not re.search(r"https?:", svg)
+    hostile = pl.DataFrame({"a.b[0]": ["<script>", "'\"&"], "y": [1.0, float("nan")]})
+    assert "<script" not in charts.chart(hostile, planned(hostile), "t").svg
+    wrong = {"chart 'pie'": {"kind": "pie"}, "column 'z'": {"x": "z"}, "no numbers": {"y": "agent"}}
+    for complaint, asked in wrong.items():
+        with pytest.raises(RequestError, match=complaint):
+            planned(frame, **asked)
+    with pytest.raises(RequestError, match="a chart needs rows"):
+        planned(frame.head(0))
+
+
+def test_answers_lead_to_runs_games_and_positions() -> None:
+    frame = pl.DataFrame(
+        {"run_id": [SQUARE], "game_id": [7], "position": ["..../..../..../.... F"], "text": ["x" * 500], "none": [None]}
+    )
+    (row,) = answer_table(frame).cells
+    assert [cell.link for cell in row] == [
+        f"/browse/runs/{SQUARE}",
+        f"/browse/games/{SQUARE}/7",
+        address("/analyse", {"text": "..../..../..../.... F"}),
+        "",
+        "",
+    ]
+    assert len(row[3].text) == 120
+    wide = pl.DataFrame({f"c{number}": range(1000) for number in range(50)})
+    table = answer_table(wide)
+    assert table.caption == "The first 60 of 1,000 rows, the first 40 of 50 columns"
+
+
+def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:
+    assert policies_table(opened).rows == []
+
+
+def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.browse.library.LOOK_SECONDS", 0.0)
+    root = tmp_path / "games"
+    library = Library(root)
+    assert library.content() is None  # there is no archive
+    assert not library.is_opening
+    shutil.copytree(SAMPLE, root)
+    content = library.content()
+    assert content is not None
+    assert len(content.ask(run_rows)) == 5
+    assert content.ask(run_rows) is content.ask(run_rows)
+    (root / "runs" / f"{SQUARE}.json").unlink()
+    shutil.rmtree(root / "commits" / f"run={SQUARE}")
+    content.seconds = 0.0
+    changed = library.content()
+    assert changed is not None
+    assert len(changed.ask(run_rows)) == 4
+    commit = next((root / "commits" / f"run={ROUND_ROBIN}").iterdir())
+    commit.write_text("{}")
+    (root / "runs" / "touched").touch()
+    changed.seconds = 0.0
+    with pytest.raises(FailureError, match="is damaged"):
+        library.content()
+    library.close()

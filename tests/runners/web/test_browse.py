@@ -1,0 +1,165 @@
+"""The pages about the archive: each is small, leads to others that work, and shows what its filters choose."""
+
+from __future__ import annotations
+
+import html
+import re
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics import open_archive
+from analytics.query.openings import Filters
+from analytics.query.openings import openings as asked_openings
+from analytics.sql.database import OpenArchive
+from analytics.store.archive import Archive
+from runners.browse.asking import Asking, AskLimits
+from runners.browse.library import Library
+from runners.web.ask.pages import Desk
+from runners.web.browse.shelf import Shelf
+from tests.paths import SAMPLE
+from tests.runners.web.visiting import plain
+
+if TYPE_CHECKING:
+    from tests.runners.web.visiting import Page, Visitor
+
+pytestmark = pytest.mark.extras
+
+ROUND_ROBIN, SQUARE, SWEEP = "8d1cb3670fa3", "2a6d3741319d", "fe6afc128298"
+GAME = f"/browse/games/{ROUND_ROBIN}/8"
+PAGES = (
+    "/browse",
+    f"/browse/runs/{ROUND_ROBIN}",
+    "/browse/games",
+    GAME,
+    "/browse/openings?position=0.../..../..../.... F",
+    *(f"/browse/results/{slug}" for slug in ("crosstable", "ratings", "mistakes", "lengths", "placements", "gifts")),
+    "/browse/sweeps",
+    f"/browse/sweeps/{SWEEP}",
+    "/browse/policies",
+    "/ask",
+)
+MOST_BYTES = 200_000
+FROM_ELSEWHERE = re.compile(r'(?:src|href|action)="(?:https?:)?//|url\(|\sstyle="|<style|<script(?! src="/static/)')
+
+
+def links(page: Page) -> set[str]:
+    return {html.unescape(link).partition("#")[0] for link in re.findall(r'href="(/(?:browse|ask)[^"]*)"', page.text)}
+
+
+def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) -> None:
+    seen: set[str] = set()
+    for path in PAGES:
+        page = reader.ready(path)
+        assert (page.status, page.line) == (200, ""), path
+        assert len(page.text.encode()) < MOST_BYTES, path
+        assert not FROM_ELSEWHERE.search(page.text), path
+        assert page.text.count("<h1") == 1
+        kinds = {re.sub(r"[0-9a-f]{12}|\d+", "N", link.partition("?")[0]): link for link in links(page)}
+        for kind, link in kinds.items():
+            if kind not in seen:
+                seen.add(kind)
+                assert reader.get(link).status == 200, link
+    assert len(seen) > 15
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/browse/runs/abc", "run 'abc' is not in archive"),
+        ("/browse/results/luck", "there is no page of 'luck' here: crosstable"),
+        ("/browse/results/crosstable?rules=chess", "no run has rules 'chess' here"),
+        (f"/browse/games/{ROUND_ROBIN}/123456", "has no game 123456"),
+        (f"/browse/games/{ROUND_ROBIN}/x", "game_id='x'"),
+        ("/browse/openings?position=x", "fields instead of 2 or 3"),
+        ("/browse/openings?agent=nobody", "agent 'nobody' is not in these runs"),
+        ("/browse/sweeps/x", "sweep 'x' is not in archive"),
+        ("/browse/policies/x", "policy 'x' is not in archive"),
+        ("/browse/games?agent=nobody", "no run meets these filters"),
+    ],
+)
+def test_a_wrong_address_is_one_line(reader: Visitor, path: str, line: str) -> None:
+    page = reader.get(path)
+    assert page.status == 400
+    assert line in page.line
+
+
+def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for root in (tmp_path / "nothing", Archive.open(tmp_path / "empty", create=True).root):
+        monkeypatch.setattr(reader.site.service(Shelf), "library", Library(root))
+        for path in ("/browse", "/browse/openings", "/browse/results/ratings", f"/browse/runs/{SQUARE}"):
+            page = reader.get(path)
+            assert page.status == 200
+            assert "There are no games in this archive yet" in page.text
+            assert f"games=10000 archive={reader.site.settings.archive}" in page.text
+
+
+def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
+    reader: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open = threading.Event()
+
+    def slowly(*given: Any) -> OpenArchive:
+        may_open.wait(60)
+        return OpenArchive(*given)
+
+    monkeypatch.setattr("runners.browse.library.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("runners.browse.library.OpenArchive", slowly)
+    monkeypatch.setattr(reader.site.service(Shelf), "library", Library(reader.site.settings.archive))
+    page = reader.get("/browse")
+    assert page.refreshes
+    assert "Opening the archive" in page.text
+    may_open.set()
+    assert "5 of 5 runs" in plain(reader.ready("/browse").text)
+
+
+def test_filters_change_what_is_shown(reader: Visitor) -> None:
+    runs = reader.get("/browse", rules="square")
+    assert "2 of 5 runs, with 2,000 games" in plain(runs.text)
+    assert "No run meets these filters" in reader.get("/browse", text="nothing").text
+    games = reader.get("/browse/games", agent="dumb", result="drawn")
+    assert re.search(r"(\d+) games", plain(games.text))
+    position = "0.../..../..../.... F"
+    for agent in ("dumb", "random"):
+        page = reader.get("/browse/openings", position=position, agent=agent)
+        with open_archive(SAMPLE) as opened:
+            rows = asked_openings(opened, position, filters=Filters(agent=agent), samples=False)
+        assert f"Placements in {rows['games'].sum():,} games" in page.text
+        first = rows.row(0, named=True)
+        assert f"Place on {first['cell']}: {first['games']:,} games" in page.text
+
+
+def test_a_logged_game_is_replayed_with_the_regret_of_each_decision(reader: Visitor) -> None:
+    page = reader.ready(GAME)
+    assert "Every decision is judged by its exact value" in page.text
+    words = plain(page.text)
+    assert "random won after 14 plies (line), classic rules" in words
+    assert "random made 3 mistakes, giving up 1½ points; dumb made 2 mistakes, giving up 2 points." in words
+    with_mistake = re.search(r'data-key="N" href="([^"]+)"', page.text)
+    assert with_mistake
+    before = reader.get(html.unescape(with_mistake[1]))
+    assert re.search(r'<tr class="now"', before.text)
+    begin = reader.get(f"{GAME}?ply=0")
+    assert "0 of 14 plies" in plain(begin.text)
+    assert "Piece A is in hand of dumb" in plain(begin.text)
+
+
+def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
+    desk = reader.site.service(Desk)
+    usual, desk.asking = desk.asking, Asking(reader.site.settings.archive, AskLimits(seconds=1.0, processes=2))
+    reader.get("/browse")
+    texts = [f"SELECT levenshtein(repeat('a', 100000), repeat('b', 100000)) + {number} AS m" for number in range(10)]
+    threads = [threading.Thread(target=reader.get, args=("/ask",), kwargs={"q": text}) for text in texts]
+    for thread in threads:
+        thread.start()
+    started = time.monotonic()
+    assert reader.get("/browse", text="random").status == 200
+    waited = time.monotonic() - started
+    for thread in threads:
+        thread.join()
+    desk.asking.close()
+    desk.asking = usual
+    assert waited < 1
