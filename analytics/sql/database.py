@@ -35,7 +35,8 @@ _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 _REPLAYED = {"boards": replays.boards, "ordered_openings": replays.orders}  # what is prepared when it is read first
-_READ_FROM = views.MADE | {"ordered_openings": "plies"}
+_READ_FROM = views.MADE | {"ordered_openings": "plies", views.ORDERED: "plies"}
+_OVER_FILES = (*TABLES, "decisions", "positions", "first_plies")
 _PARQUET = "parquet"  # in a question that reads files itself, by read_parquet or by a name
 _RECORDS = {*views.FILLED, "policy"}  # what is made from records alone
 _KNOWN = {*views.VIEWS, *_READ_FROM, "policy"}
@@ -46,9 +47,9 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class OpenArchive(Frames):
     """The content of an archive when it was opened; ``refresh`` for what is there by now. A context manager.
 
-    ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``agents``,
-    ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions`` and ``decisions``; each is a
-    method too, which returns it as a Polars LazyFrame.
+    ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``results``,
+    ``agents``, ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies``
+    and ``decisions``; each is a method too, which returns it as a Polars LazyFrame.
     """
 
     def __init__(self, root: PurePath, limits: Limits = NO_LIMITS, check: bool = True) -> None:
@@ -60,7 +61,7 @@ class OpenArchive(Frames):
         """
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._over_files = False  # whether the views over table files are there, or empty ones in their place
+        self._over: set[str] = set()  # the views over table files that are there; the others are empty
         self._broken: dict[str, FailureError] = {}  # by view
         self._prepared: set[str] = set()  # of _REPLAYED
         self._policies: dict[str, str] = {}  # by name: the question that reads its table
@@ -84,6 +85,10 @@ class OpenArchive(Frames):
         self.refresh()
         return self._answer(text, lambda answer: answer.frame(), parameters, frames)
 
+    def ask_files(self, text: str, tables: set[str]) -> pl.DataFrame:
+        """The answer to a question that reads files of ``tables`` by their names (see ``_files_of``), and no views."""
+        return self._answer(text, lambda answer: answer.frame(), tables=tables)
+
     def stream(self, text: str, write: Writer, exact: bool = True) -> None:
         """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
 
@@ -103,15 +108,20 @@ class OpenArchive(Frames):
         take: Callable[[Answer], _Taken],
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
+        tables: set[str] | None = None,
     ) -> _Taken:
         found: _Taken | Complaint
         broken: list[RequestError] = []
         read = self._read_by(text)
-        over_files = bool(read.views - _RECORDS) or _PARQUET in text.lower()
-        if self._connection is None or (over_files and not self._over_files):
+        needed = {_READ_FROM.get(view, view) for view in read.views - _RECORDS}
+        if tables is not None:
+            needed |= tables
+        elif _PARQUET in text.lower():
+            needed |= set(_OVER_FILES)
+        if self._connection is None or not needed <= self._over:
             self._disconnect()
             try:
-                self._connection = self._connect(over_files)
+                self._connection = self._connect(self._over | needed)
             except (duckdb.OutOfMemoryException, MemoryError) as error:
                 found = Complaint.of(error)
         if self._connection is not None:
@@ -217,8 +227,8 @@ class OpenArchive(Frames):
         with duckdb.connect() as parser:
             return read_by(parser, text, _KNOWN)
 
-    def _connect(self, over_files: bool) -> duckdb.DuckDBPyConnection:
-        """A connection with all views; unless ``over_files``, those over table files are empty, and cost nothing."""
+    def _connect(self, over: set[str]) -> duckdb.DuckDBPyConnection:
+        """A connection with all views; of those over table files, the ones that are not in ``over`` are empty."""
         spill = str(self._scratch_folder().spill)
         connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
         if (filesystem := filesystem_of(self.archive.backend)) is not None:
@@ -226,29 +236,32 @@ class OpenArchive(Frames):
         self._broken, self._prepared, self._policies = {}, set(), {}
         connection.execute((files("analytics.sql") / "macros.sql").read_text(encoding="utf-8"))
         for view in views.MADE_HERE:
-            failure = self._create(connection, view, over_files)
+            failure = self._create(connection, view, over)
             if failure is not None:  # the other views can be asked all the same
                 self._broken[view] = failure
                 connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
         connection.execute(views.policy_macro({}))
         connection.execute((files("analytics.sql") / "made_views.sql").read_text(encoding="utf-8"))
-        connection.execute("SET VARIABLE files = $1", [self._paths(over_files)])
+        connection.execute("SET VARIABLE files = $1", [self._paths(over)])
         connection.execute("SET allowed_paths = getvariable('files')")
         connection.execute("SET parquet_metadata_cache = true")  # committed files never change
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        self._over_files = over_files
+        self._over = over
         return connection
 
-    def _paths(self, over_files: bool) -> list[str]:
-        """The files that DuckDB may read. A damaged card spoils what needs it only."""
-        stored = [file for files in self._files.values() for file in files] if over_files else []
+    def _paths(self, over: set[str]) -> list[str]:
+        """The files that DuckDB may read. A damaged card, or digest, spoils what needs it only."""
+        stored = []
+        for table in over:
+            with suppress(FailureError):
+                stored += self._files_of(table)
         with suppress(FailureError):
             tables = map(self._policy_file, self.archive.cards())
             stored += [file for file in tables if file is not None]
-        return [str(self.place(file.path)) for file in stored]
+        return list(dict.fromkeys(str(self.place(file.path)) for file in stored))
 
-    def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over_files: bool) -> FailureError | None:
+    def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over: set[str]) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
         try:
             if view in views.FILLED:
@@ -256,17 +269,16 @@ class OpenArchive(Frames):
                 with _registered(connection, {"_frame": frame}):
                     connection.execute(views.filled(view, "_frame", frame.schema))
                 return None
-            if not over_files:
+            if _READ_FROM.get(view, view) not in over:
                 connection.execute(views.empty(view))
                 return None
             if view == "positions":
                 self._require_indexed()
-            require_whole(self._files[views.REPLAYED.get(view, view)])
+            require_whole(self._files_of(views.REPLAYED.get(view, view)))
             if view in views.REPLAYED:
                 connection.execute(views.empty(view))
                 return None
-            known = [] if view in TABLES else views.pairings(self.archive)
-            connection.execute(views.over_files(view, [self.place(file.path) for file in self._files[view]], known))
+            connection.execute(self._over_files(view))
         except FailureError as error:
             return error
         except duckdb.OutOfMemoryException:
@@ -274,6 +286,14 @@ class OpenArchive(Frames):
         except duckdb.Error as error:
             return self._failure(str(error)) or FailureError(f"view {view} cannot be made: {explained(str(error))}")
         return None
+
+    def _over_files(self, view: str) -> str:
+        """The statement that creates a view over its files."""
+        known = [] if view in TABLES else views.pairings(self.archive)
+        if view == "first_plies":
+            counted, rest = ([self.place(file.path) for file in part] for part in self.first_plies_files())
+            return views.over_first_plies(counted, rest, known)
+        return views.over_files(view, [self.place(file.path) for file in self._files_of(view)], known)
 
     def _failure(self, complaint: str) -> FailureError | None:
         """The error for the damaged file behind DuckDB's message, None if no file is damaged."""

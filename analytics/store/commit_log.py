@@ -6,6 +6,7 @@ comes from a summary, so that checkpoints (see ``checkpoints``) spare a reader t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
@@ -79,6 +80,22 @@ class CommitLog:
     def commits(self) -> list[Commit]:
         """The commits that count, by number."""
         return [commit for number, commit in self.all.items() if not overlaps(self.replaced, number, number + 1)]
+
+    def commit_of(self, pairing: int, pair: int) -> Commit | None:
+        """The commit that counts and holds a pair."""
+        starts, commits = self._starts
+        at = bisect_right(starts, (pairing, pair)) - 1
+        found = commits[at] if at >= 0 else None
+        held = found.slices if found else ()
+        return found if any(s.pairing == pairing and s.first_pair <= pair < s.end_pair for s in held) else None
+
+    @cached_property
+    def _starts(self) -> tuple[list[Range], list[Commit]]:
+        """The pairing and first pair of each slice of the commits that count, ascending, and its commit."""
+        found = sorted(
+            ((part.pairing, part.first_pair), commit.shard) for commit in self.commits for part in commit.slices
+        )
+        return [start for start, _ in found], [self.all[number] for _, number in found]
 
     @cached_property
     def summary(self) -> Summary:
