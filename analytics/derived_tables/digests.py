@@ -1,9 +1,9 @@
 """Digests: what many shards of a run hold together, so that a question need not open the files of each.
 
 The digest of consecutive shards, some sixteen million games, has two tables: the positions of their first plies, added
-up, and their first plies by piece and cell. Whoever asks reads the digests, and the files of the shards in none. A
-digest is never needed: its tables follow from the games. It counts as long as the shards that count among its numbers
-are those that it was made from.
+up, and their first plies by piece and cell. Eight digests of one level become one of the next, so that there are few.
+Whoever asks reads the digests, and the files of the shards in none. A digest is never needed: its tables follow from
+the games. It counts as long as the shards that count among its numbers are those that it was made from.
 
 Later positions are in no digest: nearly each is met in one shard only, and a sum would be as large as its parts.
 """
@@ -43,6 +43,7 @@ FOLDER = "digests"  # of the manifests
 TABLES = {"summed_positions": POSITIONS, "first_plies": FIRST_PLIES}  # the folders of the files, and their columns
 NAME = re.compile(r"([0-9]{6,12})-([0-9]{6,12})\.json")
 GAMES = 1 << 24  # of the shards of a digest, at least
+LEVEL = 8  # as many digests of one level become one of the next
 PLIES = 4  # of which positions are added up
 COMMAND = "qarena archive index"
 REMEDY = f"remove it and run '{COMMAND}'"
@@ -55,6 +56,7 @@ class Digest(StoredRecord, frozen=True):
     end: Count  # to before this one
     shards: Count  # their number
     source: Sha256  # of their numbers and the SHA-256 of their files of plies: see ``source_of``
+    level: Count  # 0: it was made from shards; else from digests of the level below
     end_ply: Count  # up to which all of them are indexed, at least
     version: int  # of what the columns of ``positions`` mean
     summed_positions: StoredFile
@@ -71,14 +73,21 @@ class Digest(StoredRecord, frozen=True):
 
 
 class DigestJob(NamedTuple):
-    """Consecutive shards of one run, all indexed, that are to have a digest."""
+    """Consecutive shards of one run that are to have a digest: all indexed, or all in digests of one level."""
 
     record: RunRecord
     shards: tuple[Shard[Index], ...]
+    digests: tuple[Digest, ...] = ()
 
     @property
     def games(self) -> int:
         return sum(shard.commit.games.rows for shard in self.shards)
+
+    @property
+    def end_ply(self) -> int:
+        """Up to which all shards are indexed."""
+        of_shards = (shard.manifest.end_ply for shard in self.shards if shard.manifest)
+        return min((digest.end_ply for digest in self.digests), default=0) or min(of_shards)
 
 
 def source_of(commits: Sequence[Commit]) -> str:
@@ -95,19 +104,23 @@ def manifest_files(archive: Archive, run_id: str) -> list[PurePath]:
 
 
 def counting(archive: Archive, run_id: str) -> list[Digest]:
-    """The digests of a run that count, by number; no shard is in two. Raises ``FailureError`` for a damaged one."""
+    """The digests of a run that count, by number; of two that hold a shard, the larger one.
+
+    Raises ``FailureError`` for a damaged one.
+    """
     paths = manifest_files(archive, run_id)
     if not paths:
         return []
     commits = archive.commits(run_id)
     numbers = np.array([commit.shard for commit in commits], np.int64)
     found: list[Digest] = []
-    for digest in archive.load_all(paths, Digest, lambda _path, each: each):
+    every = archive.load_all(paths, Digest, lambda _path, each: each)
+    for digest in sorted(every, key=lambda each: (each.first - each.end, each.first)):
         low, high = np.searchsorted(numbers, (digest.first, digest.end)).tolist()
-        free = not found or found[-1].end <= digest.first
+        free = all(digest.end <= other.first or other.end <= digest.first for other in found)
         if free and digest.version == VERSION and digest.source == source_of(commits[low:high]):
             found.append(digest)
-    return found
+    return sorted(found, key=lambda digest: digest.first)
 
 
 def file_of(archive: Archive, run_id: str, digest: Digest, table: str) -> PurePath:
@@ -145,6 +158,29 @@ def digest_jobs(archive: Archive, run_ids: Sequence[str], games: int = GAMES) ->
                 group = []
 
 
+def joining_jobs(archive: Archive, run_ids: Sequence[str]) -> Iterator[DigestJob]:
+    """The digests of runs that are to become one of the next level: they follow one another, no shard between them.
+
+    Raises ``FailureError`` for a damaged file.
+    """
+    for run_id in run_ids:
+        record, digests = archive.run(run_id), counting(archive, run_id)
+        if record is None or len(digests) < LEVEL:
+            continue
+        commits = archive.commits(run_id)
+        loose = [commit.shard for commit in outside(commits, digests)]
+        group: list[Digest] = []
+        for digest in digests:
+            follows = group and group[-1].level == digest.level
+            if not follows or any(group[-1].end <= number < digest.first for number in loose):
+                group = []
+            group.append(digest)
+            if len(group) == LEVEL:
+                own = (each for each in commits if group[0].first <= each.shard < group[-1].end)
+                yield DigestJob(record, tuple(Shard(record, each, None) for each in own), tuple(group))
+                group = []
+
+
 def make(archive: Archive, job: DigestJob) -> Digest | None:
     """Make and store a digest; None: another process was faster. Raises ``FailureError`` for a damaged file."""
     run_id, commits = job.record.run_id, [shard.commit for shard in job.shards]
@@ -156,8 +192,9 @@ def make(archive: Archive, job: DigestJob) -> Digest | None:
             table: store(pending, archive.folder(table, run_id) / name, table_of(frame))
             for table, frame in tables.items()
         }
-        depth = min(shard.manifest.end_ply for shard in job.shards if shard.manifest)
-        digest = Digest(first, end, len(commits), source_of(commits), depth, VERSION, **stored, created=now())
+        level = job.digests[0].level + 1 if job.digests else 0
+        source = source_of(commits)
+        digest = Digest(first, end, len(commits), source, level, job.end_ply, VERSION, **stored, created=now())
         target = archive.folder(FOLDER, run_id) / digest.name
         if archive.backend.create(target, dump(digest), pending.check):
             return digest
@@ -171,17 +208,13 @@ def make(archive: Archive, job: DigestJob) -> Digest | None:
 
 def make_all(
     archive: Archive, jobs: Sequence[DigestJob], threads: int, progress: Callable[[int], None] = lambda _games: None
-) -> int:
-    """Make digests on several threads and return their number; ``progress`` is called with the games of each."""
-    made = 0
-
-    def done(games: int) -> None:
-        nonlocal made
-        made += 1
-        progress(games)
-
-    run_jobs((partial(_made, archive, job) for job in jobs), threads, done)
-    return made
+) -> None:
+    """Make digests on several threads, then join them; ``progress`` is called with the games of each of ``jobs``."""
+    run_jobs((partial(_made, archive, job) for job in jobs), threads, progress)
+    run_ids = sorted({job.record.run_id for job in jobs})
+    while joining := [*joining_jobs(archive, run_ids)]:
+        for job in joining:
+            make(archive, job)
 
 
 def _made(archive: Archive, job: DigestJob) -> int:
@@ -190,9 +223,20 @@ def _made(archive: Archive, job: DigestJob) -> int:
 
 
 def _positions(archive: Archive, job: DigestJob) -> pl.DataFrame:
-    return summed_positions(
-        (_index_of(archive, shard) for shard in job.shards), job.record.rules, job.record.spec["opening_plies"], PLIES
-    )
+    tables = _tables_of(archive, job, "summed_positions") or (_index_of(archive, shard) for shard in job.shards)
+    return summed_positions(tables, job.record.rules, job.record.spec["opening_plies"], PLIES)
+
+
+def _tables_of(archive: Archive, job: DigestJob, table: str) -> list[pl.DataFrame]:
+    """A table of each of the digests that are to become one; none if it is made from shards."""
+    found = []
+    for digest in job.digests:
+        path = file_of(archive, job.record.run_id, digest, table)
+        try:
+            found.append(read_table(archive.backend, path, getattr(digest, table), TABLES[table]))
+        except ValueError as error:
+            raise FailureError(f"{path} {error}; {REMEDY}") from error
+    return found
 
 
 def _index_of(archive: Archive, shard: Shard[Index]) -> pl.DataFrame:
@@ -207,6 +251,9 @@ def _index_of(archive: Archive, shard: Shard[Index]) -> pl.DataFrame:
 
 def _first_plies(archive: Archive, job: DigestJob) -> pl.DataFrame:
     """The first plies of a job's games, counted."""
+    if of_digests := _tables_of(archive, job, "first_plies"):
+        key = ["pairing", "second", "piece", "cell"]
+        return pl.concat(of_digests).group_by(key).agg(pl.sum("games", "wins", "draws")).sort(key)
     counts = np.zeros((len(job.record.pairings), 2, PIECES, PIECES, 3), np.int64)
     for shard in job.shards:
         rows = read_shard_table(archive, shard.record.run_id, shard.commit, "plies")

@@ -29,7 +29,7 @@ from quarto.jit import int64, kernel, uint64
 from quarto.rules import Rules
 from quarto.symmetry import Symmetries, symmetries
 
-BATCH = 16  # tables that are added at once
+BATCH = 4  # tables that are added at once
 
 
 class Sums(NamedTuple):
@@ -97,9 +97,9 @@ def summed_positions(tables: Iterable[pl.DataFrame], rules: Rules, opening: int,
     """
     symmetry = symmetries(rules)
     sums = Sums(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty((4, 0), np.int64))
-    rest = iter(tables)
+    rest = (table.filter(pl.col("ply") < end_ply) for table in tables)
     while batch := [*islice(rest, BATCH)]:
-        sums = _sum(sums, pl.concat(batch).filter(pl.col("ply") < end_ply), symmetry)
+        sums = _sum(sums, pl.concat(batch), symmetry)
     counts, of_plies = Counts.empty(len(sums.board)), np.zeros(17, np.int64)
     _columns(sums, counts, of_plies, symmetry)
     return frame_of(counts, range(end_ply), of_plies[:end_ply], opening)

@@ -151,3 +151,26 @@ def test_the_second_of_two_processes_that_make_a_digest_leaves_nothing(archive: 
     broken = replace(job.shards[0], manifest=None)
     with pytest.raises(FailureError, match="is not indexed"):
         digests.make(archive, job._replace(shards=(broken, *job.shards[1:])))
+
+
+def test_digests_become_one_of_the_next_level_with_the_same_rows(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = digested(archive, 4 * PAIRS * 2)
+    assert [(digest.level, digest.shards) for digest in small] == [(0, 2)] * 3
+    monkeypatch.setattr(digests, "LEVEL", 3)
+    (job,) = digests.joining_jobs(archive, [RUN_ID])
+    assert digests.make(archive, job) is not None
+    (large,) = digests.counting(archive, RUN_ID)
+    assert (large.level, large.first, large.end, large.shards) == (1, 0, 6, 6)
+    whole = digests.DigestJob(record(), tuple(INDEXES.shards(archive, [RUN_ID])))
+    for name, make in digests.MAKERS.items():
+        assert table(archive, large, name).equals(make(archive, whole))
+    assert [*digests.joining_jobs(archive, [RUN_ID])] == []
+    assert verify(archive).problems == []
+    loose = {file.path for file in unreferenced_files(archive)}
+    assert {digests.file_of(archive, RUN_ID, digest, "first_plies") for digest in small} <= loose
+    assert digests.file_of(archive, RUN_ID, large, "first_plies") not in loose
+    Path(digests.file_of(archive, RUN_ID, small[0], "first_plies")).unlink()
+    with pytest.raises(FailureError, match="cannot be read"):
+        digests.make(archive, job)
