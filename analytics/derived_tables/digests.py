@@ -223,20 +223,20 @@ def _made(archive: Archive, job: DigestJob) -> int:
 
 
 def _positions(archive: Archive, job: DigestJob) -> pl.DataFrame:
-    tables = _tables_of(archive, job, "summed_positions") or (_index_of(archive, shard) for shard in job.shards)
+    tables = (_index_of(archive, shard) for shard in job.shards)
+    if job.digests:
+        tables = _tables_of(archive, job, "summed_positions")
     return summed_positions(tables, job.record.rules, job.record.spec["opening_plies"], PLIES)
 
 
-def _tables_of(archive: Archive, job: DigestJob, table: str) -> list[pl.DataFrame]:
-    """A table of each of the digests that are to become one; none if it is made from shards."""
-    found = []
+def _tables_of(archive: Archive, job: DigestJob, table: str) -> Iterator[pl.DataFrame]:
+    """A table of each of the digests that are to become one."""
     for digest in job.digests:
         path = file_of(archive, job.record.run_id, digest, table)
         try:
-            found.append(read_table(archive.backend, path, getattr(digest, table), TABLES[table]))
+            yield read_table(archive.backend, path, getattr(digest, table), TABLES[table])
         except ValueError as error:
             raise FailureError(f"{path} {error}; {REMEDY}") from error
-    return found
 
 
 def _index_of(archive: Archive, shard: Shard[Index]) -> pl.DataFrame:
@@ -251,9 +251,14 @@ def _index_of(archive: Archive, shard: Shard[Index]) -> pl.DataFrame:
 
 def _first_plies(archive: Archive, job: DigestJob) -> pl.DataFrame:
     """The first plies of a job's games, counted."""
-    if of_digests := _tables_of(archive, job, "first_plies"):
+    if job.digests:
         key = ["pairing", "second", "piece", "cell"]
-        return pl.concat(of_digests).group_by(key).agg(pl.sum("games", "wins", "draws")).sort(key)
+        return (
+            pl.concat(_tables_of(archive, job, "first_plies"))
+            .group_by(key)
+            .agg(pl.sum("games", "wins", "draws"))
+            .sort(key)
+        )
     counts = np.zeros((len(job.record.pairings), 2, PIECES, PIECES, 3), np.int64)
     for shard in job.shards:
         rows = read_shard_table(archive, shard.record.run_id, shard.commit, "plies")

@@ -6,8 +6,7 @@ give the same bytes. Rows are added batch by batch, in memory that depends on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from quarto.jit import int64, kernel, uint64
 from quarto.rules import Rules
 from quarto.symmetry import Symmetries, symmetries
 
-BATCH = 4  # tables that are added at once
+BATCH = 1 << 20  # rows that are added at once, or few more
 
 
 class Sums(NamedTuple):
@@ -97,12 +96,23 @@ def summed_positions(tables: Iterable[pl.DataFrame], rules: Rules, opening: int,
     """
     symmetry = symmetries(rules)
     sums = Sums(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty((4, 0), np.int64))
-    rest = (table.filter(pl.col("ply") < end_ply) for table in tables)
-    while batch := [*islice(rest, BATCH)]:
-        sums = _sum(sums, pl.concat(batch), symmetry)
+    for batch in _batches(table.filter(pl.col("ply") < end_ply) for table in tables):
+        sums = _sum(sums, batch, symmetry)
     counts, of_plies = Counts.empty(len(sums.board)), np.zeros(17, np.int64)
     _columns(sums, counts, of_plies, symmetry)
     return frame_of(counts, range(end_ply), of_plies[:end_ply], opening)
+
+
+def _batches(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Tables one behind the other, so many that they have ``BATCH`` rows; the last ones may have fewer."""
+    waiting: list[pl.DataFrame] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(map(len, waiting)) >= BATCH:
+            yield pl.concat(waiting)
+            waiting = []
+    if waiting:
+        yield pl.concat(waiting)
 
 
 def _sum(sums: Sums, rows: pl.DataFrame, symmetry: Symmetries) -> Sums:
