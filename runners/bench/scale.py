@@ -25,6 +25,7 @@ from quarto.errors import FailureError
 from runners.bench.archive import POSITIONS, exponent
 from runners.bench.processes import process
 from runners.bench.rounds import best
+from runners.bench.warm import warm
 from runners.executors.machine import MEBIBYTE, available_cores
 
 Figures = dict[str, Any]
@@ -37,6 +38,8 @@ RUNS = "SELECT run_id, games FROM runs"
 
 def bench_scale(quick: bool = False) -> Figures:
     """All figures, nested as they are printed; ``quick`` takes them from smaller archives."""
+    for _ in warm():  # compiling is not measured
+        pass
     games, commits = (QUICK_GAMES, QUICK_COMMITS) if quick else (GAMES, COMMITS)
     with TemporaryDirectory(prefix="quarto-arena-bench-") as name:
         folder = Path(name)
@@ -103,10 +106,16 @@ def _commands(folder: Path, games: int) -> dict[str, float]:
     """Seconds of the same questions as commands, the start of the program included."""
     place = ["--archive", str(_root(folder, games))]
     return {
-        "win_rates_seconds": process(["sql", query("win_rates"), *place], folder).seconds,
-        "first_plies_seconds": process(["sql", query("first_plies"), *place], folder).seconds,
+        "win_rates_seconds": process(["sql", _without_header("win_rates"), *place], folder).seconds,
+        "first_plies_seconds": process(["sql", _without_header("first_plies"), *place], folder).seconds,
         "position_seconds": process(["openings", POSITIONS[2], "--by", "turn", *place], folder).seconds,
     }
+
+
+def _without_header(name: str) -> str:
+    """The SQL of a named question without its first lines, which a command line would take for an option."""
+    lines = query(name).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("--"))
 
 
 def _opening(folder: Path, count: int) -> dict[str, float]:

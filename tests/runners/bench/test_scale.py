@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_figure_has_its_growth_beside_it() -> None:
     found = _grown({10: {"flat": 2.0, "linear": 1.0}, 1_000: {"flat": 2.0, "linear": 100.0}})
-    assert found["linear"]["10"], found["linear"]["1000"] == (1.0, 100.0)
+    assert (found["linear"]["10"], found["linear"]["1000"]) == (1.0, 100.0)
     assert found["linear"]["exponent"] == pytest.approx(1)
     assert found["flat"]["exponent"] == pytest.approx(0)
 
