@@ -138,7 +138,7 @@ def _names(content: bytes, package: str) -> tuple[str, ...]:
 
 
 def _names_in(content: bytes, package: str) -> Iterator[str]:
-    """What a text may import: names of modules and, since the text cannot tell, of what else is in these."""
+    """The names that a text may import: of modules and, since the text cannot tell, of what else is in these."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # who imports it will be told

@@ -223,9 +223,8 @@ def _made(archive: Archive, job: DigestJob) -> int:
 
 
 def _positions(archive: Archive, job: DigestJob) -> pl.DataFrame:
-    tables = (_index_of(archive, shard) for shard in job.shards)
-    if job.digests:
-        tables = _tables_of(archive, job, "summed_positions")
+    of_shards = (_index_of(archive, shard) for shard in job.shards)
+    tables = _tables_of(archive, job, "summed_positions") if job.digests else of_shards
     return summed_positions(tables, job.record.rules, job.record.spec["opening_plies"], PLIES)
 
 

@@ -18,7 +18,7 @@ from quarto.hooks import ignore
 
 
 class FileStatus(NamedTuple):
-    """What is known of a file without reading it."""
+    """The facts about a file that are known without reading it."""
 
     bytes: int
     modified: float  # seconds since 1970, by the clock of the backend
@@ -44,7 +44,7 @@ class Backend(ABC):
 
     @abstractmethod
     def entries(self, folder: PurePath) -> list[PurePath]:
-        """What is directly in a folder, in any order; nothing if there is no such folder."""
+        """The names directly in a folder, in any order; none if there is no such folder."""
 
     @abstractmethod
     def folders(self, folder: PurePath) -> list[PurePath]:

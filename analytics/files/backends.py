@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def backend_of(location: PurePath) -> Backend:
-    """What reads and writes the files of a location.
+    """The backend that reads and writes the files of a location.
 
     For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
     """

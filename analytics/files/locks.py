@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
@@ -43,13 +43,21 @@ def make(path: Path) -> int:
     return _locked(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
 
 
-def _locked(descriptor: int) -> int:
+def _locked(descriptor: int, operation: int = fcntl.LOCK_EX) -> int:
     try:
-        _flock(descriptor)
+        _flock(descriptor, operation)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _locked_or_none(descriptor: int, operation: int) -> int | None:
+    """The descriptor with its lock; closed, and None, if somebody holds it."""
+    try:
+        return _locked(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
 
 
 def claim(path: Path) -> int | None:
@@ -58,18 +66,13 @@ def claim(path: Path) -> int | None:
     Returns the descriptor as ``hold`` does. Who holds the lock may delete the file.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor  # it was not deleted meanwhile
-        except BlockingIOError:
-            os.close(descriptor)
+        descriptor = _locked_or_none(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), fcntl.LOCK_EX)
+        if descriptor is None:
             return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
+                return descriptor
+        os.close(descriptor)  # it was deleted meanwhile
 
 
 @contextmanager
@@ -87,16 +90,7 @@ def probe(path: Path) -> int | None:
 
     Raises ``OSError``, also if the file is gone.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        _flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return _locked_or_none(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), fcntl.LOCK_SH)
 
 
 def is_held(path: Path) -> bool:

@@ -21,7 +21,7 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Settings:
-    """How a store is reached; credentials are read from the environment by the libraries alone."""
+    """The settings with which a store is reached; credentials are read from the environment by the libraries alone."""
 
     endpoint: str  # nothing: the provider's own
     allow_http: bool
@@ -52,7 +52,7 @@ class Settings:
         return options | ({"allow_http": True} if self.allow_http else {})
 
     def retries(self) -> dict[str, Any]:
-        """How obstore repeats what failed in passing (429, 5xx, lost connections): after random, ever longer pauses."""
+        """The repeats of what fails in passing (429, 5xx, lost connections): after random, ever longer pauses."""
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=self.patience)}
 
     def first_retries(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Settings:
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=min(FIRST_SECONDS, self.patience))}
 
     def polars_options(self) -> dict[str, str]:
-        """What Polars' own reader has to be told; it reads the rest from the environment."""
+        """The options that Polars' own reader needs; it reads the rest from the environment."""
         options = {"aws_endpoint_url": self.endpoint} if self.endpoint else {}
         return options | ({"aws_allow_http": "true"} if self.allow_http else {})
 

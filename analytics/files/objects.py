@@ -2,8 +2,8 @@
 
 A store has neither folders, links nor locks. An object appears whole, and is created only if its name is free
 (``If-None-Match``) or replaced only if it is still the version that was read (``If-Match``): the two conditions on
-which the archive rests. A request whose answer was lost may have been carried out. So before an object that is there
-already counts as somebody else's, its content is compared with our own.
+which the archive rests. A request whose answer was lost may have been carried out. So each attempt puts a mark of its
+own on what it creates: an object that is there already is somebody else's only if its mark is another.
 """
 
 from __future__ import annotations

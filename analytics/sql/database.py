@@ -23,7 +23,7 @@ from analytics.sql.arrow_stream import LazyRows, Stream
 from analytics.sql.files import damage, require_whole
 from analytics.sql.frames import Frames
 from analytics.sql.limits import NO_LIMITS, Limits
-from analytics.sql.views_read import Read, read_by
+from analytics.sql.views_read import POSITIONS, Read, read_by
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 
@@ -37,6 +37,7 @@ _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 _REPLAYED = {"boards": replays.boards, "ordered_openings": replays.orders}  # what is prepared when it is read first
 _READ_FROM = views.MADE | {"ordered_openings": "plies", views.ORDERED: "plies"}
 _OVER_FILES = (*TABLES, "decisions", "positions", "first_plies")
+_TEXTS = "position_macros.sql"  # what is made when a question names it or reads POSITIONS
 _PARQUET = "parquet"  # in a question that reads files itself, by read_parquet or by a name
 _RECORDS = {*views.FILLED, "policy"}  # what is made from records alone
 _KNOWN = {*views.VIEWS, *_READ_FROM, "policy"}
@@ -61,9 +62,11 @@ class OpenArchive(Frames):
         """
         self._limits = limits
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._over: set[str] = set()  # the views over table files that are there; the others are empty
+        self._over: set[str] | None = (
+            None  # the views that read table files, others are empty; None: there are none yet
+        )
         self._broken: dict[str, FailureError] = {}  # by view
-        self._prepared: set[str] = set()  # of _REPLAYED
+        self._prepared: set[str] = set()  # of what is made when a question reads it first
         self._policies: dict[str, str] = {}  # by name: the question that reads its table
         super().__init__(root, check)
 
@@ -112,23 +115,18 @@ class OpenArchive(Frames):
     ) -> _Taken:
         found: _Taken | Complaint
         broken: list[RequestError] = []
-        read = self._read_by(text)
-        needed = {_READ_FROM.get(view, view) for view in read.views - _RECORDS}
-        if tables is not None:
-            needed |= tables
-        elif _PARQUET in text.lower():
-            needed |= set(_OVER_FILES)
-        if self._connection is None or not needed <= self._over:
-            self._disconnect()
-            try:
-                self._connection = self._connect(self._over | needed)
-            except (duckdb.OutOfMemoryException, MemoryError) as error:
-                found = Complaint.of(error)
-        if self._connection is not None:
-            self._prepare(self._connection, read)
-            limits = self._limits.kept(self._connection, self._scratch_folder().spill, broken)
-            with _registered(self._connection, frames or {}):
-                found = ask(self._connection, text, parameters, take, limits)
+        try:
+            connection, read = self._ready(text, tables)
+        except BaseException as error:
+            self._disconnect()  # not all views are there
+            if not isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
+                raise
+            found = Complaint.of(error)
+        else:
+            self._prepare(connection, read)
+            limits = self._limits.kept(connection, self._scratch_folder().spill, broken)
+            with _registered(connection, frames or {}):
+                found = ask(connection, text, parameters, take, limits)
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, Complaint):
             if found.is_fatal:
@@ -176,7 +174,7 @@ class OpenArchive(Frames):
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection, self._over = None, None
 
     def __enter__(self) -> Self:
         return self
@@ -188,6 +186,12 @@ class OpenArchive(Frames):
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, read: Read) -> None:
         """Check the files of what a question reads, and make what is made when it is read first."""
+        if read.texts and _TEXTS not in self._prepared:
+            self._execute(connection, _TEXTS)
+            self._prepared.add(_TEXTS)
+        if POSITIONS in read.views and POSITIONS not in self._prepared:
+            self._make(connection, POSITIONS, self._over or set())
+            self._prepared.add(POSITIONS)
         named = {view for view in read.views if view not in self._broken}
         self._require_sound({_READ_FROM.get(view, view) for view in named} - set(self._broken))
         for name in named & set(_REPLAYED) - self._prepared:
@@ -220,35 +224,47 @@ class OpenArchive(Frames):
         rows = pl.scan_parquet(str(path), glob=False, storage_options=self.archive.backend.polars_options)
         return views.policy_question(path, rows.collect_schema())
 
-    def _read_by(self, text: str) -> Read:
-        """What a question reads, by DuckDB's parser."""
-        if self._connection is not None:
-            return read_by(self._connection, text, _KNOWN)
-        with duckdb.connect() as parser:
-            return read_by(parser, text, _KNOWN)
+    def _ready(self, text: str, tables: set[str] | None) -> tuple[duckdb.DuckDBPyConnection, Read]:
+        """A connection with the views for a question, and what it reads by DuckDB's parser.
 
-    def _connect(self, over: set[str]) -> duckdb.DuckDBPyConnection:
-        """A connection with all views; of those over table files, the ones that are not in ``over`` are empty."""
-        spill = str(self._scratch_folder().spill)
-        connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
+        ``tables`` are those whose files it reads by their names; None: if it reads files at all, any.
+        """
+        connection = self._connected()
+        read = read_by(connection, text, _KNOWN)
+        needed = {_READ_FROM.get(view, view) for view in read.views - _RECORDS} | (tables or set())
+        if tables is None and _PARQUET in text.lower():
+            needed |= set(_OVER_FILES)
+        known = self._over
+        if known is not None and not needed <= known:  # this connection may not read their files any more
+            self._disconnect()
+            connection = self._connected()
+        if self._over is None:
+            self._make_views(connection, needed | (known or set()))
+        return connection, read
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        """The connection; a new one has no views yet."""
+        if self._connection is None:
+            spill = str(self._scratch_folder().spill)
+            self._connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
+        return self._connection
+
+    def _make_views(self, connection: duckdb.DuckDBPyConnection, over: set[str]) -> None:
+        """Make all views; of those over table files, the ones that are not in ``over`` are empty, and cost nothing."""
         if (filesystem := filesystem_of(self.archive.backend)) is not None:
             connection.register_filesystem(filesystem)
         self._broken, self._prepared, self._policies = {}, set(), {}
-        connection.execute((files("analytics.sql") / "macros.sql").read_text(encoding="utf-8"))
+        self._execute(connection, "macros.sql")
         for view in views.MADE_HERE:
-            failure = self._create(connection, view, over)
-            if failure is not None:  # the other views can be asked all the same
-                self._broken[view] = failure
-                connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
+            self._make(connection, view, over - {POSITIONS})
         connection.execute(views.policy_macro({}))
-        connection.execute((files("analytics.sql") / "made_views.sql").read_text(encoding="utf-8"))
+        self._execute(connection, "made_views.sql")
         connection.execute("SET VARIABLE files = $1", [self._paths(over)])
         connection.execute("SET allowed_paths = getvariable('files')")
         connection.execute("SET parquet_metadata_cache = true")  # committed files never change
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         self._over = over
-        return connection
 
     def _paths(self, over: set[str]) -> list[str]:
         """The files that DuckDB may read. A damaged card, or digest, spoils what needs it only."""
@@ -261,6 +277,17 @@ class OpenArchive(Frames):
             stored += [file for file in tables if file is not None]
         return list(dict.fromkeys(str(self.place(file.path)) for file in stored))
 
+    def _execute(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        """Execute a file of this package."""
+        connection.execute((files("analytics.sql") / name).read_text(encoding="utf-8"))
+
+    def _make(self, connection: duckdb.DuckDBPyConnection, view: str, over: set[str]) -> None:
+        """Make a view; if that fails, one whose questions fail: the others can be asked all the same."""
+        failure = self._create(connection, view, over)
+        if failure is not None:
+            self._broken[view] = failure
+            connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
+
     def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over: set[str]) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
         try:
@@ -272,7 +299,7 @@ class OpenArchive(Frames):
             if _READ_FROM.get(view, view) not in over:
                 connection.execute(views.empty(view))
                 return None
-            if view == "positions":
+            if view == POSITIONS:
                 self._require_indexed()
             require_whole(self._files_of(views.REPLAYED.get(view, view)))
             if view in views.REPLAYED:

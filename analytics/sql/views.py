@@ -208,7 +208,7 @@ def broken(view: str, reason: str) -> str:
 
 
 def _view(view: str, values: Mapping[str, str], rest: str) -> str:
-    return f"CREATE VIEW {view} AS SELECT {_listed(values)} {rest}"
+    return f"CREATE OR REPLACE VIEW {view} AS SELECT {_listed(values)} {rest}"
 
 
 def _listed(values: Mapping[str, str]) -> str:

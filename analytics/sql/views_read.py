@@ -12,6 +12,8 @@ from analytics.sql.syntax_trees import Node, nodes
 
 _BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
 POLICY = "policy"  # the macro that is the table of a policy
+POSITIONS = "positions"  # the view that has the text of each position
+_TEXTS = ("board_text", "position_text")  # the macros of position_macros.sql
 
 
 class Read(NamedTuple):
@@ -19,6 +21,7 @@ class Read(NamedTuple):
 
     views: set[str]  # views and table macros
     policies: set[str] | None  # names in policy('NAME'); None: any
+    texts: bool  # of positions, by the macros or in the view
 
 
 def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Read:
@@ -34,7 +37,7 @@ def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[
     if parsed["error"]:
         composed = _BY_TEXT[0] in lowered
         views = {view for view in known if composed or view in lowered}
-        return Read(views, None if POLICY in lowered or composed else set())
+        return Read(views, None if POLICY in lowered or composed else set(), _has_texts(lowered, views))
     views, policies = set(), set()
     for node in nodes(parsed):
         if node.get("type") == "BASE_TABLE":
@@ -42,11 +45,16 @@ def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[
         elif node.get("type") == "TABLE_FUNCTION":
             name = node["function"]["function_name"].lower()
             if name in _BY_TEXT:
-                return Read(set(known), None)
+                return Read(set(known), None, texts=True)
             views.add(name)
             if name == POLICY:
                 policies |= set(map(_text, node["function"]["arguments"]))
-    return Read(views & set(known), None if None in policies else {name for name in policies if name is not None})
+    named = None if None in policies else {name for name in policies if name is not None}
+    return Read(views & set(known), named, _has_texts(lowered, views))
+
+
+def _has_texts(lowered: str, views: Collection[str]) -> bool:
+    return POSITIONS in views or any(macro in lowered for macro in _TEXTS)
 
 
 def _text(argument: Node) -> str | None:

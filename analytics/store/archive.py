@@ -95,7 +95,7 @@ class Archive:
         return path.relative_to(self.root).as_posix()
 
     def entries(self, folder: PurePath) -> list[PurePath]:
-        """What is directly in a folder, in any order. Raises ``FailureError`` if it cannot be listed."""
+        """The names directly in a folder, in any order. Raises ``FailureError`` if it cannot be listed."""
         with explained("list", folder):
             return self.backend.entries(folder)
 

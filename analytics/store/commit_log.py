@@ -259,14 +259,14 @@ def total(summaries: Iterable[Summary]) -> Summary:
 
 
 def faults(commits: Iterable[Commit], held: dict[int, list[Range]] | None = None) -> Iterator[tuple[Commit, str]]:
-    """What is wrong with commits that count, by number; ``held`` are the pairs of earlier ones, by pairing."""
+    """The faults of commits that count, by number; ``held`` are the pairs of earlier ones, by pairing."""
     held = {} if held is None else held
     for commit in commits:
         yield from ((commit, what) for what in [*overlapping(commit, held), *_miscounted(commit)])
 
 
 def overlapping(commit: Commit, held: dict[int, list[Range]]) -> Iterator[str]:
-    """What of a commit is in ``held`` already, the pairs of earlier ones by pairing, which it is added to."""
+    """The pairs of a commit that earlier ones hold too; adds its own to ``held``, the pairs of earlier ones."""
     for part in commit.slices:
         known = held.setdefault(part.pairing, [])
         if overlaps(known, part.first_pair, part.end_pair):

@@ -109,7 +109,7 @@ class RunRecord(StoredRecord, frozen=True):
 
     @property
     def place(self) -> tuple[int, str]:
-        """What runs are sorted by to be in the order in which they began; by id where several began at once."""
+        """The key that sorts runs by the time they began, and by id where several began at once."""
         return self.number, self.run_id
 
     @property

@@ -42,7 +42,7 @@ class Derived(NamedTuple):
 
     @property
     def extent(self) -> tuple[object, object]:
-        """What they hold. Only shards with tables of the same extent become one, so that nothing is lost of any."""
+        """The tables that they hold. Only shards with tables of one extent become one, so that nothing is lost."""
         annotation, index = self.annotation, self.positions
         return annotation and (annotation.choices, annotation.from_pieces), index and (index.end_ply, index.version)
 
@@ -60,7 +60,7 @@ class Group(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """What was done."""
+    """Counts of what a compaction did."""
 
     shards: int = 0  # that were replaced
     by: int = 0  # as many shards

@@ -37,7 +37,7 @@ PARTS = (ANNOTATIONS, INDEXES)
 
 
 class Merged(NamedTuple):
-    """What was added."""
+    """Counts of what a merge added."""
 
     runs: int = 0  # that were not there
     shards: int = 0
@@ -53,7 +53,7 @@ class Merged(NamedTuple):
 
 
 class MergeOptions(NamedTuple):
-    """How conflicts are to be settled."""
+    """The user's choices for conflicts."""
 
     prefix: str = ""  # of the names of policies that the destination knows with other content
     other_code: bool = False  # add games of other code to a run that is there
@@ -70,7 +70,7 @@ def opened(root: PurePath) -> Archive:
 
 
 def conflicts(source: Archive, target: Archive, options: MergeOptions) -> Iterator[str]:
-    """What of two archives cannot be in one, as sentences."""
+    """The conflicts of two archives, as sentences."""
     for run_id in source.run_ids():
         if source.run(run_id) is None:
             yield f"run {run_id} of {source.root} has no record: restore it"

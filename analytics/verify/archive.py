@@ -175,7 +175,7 @@ def _sweeps(archive: Archive) -> Iterator[Problem]:
 def _lost(
     archive: Archive, run_id: str, record: RunRecord | None, held: dict[int, list[Range]], replaced: Sequence[Range]
 ) -> Iterator[Problem]:
-    """What a run had when its record was written, and has no longer.
+    """The things that a run had when its record was written, and has no longer.
 
     ``held`` are the pairs of its sound commits that count, ``replaced`` the numbers of those that do not.
     """

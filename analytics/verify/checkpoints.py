@@ -42,7 +42,7 @@ def verify_checkpoints(archive: Archive, run_id: str, commits: Iterable[Commit])
 
 
 def _sums(checkpoint: Checkpoint) -> Iterator[str]:
-    """What is wrong with the first line of a checkpoint."""
+    """The faults of the first line of a checkpoint."""
     own = [entry.commit for entry in checkpoint.entries.values()]
     replaced = merged(each for commit in own for each in commit.replaces)
     counting = [commit for commit in own if not overlaps(replaced, commit.shard, commit.shard + 1)]

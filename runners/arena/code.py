@@ -162,7 +162,7 @@ def _sum_of(path: Path) -> str:
 
 
 def differences(record: RunRecord, code: Mapping[str, Any]) -> str:
-    """What tells the code of a run from ``code``, for a message; empty if they are the same."""
+    """The differences between the code of a run and ``code``, for a message; empty if they are the same."""
     theirs, ours = record.code, code
     more = [each for each in theirs.get("extended_by", ()) if each != ours.get("fingerprint")]
     if theirs.get("fingerprint") == ours.get("fingerprint") and not more:

@@ -152,7 +152,7 @@ class Engine:
         return [line for contestant in self.contestants for line in contestant.summary()]
 
     def take_misbehaviour(self) -> list[Misbehaviour]:
-        """What each agent did wrong since the last call, for the engine of another process."""
+        """Each agent's faults since the last call, for the engine of another process."""
         return [contestant.take_misbehaviour() for contestant in self.contestants]
 
     def add_misbehaviour(self, taken: Sequence[Misbehaviour]) -> None:

@@ -146,8 +146,8 @@ def add_commits(root: Path, record: Any, count: int) -> None:
     folder = Path(archive.folder("commits", record.run_id))
     folder.mkdir(parents=True)
     tally = Tally(pairs=((0, 0, 1), (0, 0, 0), (0, 0, 0)), plies=20)
-    stored = [StoredFile(f"part-000000-{'0' * 32}.parquet", rows, 1000, "0" * 64) for rows in (2, 20)]
+    games, plies = (StoredFile(f"part-000000-{'0' * 32}.parquet", rows, 1000, "0" * 64) for rows in (2, 20))
     moment = now()
     for number in range(count):
-        commit = Commit(number, *stored, (Slice(0, number, 1, tally),), moment)
+        commit = Commit(number, games, plies, (Slice(0, number, 1, tally),), moment)
         (folder / f"{number:06d}.json").write_bytes(dump(commit))

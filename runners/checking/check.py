@@ -148,7 +148,7 @@ def _one_by_one(engine: Engine) -> list[Block]:
 
 @contextmanager
 def _captured(printed: io.StringIO) -> Iterator[None]:
-    """What is printed goes to ``printed``, except for the notice that kernels are compiled."""
+    """Collects printed text in ``printed``, except for the notice that kernels are compiled."""
     screen, notice = sys.stderr, hooks.before_compiling
 
     def noticed() -> None:

@@ -16,7 +16,7 @@ def limit() -> int | None:
 
 
 def advice() -> str:
-    """What to do if memory is short; empty where memory is not limited."""
+    """Advice for when memory is short; empty where memory is not limited."""
     most = limit()
     return "" if most is None else f"this process may use {most // 1024:,} KiB of memory: raise 'ulimit -v'"
 

@@ -100,7 +100,7 @@ class ChildProcess:
         return b"".join(parts)
 
     def _death(self) -> str:
-        """How the process ended."""
+        """The way in which the process ended."""
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

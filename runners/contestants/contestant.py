@@ -130,7 +130,7 @@ class Contestant:
         return some.turns
 
     def _instead(self, error: BaseException, told: Told) -> int:
-        """What stands for the cell of a turn that was not taken: the exception is told, a late turn counted."""
+        """The code in place of the cell of a turn that was not taken; reports an exception, counts a late turn."""
         if not isinstance(error, LateError):
             told(error)
             return ERROR
@@ -192,7 +192,7 @@ class Contestant:
             yield f"agent '{self.label}' {line}"
 
     def take_misbehaviour(self) -> Misbehaviour:
-        """What it did wrong since the last call, which is forgotten here: for another process, as JSON values."""
+        """Its faults since the last call, as JSON values for another process; they are forgotten here."""
         with self._lock:
             remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
             new = [line for line in remarks() if line not in self._remarks]

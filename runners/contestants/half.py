@@ -19,7 +19,7 @@ from runners.contestants.lockstep import LEGAL, WON, GameNumbers, advance, begin
 
 
 class Setting(NamedTuple):
-    """What the games of a half have in common."""
+    """The common part of the games of a half."""
 
     rules: Rules
     opening: int  # imposed plies

@@ -13,7 +13,7 @@ ISOLATIONS = ("thread", "process")
 
 @dataclass(frozen=True)
 class Limits:
-    """What an agent may take. Raises ``RequestError`` for a value that is not possible."""
+    """The time and memory that an agent may take. Raises ``RequestError`` for a value that is not possible."""
 
     turn_seconds: float | None = None  # by the clock, for a turn; a longer one ends its game as 'forfeit_time'
     isolation: str = ISOLATIONS[0]  # a process of its own can be ended, and takes nothing with it when it dies

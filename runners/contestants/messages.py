@@ -44,7 +44,7 @@ class Ready(msgspec.Struct):
 
 
 class Failed(msgspec.Struct):
-    """What the agent raised."""
+    """The exception that the agent raised."""
 
     kind: str
     text: str

@@ -120,7 +120,7 @@ class QuartoEnv(gymnasium.Env):
         return None
 
     def _step(self, forfeit: int | None, forfeit_of: int | None = None) -> Step:
-        """What ``step`` returns: ``forfeit`` is the ending of a game that was forfeited, by the opponent by default."""
+        """The values of ``step``: ``forfeit`` is the ending of a forfeited game, the opponent's fault by default."""
         lost_by = 1 - self.seat if forfeit_of is None else forfeit_of
         game, info = self.game, {"action_mask": self._mask(forfeit), "seat": self.seat}
         truncated = forfeit is not None and lost_by != self.seat

@@ -54,7 +54,7 @@ def _message(kind: str, content: Any) -> str:
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    """What the user's process needs to raise the error there."""
+    """The facts that the user's process needs to raise the error there."""
     return {
         "kind": next(
             (each.__name__ for each in type(error).__mro__ if each.__base__ is ArenaError), type(error).__name__

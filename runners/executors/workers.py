@@ -104,7 +104,7 @@ class Workers(Executor):
     def _results(
         self, setup: str, tasks: Tasks, workers: int, stop: threading.Event, work: Work
     ) -> Generator[Heard | Lost, None, None]:
-        """What workers say of all tasks, which are taken when a worker is about to be free."""
+        """The workers' messages about all tasks, each of which is taken when a worker is about to be free."""
 
 
 def setup_of(work: Work, folder: Path) -> str:

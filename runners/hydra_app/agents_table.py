@@ -40,7 +40,7 @@ def _parameters(settings: dict[str, Any]) -> str:
 
 
 def description_of(name: str, settings: dict[str, Any]) -> str:
-    """What an agent plays, in one line: the first comment of its yaml, else the first line of its class's docstring."""
+    """One line about an agent's play: the first comment of its yaml, else the first line of its class's docstring."""
     for line in text_of("agent", name).splitlines():
         comment = line.removeprefix("#").strip()
         if not line.startswith("#"):

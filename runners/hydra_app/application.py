@@ -38,6 +38,7 @@ from runners.hydra_app.config_dir import find_own_modules, folders_of, own_modul
 from runners.hydra_app.error_messages import explained, own_settings
 from runners.hydra_app.finished import Finished
 from runners.hydra_app.flags import config_dirs, flags_first, in_full
+from runners.hydra_app.mode import check_mode, composed_once
 from runners.hydra_app.study import Target
 from runners.terminal import console
 
@@ -222,8 +223,9 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     sweep_folders.forget()
     EarlyChecks.application, EarlyChecks.prepared = application, None
     sweep_start.prepare(arguments, application.config)
+    once = composed_once(arguments)
     if multirun or asked:
-        sweep_start.check_mode(arguments)
+        check_mode(arguments)
         arguments = ["--multirun", *arguments]
     places = places_in(arguments)
     with (
@@ -231,6 +233,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         _argv([f"qarena {command}", *arguments]),
         explained(command, arguments, application.keys),
         searched(places),
+        once,
     ):
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.

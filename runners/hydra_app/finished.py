@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Value(NamedTuple):
-    """What a job is judged by."""
+    """The value that judges a job."""
 
     objective: str  # its name
     number: float

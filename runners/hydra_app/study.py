@@ -261,7 +261,7 @@ def _other_values(study: Any, space: Mapping[str, Any]) -> str:
 
 
 def _settings(trial: Any) -> Mapping[str, Any]:
-    """What was proposed for a trial, also for one that waits."""
+    """The settings that were proposed for a trial, also for one that waits."""
     found: Mapping[str, Any] = trial.params or trial.system_attrs.get("fixed_params", {})
     return found
 

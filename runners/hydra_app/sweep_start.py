@@ -25,7 +25,6 @@ from runners.hydra_app.flags import quoted
 from runners.hydra_app.study import StudyConfig, StudySweeper, Target, checked_direction
 from runners.terminal import console
 
-MODE = re.compile(r"\+*hydra\.mode=(.*)")
 # Folders, archive, threads, executor and progress do not affect what a job returns, nor does the extent of a study.
 WITHOUT_EFFECT = re.compile(
     r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress="
@@ -59,13 +58,6 @@ def prepare(arguments: Sequence[str], config: str) -> None:
             store.store(group=group, name=name, node=node, provider="quarto-arena")
     StudySweeper.target, StudySweeper.trials = None, ()
     StudySweeper.sweep_id = sweep_id(arguments, config)
-
-
-def check_mode(arguments: Sequence[str]) -> None:
-    """Raises ``RequestError`` if the arguments of a sweep ask for a single run."""
-    for argument in arguments:
-        if (given := MODE.fullmatch(argument)) and given[1] != "MULTIRUN":
-            raise RequestError(f"{argument} contradicts a sweep: leave it out, or use the command without -m")
 
 
 def sweep_id(arguments: Sequence[str], config: str = "run") -> str:

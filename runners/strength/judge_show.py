@@ -121,7 +121,7 @@ def _by_pieces(ranks: Sequence[Verdict]) -> list[Column]:
 
 
 class Making(NamedTuple):
-    """What the page tells of how its agents, and itself, were made."""
+    """The commands and facts with which the page and its agents were made."""
 
     command: Sequence[str]  # of the page
     sizes: Mapping[str, int | None]  # bytes that an agent plays by, by label

@@ -119,7 +119,7 @@ def build(prepared: PreparedBuild) -> PolicyCard:
 
 
 class _Derived(NamedTuple):
-    """What a kind made, and of which games."""
+    """The table that a kind made, and the games that it is from."""
 
     policy: Any
     ranges: pl.DataFrame  # of the ids of the games

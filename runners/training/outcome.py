@@ -80,7 +80,7 @@ def score(curve: pl.DataFrame) -> float | None:
 
 
 def value(curve: pl.DataFrame) -> Value | None:
-    """What a training is judged by: the last value of its curve."""
+    """The value that judges a training: the last one of its curve."""
     last = score(curve)
     name = next((each for each in ("win_rate", "strength") if each in curve.columns), "fitness")
     return None if last is None else Value(name, last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,9 @@ def test_games_are_those_of_the_slow_twin_under_other_rules(name: str) -> None:
     assert_same_games(LineValues(policy, 0.5), twin, PRESETS[name], 2)
 
 
-@pytest.mark.parametrize("agent", [LineValues(), LineValues(random_policy(CLASSIC, 0)[0], exploration=1.0)])
-def test_untrained_or_exploring_it_plays_as_semi_random(agent: LineValues) -> None:
+@pytest.mark.parametrize("exploring", [False, True])
+def test_untrained_or_exploring_it_plays_as_semi_random(exploring: bool) -> None:
+    agent = LineValues(random_policy(CLASSIC, 0)[0], exploration=1.0) if exploring else LineValues()
     assert assert_same_turns(agent, SemiRandom(), CLASSIC, asked(CLASSIC, 5)) > 50
 
 
@@ -118,21 +120,21 @@ def changed(column: str, row: int, value: float) -> Policy:
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    ("policy", "message"),  # made when the test runs
     [
-        ("mine", "policy='mine' is not a policy"),
-        (Policy("gift"), "policy of kind 'gift' is for other players; line_values reads 'line_values'"),
-        (changed("weight", 5, 0.3), "weight 0.3 in row 5 of a policy is no multiple of 2^-20"),
-        (changed("weight", 5, 65.0), "weight 65.0 in row 5 of a policy is not from -64.0 to 64.0"),
-        (changed("pieces", 0, 16), "pieces 16 in row 0 of a policy is not from 0 to 15"),
-        (changed("part", 0, 2), "part 2 in row 0 of a policy is not from 0 to 1"),
-        (changed("feature", 9, 0), "pieces 1 in row 9 of a policy comes too late"),
-        (Policy(LINE_VALUES, {}, random_policy(CLASSIC, 0)[0].table), "has no parameter 'mobility'"),
+        (lambda: "mine", "policy='mine' is not a policy"),
+        (lambda: Policy("gift"), "policy of kind 'gift' is for other players; line_values reads 'line_values'"),
+        (lambda: changed("weight", 5, 0.3), "weight 0.3 in row 5 of a policy is no multiple of 2^-20"),
+        (lambda: changed("weight", 5, 65.0), "weight 65.0 in row 5 of a policy is not from -64.0 to 64.0"),
+        (lambda: changed("pieces", 0, 16), "pieces 16 in row 0 of a policy is not from 0 to 15"),
+        (lambda: changed("part", 0, 2), "part 2 in row 0 of a policy is not from 0 to 1"),
+        (lambda: changed("feature", 9, 0), "pieces 1 in row 9 of a policy comes too late"),
+        (lambda: Policy(LINE_VALUES, {}, random_policy(CLASSIC, 0)[0].table), "has no parameter 'mobility'"),
     ],
 )
-def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) -> None:
+def test_a_policy_that_nobody_can_play_by_is_refused(policy: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        LineValues(policy)
+        LineValues(policy())
 
 
 def test_weights_of_other_lines_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agents.base import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
-from agents.lift import KernelPlayer, lift
+from agents.lift import KernelPlayer, Player, lift
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.bits import nth_bit, popcount
@@ -77,7 +78,11 @@ class InPython:
     """A jitted player behind the seam for batches."""
 
     def __init__(self, agent: Agent) -> None:
-        self.player = lift(agent, CLASSIC, "inner")
+        self.agent = agent
+
+    @cached_property
+    def player(self) -> Player:
+        return lift(self.agent, CLASSIC, "inner")
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         turns = self.player.play(batch.packed, rng)

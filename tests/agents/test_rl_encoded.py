@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -113,38 +115,43 @@ def test_the_defaults_are_the_studys_numbers() -> None:
     assert len(knowledge.table) == CODES == 390_625
 
 
+@cache
+def untrained() -> Policy:
+    return policy_of({})
+
+
 def changed(column: str, values: Any) -> Policy:
-    good = policy_of({})
+    good = untrained()
     return Policy(good.kind, table={**good.table, column: values})
 
 
 CODE, VALUE = np.arange(CODES, dtype=np.int32), np.full(CODES, 0.5)
-WRONG_POLICIES = [
-    (Policy("counters"), "policy of kind 'counters' is for other players; rl_encoded reads 'encoded_values'"),
-    (Policy("new"), "policy of kind 'new' is for other players; rl_encoded reads 'encoded_values'"),
-    ("mine", "policy='mine' is not a policy; rl_encoded reads one of kind 'encoded_values'"),
+WRONG_POLICIES = [  # made when the test runs
+    (lambda: Policy("counters"), "policy of kind 'counters' is for other players; rl_encoded reads 'encoded_values'"),
+    (lambda: Policy("new"), "policy of kind 'new' is for other players; rl_encoded reads 'encoded_values'"),
+    (lambda: "mine", "policy='mine' is not a policy; rl_encoded reads one of kind 'encoded_values'"),
     (
-        Policy("encoded_values", table={"code": CODE}),
+        lambda: Policy("encoded_values", table={"code": CODE}),
         "policy of kind 'encoded_values' has no column 'value'; its columns: code",
     ),
-    (changed("value", VALUE[1:]), "column 'value' of a policy has 390624 rows, and 'code' has 390625"),
-    (changed("value", CODE), r"column 'value' of a policy is int32 \(390625,\), not one row of floats"),
+    (lambda: changed("value", VALUE[1:]), "column 'value' of a policy has 390624 rows, and 'code' has 390625"),
+    (lambda: changed("value", CODE), r"column 'value' of a policy is int32 \(390625,\), not one row of floats"),
     (
-        changed("value", np.where(CODE == 9, np.nan, VALUE)),
+        lambda: changed("value", np.where(CODE == 9, np.nan, VALUE)),
         "column 'value' of a policy is nan in row 9, where a finite number belongs",
     ),
-    (changed("code", CODE - 1), "code -1 of a policy of kind 'encoded_values' is not from 0 to 390624"),
+    (lambda: changed("code", CODE - 1), "code -1 of a policy of kind 'encoded_values' is not from 0 to 390624"),
     (
-        changed("code", np.maximum(CODE, 1)),
+        lambda: changed("code", np.maximum(CODE, 1)),
         "code 0 is in a policy of kind 'encoded_values' 0 times, not once",
     ),
 ]
 
 
 @pytest.mark.parametrize(("policy", "message"), WRONG_POLICIES)
-def test_a_policy_that_it_cannot_play_by_is_refused(policy: Any, message: str) -> None:
+def test_a_policy_that_it_cannot_play_by_is_refused(policy: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
-        RlEncoded(policy)
+        RlEncoded(policy())
 
 
 @pytest.mark.parametrize(

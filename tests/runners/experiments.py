@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from quarto.rng import Streams
 from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
 from runners.arena.playing import Outcome, execute
+from runners.contestants import interruption
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
 
@@ -46,6 +48,19 @@ def draw_the_same_words(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"runners.{module}.run_word", lambda _run_id: np.uint64(7))
 
 
+def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:
+    """Interrupt the second run of an archive, a sweep's second job, as soon as it begins."""
+
+    @contextmanager
+    def interruptible() -> Iterator[threading.Event]:
+        stop = threading.Event()
+        if len(list(archive.glob("runs/*"))) == 1:
+            stop.set()
+        yield stop
+
+    patch.setattr(interruption, "interruptible", interruptible)
+
+
 def environment_with(**variables: str) -> dict[str, str]:
     """The environment of somebody who can type ``qarena``."""
     return os.environ | {"PATH": f"{Path(QARENA).parent}{os.pathsep}{os.environ['PATH']}"} | variables
@@ -61,6 +76,18 @@ def command(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
         text=True,
         check=False,
         timeout=300,  # compiling everything for the first time takes a while
+    )
+
+
+def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """``qarena …`` in ``folder``, in a process that has just begun."""
+    return subprocess.Popen(
+        [QARENA, *arguments],
+        cwd=folder,
+        env=environment_with(**variables),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 

@@ -43,5 +43,5 @@ class Template(KernelAgent):
         self.safe = safe
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """What the turn reads as ``own``: parameters, tables, memory. One compilation serves all parameters."""
+        """The values that the turn reads as ``own``: parameters, tables, memory. All share one compilation."""
         return Knowledge(params=np.array([float(self.safe)]))

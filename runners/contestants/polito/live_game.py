@@ -21,7 +21,7 @@ class BoardChangedError(Exception):
 
 
 class Answers:
-    """How players are asked, and what they answered that was illegal."""
+    """Asks players, and keeps their illegal answers."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current: str) -> None:
         """``lines``: those of the rules, as cells; ``current``: the game's attribute with the current player."""

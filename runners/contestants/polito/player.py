@@ -57,14 +57,14 @@ class Seated(msgspec.Struct):
 
 
 class GameFailed(Failed):
-    """What happened in a game instead of a turn."""
+    """An event in a game in place of a turn."""
 
     index: int  # of the question
     late: bool
 
 
 class Remarks(msgspec.Struct):
-    """What came with answers."""
+    """The messages that came with answers."""
 
     failed: list[GameFailed]
     asked_again: int  # illegal answers after which the player was asked again
@@ -141,7 +141,7 @@ class PolitoProcess(ChildProcess):
 
 
 class Reserve:
-    """What the players of one agent have in common: how to start a process, one that is ready, and counts."""
+    """The common part of the players of one agent: how to start a process, one that is ready, and counts."""
 
     def __init__(self, setup: Setup) -> None:
         """Raises ``RequestError`` if the player cannot be made."""

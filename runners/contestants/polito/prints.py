@@ -27,7 +27,7 @@ class KeptOutput(io.RawIOBase):
         return len(data)
 
     def take(self) -> str:
-        """What was kept since this was called last."""
+        """The text kept since the last call."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # a player may have closed it or replaced it by anything
                 stream.flush()

@@ -143,7 +143,7 @@ class Table:
             raise OutOfTimeError
 
     def _failure(self, i: int, error: BaseException, begun: int) -> dict[str, Any]:
-        """What happened instead of an answer; a turn that took too long did so, whatever it made of the signal."""
+        """The event in place of an answer; a turn that took too long did so, whatever it made of the signal."""
         late = begun and self._limit is not None and time.monotonic_ns() - begun > self._limit
         return {"index": i, "late": bool(late) or isinstance(error, OutOfTimeError)} | failure(error)
 

@@ -16,7 +16,8 @@ from quarto.position import EMPTY, board
 from quarto.rules import Rules, finished_lines
 from quarto.solver.solver import Solver
 from quarto.symmetry import symmetries
-from tests.naive_quarto import ORACLES, PRESETS
+from tests.naive import PRESETS
+from tests.naive_quarto import ORACLES
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")
 

@@ -8,6 +8,7 @@ from analytics import open_archive
 from analytics.query.selection import select
 from analytics.ratings.head_to_head import head_to_head
 from analytics.sql.conditions import both
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
@@ -129,8 +130,8 @@ def test_without_a_condition_everything_is_chosen(two_runs: Archive) -> None:
         ("run_id IN (SELECT run_id FROM runs WHERE created > ago(INTERVAL 1 DAY))", "calls ago(), which changes"),
     ],
 )
-def test_a_wrong_condition_is_a_wrong_request(two_runs: Archive, where: str, complaint: str) -> None:
-    with open_archive(two_runs.root) as opened, pytest.raises(RequestError) as caught:
+def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive, where: str, complaint: str) -> None:
+    with pytest.raises(RequestError) as caught:
         select(opened, where)
     assert complaint in str(caught.value)
 

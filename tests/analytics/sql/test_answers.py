@@ -55,25 +55,24 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("text", FORBIDDEN)
-def test_nothing_but_a_question_is_answered(archive: Archive, tmp_path: Path, text: str) -> None:
-    secret = tmp_path / "secret.csv"
+def test_nothing_but_a_question_is_answered(shared: Archive, opened: OpenArchive, text: str) -> None:
+    folder = Path(shared.root).parent
+    secret = folder / "secret.csv"
     secret.write_text("word\nsesame\n")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with OpenArchive(archive.root) as opened:
-        with pytest.raises(RequestError) as caught:
-            opened.sql(text.format(tmp=tmp_path, secret=secret, file=archive.committed_files("plies")[0]))
-        assert "\n" not in str(caught.value)
-        assert "sesame" not in str(caught.value)
-        assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(RequestError) as caught:
+        opened.sql(text.format(tmp=folder, secret=secret, file=shared.committed_files("plies")[0]))
+    assert "\n" not in str(caught.value)
+    assert "sesame" not in str(caught.value)
+    assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
     "text", ["EXPLAIN SELECT 1", "explain analyze\nFROM games", "DESCRIBE games", "FROM runs", "VALUES (1)"]
 )
-def test_every_form_of_a_question_is_answered(archive: Archive, text: str) -> None:
-    with OpenArchive(archive.root) as opened:
-        assert len(opened.sql(text))
+def test_every_form_of_a_question_is_answered(opened: OpenArchive, text: str) -> None:
+    assert len(opened.sql(text))
 
 
 @pytest.mark.parametrize(
@@ -100,28 +99,26 @@ def test_every_form_of_a_question_is_answered(archive: Archive, text: str) -> No
         ("EXPLAIN PIVOT games ON ending USING count(*)", "PIVOT games ON ending IN ('line', 'full_board')"),
     ],
 )
-def test_a_mistake_is_explained_in_one_line(archive: Archive, text: str, complaint: str) -> None:
-    with OpenArchive(archive.root) as opened, pytest.raises(RequestError) as caught:
+def test_a_mistake_is_explained_in_one_line(opened: OpenArchive, text: str, complaint: str) -> None:
+    with pytest.raises(RequestError) as caught:
         opened.sql(text)
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_type_that_frames_do_not_have_can_be_cast(archive: Archive) -> None:
-    with OpenArchive(archive.root) as opened:
-        assert opened.sql("SELECT (INTERVAL 1 DAY)::VARCHAR").item() == "1 day"
+def test_a_type_that_frames_do_not_have_can_be_cast(opened: OpenArchive) -> None:
+    assert opened.sql("SELECT (INTERVAL 1 DAY)::VARCHAR").item() == "1 day"
 
 
-def test_every_type_is_answered_or_refused(archive: Archive) -> None:
+def test_every_type_is_answered_or_refused(opened: OpenArchive) -> None:
     with duckdb.connect() as connection:
         columns = connection.sql("FROM test_all_types()").columns
     refused = set()
-    with OpenArchive(archive.root) as opened:
-        for name in columns:
-            try:
-                opened.sql(f'SELECT "{name}" FROM test_all_types()')
-            except RequestError:
-                refused.add(name)
+    for name in columns:
+        try:
+            opened.sql(f'SELECT "{name}" FROM test_all_types()')
+        except RequestError:
+            refused.add(name)
     assert refused == {
         *("interval", "union", "bignum", "geometry", "bit", "time_tz", "timestamp_s"),
         *("date", "timestamp", "timestamp_ms", "timestamp_tz", "date_array", "timestamp_array", "timestamptz_array"),
@@ -140,35 +137,31 @@ def test_every_type_is_answered_or_refused(archive: Archive) -> None:
         "PIVOT (SELECT winner FROM games) ON winner IN (-1, 0, 1) USING count(*)",
     ],
 )
-def test_a_pivot_is_a_question(archive: Archive, text: str) -> None:
-    with OpenArchive(archive.root) as opened:
-        counts = dict(opened.sql("SELECT winner::VARCHAR, count(*) FROM games GROUP BY ALL").rows())
-        for _ in range(2):  # nothing of it stays
-            assert opened.sql(text).to_dicts() == [counts]
+def test_a_pivot_is_a_question(opened: OpenArchive, text: str) -> None:
+    counts = dict(opened.sql("SELECT winner::VARCHAR, count(*) FROM games GROUP BY ALL").rows())
+    for _ in range(2):  # nothing of it stays
+        assert opened.sql(text).to_dicts() == [counts]
 
 
 # Whole numbers.
 
 
-def test_sums_are_integers(archive: Archive) -> None:
-    with OpenArchive(archive.root) as opened:
-        answer = opened.sql("SELECT sum(plies) AS plies, [sum(plies)] AS list, {'x': sum(plies)} AS struct FROM games")
-        plies = opened.sql("SELECT count(*) FROM plies").item()
-        assert opened.sql("SELECT sum(plies) AS plies FROM games WHERE false").schema == {"plies": pl.Int64}
+def test_sums_are_integers(opened: OpenArchive) -> None:
+    answer = opened.sql("SELECT sum(plies) AS plies, [sum(plies)] AS list, {'x': sum(plies)} AS struct FROM games")
+    plies = opened.sql("SELECT count(*) FROM plies").item()
+    assert opened.sql("SELECT sum(plies) AS plies FROM games WHERE false").schema == {"plies": pl.Int64}
     assert answer.schema == {"plies": pl.Int64, "list": pl.List(pl.Int64), "struct": pl.Struct({"x": pl.Int64})}
     assert answer.rows() == [(plies, [plies], {"x": plies})]
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
-def test_the_widest_integer_fits(archive: Archive, number: int) -> None:
-    with OpenArchive(archive.root) as opened:
-        answer = opened.sql(f"SELECT ({number})::HUGEINT AS a, 1.5::DECIMAL(4, 1) AS b")
+def test_the_widest_integer_fits(opened: OpenArchive, number: int) -> None:
+    answer = opened.sql(f"SELECT ({number})::HUGEINT AS a, 1.5::DECIMAL(4, 1) AS b")
     assert answer.schema == {"a": pl.Int64, "b": pl.Decimal(4, 1)}
     assert answer["a"].item() == number
 
 
-def test_a_wider_integer_is_not_lost(archive: Archive) -> None:
-    with OpenArchive(archive.root) as opened:
-        answer = opened.sql(f"SELECT {2**63}::HUGEINT AS a, 1::HUGEINT AS b")
+def test_a_wider_integer_is_not_lost(opened: OpenArchive) -> None:
+    answer = opened.sql(f"SELECT {2**63}::HUGEINT AS a, 1::HUGEINT AS b")
     assert answer.row(0) == (Decimal(2**63), 1)
     assert answer.schema["b"] == pl.Int64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,18 +117,19 @@ def test_without_a_policy_a_genetic_player_is_what_it_always_was(root: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("policy", "player"),
+    ("made", "player"),
     [
-        (untrained(EncodedLearner()), RlEncoded),
-        (untrained(QPlacementLearner()), QPlacement),
-        (untrained(TabularLearner()), RlTabular),
-        (Policy(GENOME, {"alpha": 0.25, "beta": 0.75}), Ga2),
-        (Policy(GENOME, dict.fromkeys(FIVE, 0.5)), Ga5),
-        (means([0], [0], [0.5]), PolicyAgent),
-        (risks([0], [0], [0.5]), Gifts),
+        (lambda: untrained(EncodedLearner()), RlEncoded),
+        (lambda: untrained(QPlacementLearner()), QPlacement),
+        (lambda: untrained(TabularLearner()), RlTabular),
+        (lambda: Policy(GENOME, {"alpha": 0.25, "beta": 0.75}), Ga2),
+        (lambda: Policy(GENOME, dict.fromkeys(FIVE, 0.5)), Ga5),
+        (lambda: means([0], [0], [0.5]), PolicyAgent),
+        (lambda: risks([0], [0], [0.5]), Gifts),
     ],
 )
-def test_each_kind_is_played_by_its_default_player(policy: Policy, player: type[Any], root: Path) -> None:
+def test_each_kind_is_played_by_its_default_player(made: Callable[[], Policy], player: type[Any], root: Path) -> None:
+    policy = made()
     assert type(player_of(policy)) is player
     save(root, policy, "mine")
     spec = agent_named("policy(policy=mine)", root)

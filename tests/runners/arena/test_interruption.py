@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, command, environment_with, rows
+from tests.runners.experiments import SLEEPY, assert_same_rows, command, rows, start
 
 ARGUMENTS = (
     *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=400"),
@@ -57,12 +57,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     return found
 
 
-def start(folder: Path, pause: float) -> subprocess.Popen[str]:
+def start_slow(folder: Path, pause: float) -> subprocess.Popen[str]:
     """The command in a process of its own, slowed down."""
-    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
-    return subprocess.Popen(
-        [QARENA, *ARGUMENTS], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    return start(folder, *ARGUMENTS, PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
 
 
 def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
@@ -87,7 +84,7 @@ def check_rows(folder: Path, expected: Rows) -> None:
 def test_ctrl_c_commits_what_is_in_flight_and_prints_the_command_that_resumes(
     folder: Path, qarena: Qarena, expected: Rows
 ) -> None:
-    with start(folder, pause=0.002) as process:
+    with start_slow(folder, pause=0.002) as process:
         wait_for(process, lambda: commits(folder) >= 2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
@@ -114,7 +111,7 @@ def test_ctrl_c_commits_what_is_in_flight_and_prints_the_command_that_resumes(
 def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(
     folder: Path, qarena: Qarena, expected: Rows
 ) -> None:
-    with start(folder, pause=0.002) as process:
+    with start_slow(folder, pause=0.002) as process:
         wait_for(process, lambda: commits(folder) >= 1)
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)  # two at the same moment would be one
@@ -129,7 +126,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(
 
 
 def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Path, qarena: Qarena) -> None:
-    with start(folder, pause=0.002) as process:
+    with start_slow(folder, pause=0.002) as process:
         wait_for(process, lambda: commits(folder) >= 1)
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -144,7 +141,7 @@ def test_kill_at_any_moment_loses_at_most_what_was_not_committed(folder: Path, q
     dice = random.Random(1)
     for moment in range(2):
         before = commits(folder)
-        with start(folder, pause=0.001) as process:
+        with start_slow(folder, pause=0.001) as process:
             if moment:
                 wait_for(process, lambda before=before: commits(folder) > before)  # type: ignore[misc]
             else:

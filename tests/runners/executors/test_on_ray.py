@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from tests.paths import ROOT
 from tests.runners.executors import cluster
-from tests.runners.experiments import QARENA, assert_same_rows, command, environment_with, rows
+from tests.runners.experiments import assert_same_rows, command, rows, start
 
 pytestmark = pytest.mark.extras
 
@@ -121,17 +121,6 @@ def slow(tmp_path: Path) -> tuple[str, ...]:
     (tmp_path / "own/agent/slow.yaml").write_text("_target_: slow_player.Slow\n")
     (tmp_path / "own/slow_player.py").write_text(SLOW)
     return ("run", "--config-dir", "own", "agents=[slow,random]", "archive.root=games", "archive.shard_seconds=1")
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [QARENA, *arguments],
-        cwd=folder,
-        env=environment_with(),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def test_ctrl_c_keeps_what_is_finished(on_ray: tuple[str, str], slow: tuple[str, ...], tmp_path: Path) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from analytics import open_archive
-from runners.contestants import interruption
 from tests.runners.conftest import Qarena
+from tests.runners.experiments import stop_the_second_run
 from tests.runners.hydra_app.test_sweep import table_of
 
 pytestmark = pytest.mark.extras
@@ -56,15 +53,8 @@ def test_a_study_goes_on_as_if_it_had_not_been_stopped(qarena: Qarena, tmp_path:
 def test_what_an_interruption_left_is_taken_up_and_what_failed_is_tried_again(
     qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def interruptible() -> Iterator[threading.Event]:
-        stop = threading.Event()
-        if len(list(tmp_path.glob("data/archive/runs/*"))) == 1:  # the second trial
-            stop.set()
-        yield stop
-
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(interruption, "interruptible", interruptible)
+        stop_the_second_run(interrupted, tmp_path / "data/archive")
         assert qarena(*KEPT, trials(3)).code == 130
     found = qarena(*KEPT, trials(3))
     assert (found.code, launched(found.err)) == (0, [1, 2])

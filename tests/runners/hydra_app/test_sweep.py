@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,10 +13,9 @@ from joblib.externals.loky import get_reusable_executor  # type: ignore[import-u
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from runners.contestants import interruption
 from runners.hydra_app.sweep_start import sweep_id
 from tests.runners.conftest import Qarena, Result
-from tests.runners.experiments import assert_same_rows, rows
+from tests.runners.experiments import assert_same_rows, rows, stop_the_second_run
 
 # Each job in its order: rules vary slowest here, because Hydra varies the last of the given keys fastest.
 SWEEP = ("sweep", "agent@a=semi_random", "rules=classic,square", "opening_plies=0,2", "games=20")
@@ -227,15 +223,8 @@ def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
 def test_an_interrupted_sweep_shows_what_it_has_and_how_to_go_on(
     qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def interruptible() -> Iterator[threading.Event]:
-        stop = threading.Event()
-        if len(list(tmp_path.glob("data/archive/runs/*"))) == 1:  # the second job
-            stop.set()
-        yield stop
-
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(interruption, "interruptible", interruptible)
+        stop_the_second_run(interrupted, tmp_path / "data/archive")
         found = qarena(*SHORT)
     assert found.code == 130
     assert found.err.endswith(f"To go on:\n  qarena {' '.join(SHORT)}\n")

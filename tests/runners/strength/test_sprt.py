@@ -36,7 +36,7 @@ from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
 from runners.strength.sprt_show import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, SLEEPY, assert_same_rows, environment_with, play, rows, stored_at
+from tests.runners.experiments import SLEEPY, assert_same_rows, play, rows, start, stored_at
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
@@ -363,28 +363,19 @@ def test_ctrl_c_and_kill_lose_nothing_that_matters(
     (tmp_path / "own/sleepy_player.py").write_text(SLEEPY)
     monkeypatch.syspath_prepend(tmp_path / "own")
     importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
-    environment = environment_with(PYTHONPATH=importable, PAUSE="0.002")
+    variables = {"PYTHONPATH": importable, "PAUSE": "0.002"}
     assert qarena(*SLOW, "archive.root=whole", "threads=1").code == 0
 
     def commits() -> int:
         return len([*tmp_path.glob("parts/commits/*/*.json")])
 
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [QARENA, *SLOW, "archive.root=parts", "threads=2"],
-            cwd=tmp_path,
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    with start() as process:
+    asked = (*SLOW, "archive.root=parts", "threads=2")
+    with start(tmp_path, *asked, **variables) as process:
         wait_for(process, lambda: commits() >= 1)
         process.kill()
         process.communicate(timeout=60)
     before = commits()
-    with start() as process:
+    with start(tmp_path, *asked, **variables) as process:
         wait_for(process, lambda: commits() > before)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -18,7 +18,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import QARENA, environment_with
+from tests.runners.experiments import start
 
 GAMES = 40_000
 ARGUMENTS = (
@@ -32,20 +32,9 @@ DEADLINE = 120  # seconds that nothing here takes
 def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The knowledge of the training that nobody interrupts."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    with start(folder) as process:
+    with start(folder, *ARGUMENTS) as process:
         assert process.wait(timeout=DEADLINE) == 0
     return knowledge(folder)
-
-
-def start(folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [QARENA, *ARGUMENTS],
-        cwd=folder,
-        env=environment_with(),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def knowledge(folder: Path) -> str:
@@ -70,7 +59,7 @@ def commits(folder: Path) -> int:
 
 
 def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qarena, expected: str) -> None:
-    with start(tmp_path) as process:
+    with start(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: commits(tmp_path) >= 2)
         process.kill()
         process.communicate(timeout=DEADLINE)
@@ -86,7 +75,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
 
 
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
-    with start(tmp_path) as process:
+    with start(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: commits(tmp_path) >= 2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
@@ -110,7 +99,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
 
 @pytest.mark.slow  # two threads at once do the same in test_online.py
 def test_two_processes_train_the_same_without_playing_a_game_twice(tmp_path: Path, expected: str) -> None:
-    with start(tmp_path) as one, start(tmp_path) as other:
+    with start(tmp_path, *ARGUMENTS) as one, start(tmp_path, *ARGUMENTS) as other:
         found = [process.communicate(timeout=DEADLINE) for process in (one, other)]
     assert (one.returncode, other.returncode) == (0, 0), found
     assert knowledge(tmp_path) == expected
