@@ -25,12 +25,12 @@ from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
 from runners.bench.environments import environment_figures
 from runners.bench.policies import policy_speeds
-from runners.bench.processes import process
 from runners.bench.scale import bench_scale, growth
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
 from runners.bench.startup import startup
 from runners.bench.throughput import throughput
+from runners.bench.timing import process
 from runners.bench.warm import rules_played_by, warm
 from runners.bench.yardstick import yardstick
 from runners.executors.machine import available_cores

@@ -23,8 +23,7 @@ from analytics.store.json_records import dump
 from analytics.store.records import Commit, Slice, StoredFile, now
 from quarto.errors import FailureError
 from runners.bench.archive import POSITIONS, exponent
-from runners.bench.processes import process
-from runners.bench.rounds import best
+from runners.bench.timing import best, process
 from runners.bench.warm import warm
 from runners.executors.machine import MEBIBYTE, available_cores
 
