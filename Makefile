@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all test-extras lint debian warm bench lock clean
+.PHONY: install run test test-all test-extras lint debian warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -58,6 +58,10 @@ warm: install
 bench: install
 	$(BIN)/qarena bench
 
+# The site of docs/, in site/: begin with site/index.html. The variable keeps an advertisement out of the output.
+docs: $(VENV)/installed-extras
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 # Writes the lock files anew from pyproject.toml; versions already locked stay unless they no longer fit.
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
@@ -68,7 +72,7 @@ lock:
 	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # The stamps below are what makes a second `make` instant and a changed lock an update.
 $(VENV)/created:

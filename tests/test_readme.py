@@ -17,7 +17,6 @@ from analytics.verify.archive import verify
 from runners.checking.check import faults
 from runners.checking.new_agent import new_agent
 from tests.paths import ROOT
-from tests.runners.experiments import environment_with
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SAMPLE = ROOT / "data" / "sample"
@@ -76,33 +75,6 @@ def test_the_agent_example_plays(tmp_path: Path) -> None:
     output = run(play[1:], tmp_path, PYTHONPATH=str(ROOT))
     assert "corner" in output
     assert "1,000 games" in output
-
-
-SMALLER = (
-    (r"\bgames=\d{4,}", "games=200"),
-    (r"reproduce --study C", "reproduce --games 200 --study D"),
-    (r"experiment=self_improve", "experiment=self_improve trainer.generations=1 trainer.games=200"),
-    (r"^qarena play rule_based", "echo resign | qarena play rule_based"),
-)
-
-
-@pytest.mark.slow
-def test_the_commands_run_in_the_order_of_the_page(tmp_path: Path) -> None:
-    """In one folder, with fewer games than printed. RUN is the id of a run."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "sample").symlink_to(SAMPLE)
-    lines = [line for block in blocks("") for line in block.splitlines() if line and not line.startswith("make ")]
-    assert len(lines) > 25
-    environment = environment_with(PYTHONPATH=str(ROOT))
-    for printed in lines:
-        line = printed  # with fewer games
-        for pattern, smaller in SMALLER:
-            line = re.sub(pattern, smaller, line)
-        if "RUN" in line:
-            line = line.replace("RUN", Archive.open(tmp_path / "data/archive").run_ids()[0])
-        command = ["bash", "-c", line]
-        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, f"{printed}\n{ended.stderr}"
 
 
 def test_the_sample_archive_is_whole_and_small() -> None:

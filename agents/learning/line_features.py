@@ -69,6 +69,7 @@ TOTALS = TWO_AT + CELLS
 DANGERS, THREES_ALIVE, TWOS_ALIVE, HOT_CELLS, TWOS_BY_VALUE, HOT_BY_VALUE, OPEN = range(TOTALS, TOTALS + 7)
 BOARD = OPEN + 1  # numbers of one board
 
+ALL_VALUES = 255  # of attributes, which the pieces on an empty line share
 NIBBLES, BYTES_OF_ONE = uint64(0x0F0F_0F0F_0F0F_0F0F), uint64(0x0101_0101_0101_0101)
 ODD_NUMBERS = 0x0F0F_0F0F_0F0F_0F0F  # where cells with an odd number of gifts are counted: 15 is lowest
 BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.int64)
@@ -149,13 +150,26 @@ def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -
     """The state of every line after ``piece`` was placed on ``cell``."""
     for line in range(int64(words[LINES])):
         after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
+    put_on_lines(after, piece, cell, words)
+
+
+@inlined
+def clear_lines(words: Any, board: Any) -> None:
+    """The state of every line of the empty board."""
+    for line in range(int64(words[LINES])):
+        board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
+
+
+@inlined
+def put_on_lines(board: Any, piece: int, cell: int, words: Any) -> None:
+    """Change the state of the lines through a cell on which ``piece`` was placed."""
     byte = piece_byte(piece)
     for i in range(MAX_LINES_THROUGH_A_CELL):
         line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
         if line == MOST_LINES:
             break
-        after[ON_LINE + line] += 1
-        after[BYTES + line] = after[BYTES + line] & byte if after[ON_LINE + line] < 4 else 0
+        board[ON_LINE + line] += 1
+        board[BYTES + line] = board[BYTES + line] & byte if board[ON_LINE + line] < 4 else 0
 
 
 @inlined

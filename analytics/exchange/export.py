@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
 
 from analytics.exchange import to_minari
-from analytics.exchange.sequence import GameChunk, games_in_order
+from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
 from analytics.exchange.text_kernels import text_of
 from analytics.exchange.to_csv import game_rows, ply_rows
 from analytics.exchange.to_d3rlpy import write_d3rlpy
 from analytics.exchange.to_rlds import rows_of, write_rlds
-from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
+from analytics.exchange.turns import Episodes, StepOptions, episodes_of
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
@@ -35,7 +36,7 @@ class ExportRequest:
 
     form: str
     where: str | None = None
-    perspective: str | None = None  # a key of PERSPECTIVES; default for csv by plies: mover
+    perspective: str | None = None  # one of NAMED_PERSPECTIVES; default for csv by plies: mover
     sample: int | None = None
     seed: int = 1
     rows: str = "plies"  # of csv: plies or games
@@ -46,7 +47,7 @@ class ExportRequest:
         named = (
             ("format", self.form, FORMS),
             ("rows", self.rows, ROWS),
-            ("perspective", self.perspective, PERSPECTIVES),
+            ("perspective", self.perspective, NAMED_PERSPECTIVES),
         )
         for name, value, known in named:
             if value is not None and value not in known:
@@ -60,8 +61,8 @@ class ExportRequest:
         if self.form in EPISODES and self.perspective is None:
             raise RequestError(
                 f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
-                "(the turns of that seat; the opponent is part of the environment) or mover (all turns, each for its "
-                "mover)"
+                "(the turns of that seat; the opponent is part of the environment), first (those of the first agent of "
+                "the pairing, in either seat) or mover (all turns, each for its mover)"
             )
         form = f"csv by {self.rows}" if self.form == "csv" else self.form
         unused = {
@@ -74,9 +75,10 @@ class ExportRequest:
             if given:
                 raise RequestError(f"{name} has no effect on format {form}: leave it out")
 
-    def step_options(self, mover_chooses: bool) -> StepOptions:
-        """The turns of a game that become steps, under rules in which the mover chooses the piece or does not."""
-        return StepOptions(PERSPECTIVES[self.perspective or "mover"], self.imposed, self.masks, mover_chooses)
+    def step_options(self, chunk: GameChunk) -> StepOptions:
+        """The turns of these games that become steps."""
+        seat = chunk.seat(self.perspective or "mover")
+        return StepOptions(seat, self.imposed, self.masks, chunk.record.rules.mover_chooses)
 
 
 class Exported(NamedTuple):
@@ -88,9 +90,16 @@ class Exported(NamedTuple):
 
 
 def export(
-    opened: OpenArchive, request: ExportRequest, output: Path, force: bool = False, on_written: OnWritten | None = None
+    opened: OpenArchive,
+    request: ExportRequest,
+    output: Path,
+    force: bool = False,
+    on_written: OnWritten | None = None,
+    about: Mapping[str, Any] = MappingProxyType({}),
 ) -> Exported:
     """Write selected games to ``output``, a new file (for minari a folder); ``force`` replaces an existing one.
+
+    ``about`` is further metadata of a Minari dataset, or other values than the usual ones.
 
     Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
     ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
@@ -101,7 +110,7 @@ def export(
         if request.form in TABLES:
             with path.open("xb") as out:
                 return Exported(_write_table(chunks, request, out))
-        return _write_episodes(chunks, request, path, room, output)
+        return _write_episodes(chunks, request, path, room, {"dataset_id": output.name, **about})
 
 
 def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exported:
@@ -166,12 +175,12 @@ def episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[Game
 
 def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
     for chunk in chunks:
-        opening, games, rules = chunk.chosen.opening, chunk.chosen.games, chunk.record.rules
-        yield chunk, episodes_of(opening, games, request.step_options(rules.mover_chooses), rules.tables)
+        opening, games, tables = chunk.chosen.opening, chunk.chosen.games, chunk.record.rules.tables
+        yield chunk, episodes_of(opening, games, request.step_options(chunk), tables)
 
 
 def _write_episodes(
-    chunks: Iterable[GameChunk], request: ExportRequest, path: Path, room: Path, output: Path
+    chunks: Iterable[GameChunk], request: ExportRequest, path: Path, room: Path, about: Mapping[str, Any]
 ) -> Exported:
     games, count, steps = 0, 0, 0
 
@@ -185,15 +194,12 @@ def _write_episodes(
                 yield chunk, part
 
     if request.form == "minari":
-        about = {"dataset_id": output.name, "description": description(request)}
-        to_minari.write_minari(parts(), request.imposed, request.masks, path, about)
+        metadata = {"description": description(request), **about}
+        to_minari.write_minari(parts(), request.imposed, request.masks, path, metadata)
     elif request.form == "d3rlpy":
         write_d3rlpy((part for _, part in parts()), request.imposed, request.masks, path, room)
     else:
-        frames = (
-            rows_of(chunk, part, request.step_options(chunk.record.rules.mover_chooses), request.imposed)
-            for chunk, part in parts()
-        )
+        frames = (rows_of(chunk, part, request.step_options(chunk), request.imposed) for chunk, part in parts())
         write_rlds(frames, path, room)
     if not count:
         raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.exchange.turns import PERSPECTIVES
 from analytics.query.selection import Selection, read_chosen
 from analytics.store.records import Commit, RunRecord
 from analytics.store.schema import first_game_id
@@ -22,6 +23,8 @@ from quarto.rng import GAMMA, stream
 
 CHUNK_GAMES = 16384  # that are converted at a time
 KEPT_SHARDS = 8  # in memory, since a shard is read for each of its pairings and seats; 12 MB each of 2^18 games
+FIRST = "first"  # the perspective of the first agent of a pairing, which has either seat
+NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST)
 IMPORTED = "imported"  # key of the spec of imported runs: their event, date and checksum
 
 
@@ -42,6 +45,10 @@ class GameChunk(NamedTuple):
     heading: Heading
     record: RunRecord
     chosen: ShardGames
+
+    def seat(self, perspective: str) -> int:
+        """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
+        return int(self.chosen.game_id[0] & 1) if perspective == FIRST else PERSPECTIVES[perspective]
 
 
 class _Seating(NamedTuple):

@@ -7,7 +7,7 @@ import polars as pl
 
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.text_kernels import Prefixes, lines_of
-from analytics.exchange.turns import PERSPECTIVES
+from analytics.exchange.turns import BOTH_SEATS
 from quarto.batch import ENDINGS
 from quarto.rules import NONE, PIECES
 
@@ -44,7 +44,7 @@ def ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
     games = chunk.chosen.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
-    player = seat if PERSPECTIVES[perspective] < 0 else PERSPECTIVES[perspective]
+    player = seat if chunk.seat(perspective) == BOTH_SEATS else chunk.seat(perspective)
     winner = games.winner[game]
     outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
     return game_columns(chunk)[game].with_columns(

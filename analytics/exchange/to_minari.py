@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,11 +49,11 @@ def is_dataset(folder: Path) -> bool:
 
 
 def write_minari(
-    parts: Iterable[tuple[GameChunk, Episodes]], imposed: bool, masks: bool, folder: Path, about: dict[str, str]
+    parts: Iterable[tuple[GameChunk, Episodes]], imposed: bool, masks: bool, folder: Path, about: Mapping[str, Any]
 ) -> None:
     """Write episodes, each part with the games that it was made from, to a new dataset in ``folder``.
 
-    ``about`` has Minari's ``dataset_id`` and ``description``. Raises ``OSError``.
+    ``about`` has Minari's ``dataset_id`` and ``description``, and more of its metadata if there is. Raises ``OSError``.
     """
     (folder / DATA).mkdir(parents=True)
     main = folder / DATA / MAIN
@@ -63,7 +63,7 @@ def write_minari(
             writer.add(episodes, chunk.chosen.game_id[episodes.game], chunk.record.run_id)
         writer.finish()
     size = round(main.stat().st_size / 1e6, 1)
-    metadata = _metadata(writer.episodes, writer.steps) | about | {"dataset_size": size}
+    metadata = _metadata(writer.episodes, writer.steps) | {**about, "dataset_size": size}
     (folder / DATA / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
 
 

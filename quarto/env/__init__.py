@@ -17,6 +17,7 @@ with of_extra("rl", "quarto.env"):
     from quarto.env.turns import env, raw_env
 
 ENV_ID = "quarto-arena/Quarto-v0"
+TURNS_ID = "quarto-arena/QuartoTurns-v0"  # a step is a whole turn, as in exported episodes
 
 pettingzoo.register("aec", ENV_ID, "quarto.env.turns:env")
 gymnasium.register(
@@ -24,5 +25,6 @@ gymnasium.register(
     entry_point="runners.environments.single:QuartoEnv",
     vector_entry_point="runners.environments.vector:QuartoVectorEnv",
 )
+gymnasium.register(TURNS_ID, entry_point="runners.environments.whole_turns:QuartoTurnsEnv")
 
-__all__ = ["ENV_ID", "env", "raw_env"]
+__all__ = ["ENV_ID", "TURNS_ID", "env", "raw_env"]

@@ -126,6 +126,8 @@ def derive_once(root: Path) -> None:
         dataset = dataset_of(select(opened, "agent_0 = 'random'"))
     for kind in names(GROUP):
         derivation_of(kind, settings_of(GROUP, kind)).derive(dataset, 1)
+    for method in ("outcomes", "cloning"):  # besides the usual one
+        derivation_of("line_values", {**settings_of(GROUP, "line_values"), "method": method}).derive(dataset, 1)
 
 
 def annotate_once(root: Path) -> None:

@@ -52,7 +52,8 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ],
     where: WhereOption = None,
     perspective: Annotated[
-        str | None, typer.Option("--perspective", help="The player of rewards and outcomes: mover, seat_0 or seat_1.")
+        str | None,
+        typer.Option("--perspective", help="The player of rewards and outcomes: mover, seat_0, seat_1 or first."),
     ] = None,
     sample: Annotated[int | None, typer.Option("--sample", help="Only this many games, drawn at random.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 63) - 1, help="Seed of the sample.")] = 1,

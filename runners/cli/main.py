@@ -24,19 +24,20 @@ from runners.cli import (
     agents,
     archive,
     bench,
+    benchmark,
     perfect,
     play,
     policy,
     query,
     reproduce,
     run,
-    short_memory,
     strength,
     tablebase,
 )
 from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
 from runners.contestants.interruption import INTERRUPTED, leave
+from runners.terminal import short_memory
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
@@ -74,6 +75,7 @@ for command in COMMANDS:
     app.command(context_settings=HYDRA_ARGUMENTS if command in BY_HYDRA else None)(command)
 app.add_typer(agents.app, name="agents")
 app.add_typer(archive.app, name="archive")
+app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(policy.app, name="policy")
 app.add_typer(tablebase.app, name="tablebase")
 

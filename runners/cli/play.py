@@ -31,9 +31,14 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Plain text without pictures and colours.")] = False,
+    review: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds at most for judging a finished game by exact values; 0: it is not judged."),
+    ] = 10.0,
 ) -> None:
     """Play against an agent at the terminal, or over a pipe."""
     from runners.play.start import PlayOptions, start
 
     command = shlex.join(["qarena", *sys.argv[1:]])
-    start(PlayOptions(agent, rules, seat, seed, name, None if no_log else archive, archive, config_dir, plain, command))
+    logged = None if no_log else archive
+    start(PlayOptions(agent, rules, seat, seed, name, logged, archive, config_dir, plain, review, command))

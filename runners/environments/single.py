@@ -22,6 +22,7 @@ from quarto.rng import OPENING, Streams, stream, turn_offset_of
 from quarto.rules import NONE, Rules
 from quarto.stepwise import ACTIONS, StepwiseGame
 from runners.arena.storage import ARCHIVE
+from runners.contestants.lockstep import draw_openings
 from runners.environments.game_log import GameLog
 from runners.environments.opponents import checked_seat, opponent_of
 
@@ -66,6 +67,7 @@ class QuartoEnv(gymnasium.Env):
         self.seat = 0
         self.game = StepwiseGame(self.rules)
         self._fixed_seat = checked_seat(seat)
+        self.opening_plies = 0  # random ones before the first decision, from the next reset on
         self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
         self._player = self._opponent.player()
         self._renderer = Renderer(render_mode)
@@ -85,6 +87,8 @@ class QuartoEnv(gymnasium.Env):
             self._number = 0
         self.game = StepwiseGame(self.rules)
         word = uint64(self._seed)
+        for decision in self._opening(word).T.ravel().tolist():
+            self.game.act(decision)
         self._stream[0] = stream(word, self._number, 0)
         random_seat = int(stream(word, self._number, OPENING) & uint64(1))
         self.seat = random_seat if self._fixed_seat is None else self._fixed_seat
@@ -102,6 +106,12 @@ class QuartoEnv(gymnasium.Env):
         ending = self._answer() if not self.game.over and self.game.seat != self.seat else None
         self._renderer.watched(self.game.position)
         return self._step(ending)
+
+    def _opening(self, seed: int) -> NDArray[np.int8]:
+        """The imposed plies of this game, which finish no line: [2, K] pieces, then cells."""
+        openings = np.empty((2, self.opening_plies, 1), np.int8)
+        draw_openings(seed, self._number, self.rules.tables, openings)
+        return openings[:, :, 0]
 
     def _answer(self) -> int | None:
         """Play the opponent's turn. Returns the ending if it forfeits."""

@@ -75,7 +75,7 @@ class Dialogue:
         thread.start()
         thread.join(THINKING_SECONDS)
         if thread.is_alive():
-            with self._screen.waiting(self._session.opponent.label):
+            with self._screen.waiting(f"{self._session.opponent.label} is thinking"):
                 thread.join()
         if failures:
             raise failures[0]

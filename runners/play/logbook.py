@@ -63,6 +63,7 @@ class Logbook:
 
     def __init__(self, archive: Archive, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
+        self.root = archive.root
         self._code = code_of(spec, [None, agent])  # the person comes first
         self._command = command
         known = archive.run(spec.run_id)

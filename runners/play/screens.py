@@ -14,6 +14,7 @@ from rich.text import Text
 from runners.play import plain
 from runners.play.game import Game, NextDecision
 from runners.play.pictures import TerminalSize, pictured
+from runners.play.typed_lines import TypedLines
 
 MAX_ECHO = 200  # characters of a piped line that are repeated in the output
 
@@ -37,13 +38,16 @@ class Screen(Protocol):
         """Read a line from the person. Raises ``EOFError`` at the end of the input."""
         ...
 
-    def waiting(self, player: str) -> AbstractContextManager[object]:
-        """A context during which ``player`` is thinking."""
+    def waiting(self, work: str) -> AbstractContextManager[object]:
+        """A context during which ``work``, a sentence without its stop, goes on."""
         ...
 
 
 class PlainScreen:
     """Standard input and output, line by line: no colours, no cursor movements."""
+
+    def __init__(self) -> None:
+        self._typed_lines = TypedLines()
 
     def greet(self, heading: str) -> None:
         self.write(heading)
@@ -64,18 +68,15 @@ class PlainScreen:
             return input(f"{request}> ")
         sys.stdout.write(f"{request}> ")
         sys.stdout.flush()
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError
-        typed = line.rstrip("\r\n")
+        typed = self._typed_lines.next()
         if not sys.stdin.isatty():  # the transcript then reads like that of a terminal
             seen = "".join(character if character.isprintable() else "?" for character in typed[:MAX_ECHO])
             self.write(seen + ("…" if len(typed) > MAX_ECHO else ""))
         return typed
 
-    def waiting(self, player: str) -> AbstractContextManager[object]:
+    def waiting(self, work: str) -> AbstractContextManager[object]:
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
-            self.write(f"{player} is thinking.")
+            self.write(f"{work}.")
         return nullcontext()
 
 
@@ -106,8 +107,8 @@ class PictureScreen:
         return input(f"{request}> ")
 
     @contextmanager
-    def waiting(self, player: str) -> Iterator[None]:
-        with self._console.status(Text(f"{player} is thinking"), spinner="dots"):
+    def waiting(self, work: str) -> Iterator[None]:
+        with self._console.status(Text(work), spinner="dots"):
             yield
 
 

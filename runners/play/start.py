@@ -1,4 +1,4 @@
-"""`qarena play`: set up the game, run the dialogue, log the game."""
+"""`qarena play`: set up games, run the dialogue, log each game, review it, offer a rematch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import io
 import sys
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path, PurePath
 
+from agents.base import Agent
+from analytics.perfect.game_review import review_game
 from analytics.store.archive import Archive
 from analytics.store.schema import first_game_id
 from quarto.errors import FailureError
@@ -23,11 +26,15 @@ from runners.contestants.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, spec_of
+from runners.play.reading import shown
+from runners.play.review import review_lines
 from runners.play.screens import Screen, screen_for
 from runners.play.session import AgentOpponent, Session
+from runners.play.wording import Players
 from runners.terminal.console import print_note, sql_command
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name
+REMATCH = {"y": True, "yes": True, "n": False, "no": False, "quit": False, "exit": False, "": False}
 
 
 @dataclass(frozen=True)
@@ -36,46 +43,110 @@ class PlayOptions:
 
     agent: str  # its label
     rules: str
-    seat: int  # the person's
+    seat: int  # the person's, in the first game
     seed: int
     name: str | None  # None: the login name
     archive: PurePath | None  # None: the game is not logged
     policies: PurePath  # the archive with the policy of the agent, if it has one
     config_dir: Path | None  # with agents and rules of the user's own
     plain: bool
+    review_seconds: float  # that a finished game is judged for; 0: it is not
     command: str  # as it was typed
 
 
 def start(options: PlayOptions) -> None:
-    """Play one game.
+    """Play a game, and rematches with the seats swapped for as long as the person wants one.
 
     Raises ``RequestError`` for a wrong option before anything is asked or written; ``FailureError`` if the input ends
     before the game or the game cannot be logged; ``SystemExit`` at Ctrl-C.
     """
-    with user_config_dir(options.config_dir):
-        rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
+    with user_config_dir(options.config_dir):  # an agent's modules may import others while it plays
+        _play_series(options)
+
+
+def _play_series(options: PlayOptions) -> None:
+    rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
     for note in untrained([agent]):
         print_note(note)
-    spec = spec_of(rules, login_name() if options.name is None else options.name, agent, options.seat, options.seed)
+    name = login_name() if options.name is None else options.name
     player = agent.build()
-    contestant = Contestant(player, agent.label, rules)
-    logbook = number = None
-    if options.archive is not None:
-        logbook = Logbook(Archive.open(options.archive, create=True), spec, player, options.command)
-        number = logbook.next_number()
-    screen = screen_for(options.plain)
-    screen.greet(_heading(spec, options, number))
-    session = Session(rules, options.seat, AgentOpponent(contestant, run_word(spec.run_id), number or 0))
-    started = time.perf_counter()
-    if not _played(Dialogue(session, screen), screen):
-        return
-    screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
-    if logbook is not None and number is not None and options.archive is not None:
-        run_id, number = logbook.enter(session.game, number, time.perf_counter() - started, session.aids)
+    series = Series(options, player, Contestant(player, agent.label, rules), screen_for(options.plain))
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # text that cannot be decoded is a wrong answer, not a failure
+    for game in count():
+        seat = (options.seat + game) % 2
+        spec = spec_of(rules, name, agent, seat, options.seed)
+        if not series.play(spec, seat, game // 2) or not series.rematch_wanted():
+            return
+
+
+class Series:
+    """A person's games against an agent, one after the other."""
+
+    def __init__(self, options: PlayOptions, agent: Agent, contestant: Contestant, screen: Screen) -> None:
+        self._options = options
+        self._agent = agent
+        self._contestant = contestant
+        self._screen = screen
+
+    def play(self, spec: RunSpec, seat: int, unlogged: int) -> bool:
+        """Play one game, log it and review it. Returns whether it was played to its end.
+
+        ``unlogged`` is the number of the game if it is not logged.
+        """
+        logbook = self._logbook(spec, seat)
+        number = unlogged if logbook is None else logbook.next_number()
+        self._screen.greet(_heading(spec, seat, None if logbook is None else number))
+        session = Session(spec.rules, seat, AgentOpponent(self._contestant, run_word(spec.run_id), number))
+        started = time.perf_counter()
+        if not _played(Dialogue(session, self._screen), self._screen):
+            return False
+        self._screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
+        if logbook is not None:
+            self._log(logbook, session, number, time.perf_counter() - started)
+        if self._options.review_seconds:
+            self._review(session)
+        return True
+
+    def _logbook(self, spec: RunSpec, seat: int) -> Logbook | None:
+        options = self._options
+        if options.archive is None:
+            return None
+        command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
+        return Logbook(Archive.open(options.archive, create=True), spec, self._agent, command)
+
+    def _log(self, logbook: Logbook, session: Session, number: int, seconds: float) -> None:
+        run_id, number = logbook.enter(session.game, number, seconds, session.aids)
         if session.aids:
             used = " and ".join(sorted(session.aids))
-            screen.write(f"You used {used}, so the game is logged apart from your others.")
-        _write_place(screen, run_id, number, options.archive)
+            self._screen.write(f"You used {used}, so the game is logged apart from your others.")
+        _write_place(self._screen, run_id, number, logbook.root)
+
+    def _review(self, session: Session) -> None:
+        """Show where each side erred. Ctrl-C ends the search for it, and the program."""
+        game, seconds = session.game, self._options.review_seconds
+        try:
+            with self._screen.waiting("Looking for mistakes"):
+                review = review_game(game.rules, game.plies, game.hand, seconds=seconds)
+        except KeyboardInterrupt:
+            self._screen.write("\nThe game is not judged.")
+            raise SystemExit(INTERRUPTED) from None
+        self._screen.write("")
+        for line in review_lines(review, Players(session.seat, session.opponent.label), seconds):
+            self._screen.write(line, unwrapped=True)
+
+    def rematch_wanted(self) -> bool:
+        """Whether the person wants another game with the seats swapped. The end of the input is a no, as is Ctrl-C."""
+        self._screen.write("")
+        while True:
+            try:
+                typed = self._screen.ask("rematch with the seats swapped, y or n").strip().lower()
+            except (EOFError, KeyboardInterrupt):
+                self._screen.write("")
+                return False
+            if typed in REMATCH:
+                return REMATCH[typed]
+            self._screen.write(f"{shown(typed)} is neither y nor n.")
 
 
 def login_name() -> str:
@@ -86,10 +157,10 @@ def login_name() -> str:
         return DEFAULT_NAME
 
 
-def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
+def _heading(spec: RunSpec, seat: int, number: int | None) -> str:
     human, agent = spec.agents
     in_seat_0 = "places second" if spec.rules.mover_chooses else "gives first"
-    role = in_seat_0 if options.seat == 0 else "places first"
+    role = in_seat_0 if seat == 0 else "places first"
     kept = "not logged" if number is None else f"game {number}"
     players = f"{human.label} ({role}) against {agent.label}"
     return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {kept}"
@@ -97,8 +168,6 @@ def _heading(spec: RunSpec, options: PlayOptions, number: int | None) -> str:
 
 def _played(dialogue: Dialogue, screen: Screen) -> bool:
     """Whether the game was played to its end."""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # text that cannot be decoded is a wrong answer, not a failure
     try:
         over = dialogue.run()
     except EOFError:

@@ -28,7 +28,7 @@ from runners.contestants.contestant import Contestant
 from runners.contestants.crew import Crew
 
 ORACLE = "oracle"
-OPENING_PLIES = 2  # imposed on the games against the oracle
+OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
 SEED_SHIFT = 20  # room for the numbers of a million positions below the seed
 ASKED_AT_ONCE = 512  # positions: cheap turns are then asked for faster than they are counted
 
@@ -152,18 +152,20 @@ def judge(
     """
     asker = _Asker(agent, positions, options.seed)
     turns, speed = asker.all_turns(options, stop, progress)
-    games, notes = (Tally(), []) if stop.is_set() else games_with_oracle(agent, positions.rules, options, stop)
+    games, notes = (
+        (Tally(), []) if stop.is_set() else games_with(load_agent(ORACLE), agent, positions.rules, options, stop)
+    )
     if stop.is_set():
         return None
     found = regrets(positions.values, turns)
     return Verdict(agent, judgement(positions, found), speed, games, [*asker.forfeits(found, turns), *notes])
 
 
-def games_with_oracle(
-    agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
+def games_with(
+    opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
 ) -> tuple[Tally, list[str]]:
-    """The games of an agent with the oracle that ``qarena run`` plays with this seed, and notes on forfeits."""
-    spec = RunSpec(rules, (agent, load_agent(ORACLE)), ((0, 1),), options.seed, OPENING_PLIES)
+    """The games of an agent with an opponent that ``qarena run`` plays with this seed, and notes on forfeits."""
+    spec = RunSpec(rules, (agent, opponent), ((0, 1),), options.seed, OPENING_PLIES)
     if not options.games:
         return Tally(), []
     engine, pairs = engine_of(spec), -(-options.games // 2)

@@ -8,7 +8,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from agents.base import KernelAgent
+from agents.base import Agent, KernelAgent
 from agents.lift import lift
 from agents.random import Random
 from agents.semi_random import SemiRandom
@@ -54,8 +54,8 @@ def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
     raise AssertionError(f"under rules {rules.name} only {len(positions)} such positions were reached")
 
 
-def assert_same_turns(agent: KernelAgent, twin: naive.Player, rules: Rules, positions: Iterable[Position]) -> int:
-    """The jitted player answers each position as its twin does, both new to the game; returns how many there were."""
+def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions: Iterable[Position]) -> int:
+    """The player answers each position as its twin does, both new to the game; returns how many there were."""
     asked_about = list(positions)
     seeds = [naive.mix(i) for i in range(len(asked_about))]
     player = lift(agent, rules, "agent")

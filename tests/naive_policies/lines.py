@@ -160,6 +160,10 @@ class Learner:
     def learn(self, found: Sequence[int], targets: Sequence[float], rate: float, chance: Any) -> None:
         logits, units = self.forward(found)
         errors = [np.float32(targets[head] - chance(float(logits[head]))) for head in range(2)]
+        self.change(found, units, errors, rate)
+
+    def change(self, found: Sequence[int], units: np.ndarray, errors: Sequence[Any] | np.ndarray, rate: float) -> None:
+        """Change the weights by the gradients of the logits; ``units`` are the sums of the units before."""
         slopes = np.zeros(len(units), np.float32)
         for unit, value in enumerate(units):
             if value > 0:

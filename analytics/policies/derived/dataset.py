@@ -19,13 +19,14 @@ from agents.learning.policy import Policy
 from analytics.query.selection import Selection
 from analytics.store.records import RunRecord
 from analytics.store.shard_arrays import ShardGames, games_at
-from quarto.batch import Games
+from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 
 T = TypeVar("T")
+BOTH = 0b11  # seats, a bit each
 UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
 
 
@@ -146,6 +147,14 @@ class Counting(Protocol):
     def policy_of(self, counts: NDArray[np.int64]) -> Policy:
         """The policy that follows from the counts of all games."""
         ...
+
+
+def seats_of(agent: str, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
+    """The seats that an agent held in games of a run: [G], bit s for seat s."""
+    first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
+    pairing, game = game_id >> GAME_BITS, game_id & 1
+    held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
+    return held
 
 
 def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:

@@ -23,7 +23,7 @@ from agents.learning.line_features import (
     read_lines,
     survey,
 )
-from agents.learning.line_values import HEADS, MOST_WEIGHT, UNIT, stage_words
+from agents.learning.line_values import HEADS, MOST_WEIGHT, NOT_LOST, UNIT, WON, stage_words
 from analytics.policies.derived.line_boards import Boards
 from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.rng import draw, mix, unit
@@ -114,6 +114,14 @@ def _randomise(fit: Fit, seed: int) -> None:
 def forward(found: Any, count: int, fit: Fit, sums: Any) -> None:
     """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
     width, units = HEADS + fit.units, fit.units
+    if units == 0:  # both sums stay in registers
+        not_lost, won = np.float32(0.0), np.float32(0.0)
+        for i in range(count):
+            row = int64(found[i]) * HEADS
+            not_lost += fit.weights[row]
+            won += fit.weights[row + 1]
+        sums[NOT_LOST], sums[WON] = not_lost, won
+        return
     for k in range(width):
         sums[k] = np.float32(0.0)
     for i in range(count):
@@ -147,18 +155,42 @@ def learn_outputs(errors: Any, rate: Any, fit: Fit, sums: Any, slopes: Any) -> A
 
 
 @inlined
-def learn_row(feature: int, errors: Any, rate: Any, fit: Fit, slopes: Any, mean: Any) -> None:
-    """Change the weights of one feature."""
-    row, squares = feature * (HEADS + fit.units), feature * (HEADS + 1)
+def step_memory() -> NDArray[np.float32]:
+    """Memory for ``learn_rows``: [HEADS + 1, MOST_FEATURES]."""
+    return np.empty((HEADS + 1, MOST_FEATURES), np.float32)
+
+
+@inlined
+def learn_rows(found: Any, count: int, errors: Any, rate: Any, fit: Fit, slopes: Any, mean: Any, steps: Any) -> None:
+    """Change the weights of the features of one afterstate, one feature after the other.
+
+    Sums of squares do not depend on weights, so all of them come first: then the roots and quotients, which take most
+    of the time, are those of neighbouring numbers, and the processor takes several at once.
+    """
     for head in range(HEADS):
-        fit.squares[squares + head] += errors[head] * errors[head]
-        step = np.sqrt(fit.squares[squares + head] + np.float32(FIRST_SQUARES))
-        fit.weights[row + head] += rate * errors[head] / step
+        square = errors[head] * errors[head]
+        for i in range(count):
+            place = int64(found[i]) * (HEADS + 1) + head
+            fit.squares[place] += square
+            steps[head, i] = fit.squares[place]
+        change = rate * errors[head]
+        for i in range(count):
+            steps[head, i] = change / np.sqrt(steps[head, i] + np.float32(FIRST_SQUARES))
+    width = HEADS + fit.units
+    for i in range(count):
+        row = int64(found[i]) * width
+        for head in range(HEADS):
+            fit.weights[row + head] += steps[head, i]
     if fit.units > 0:
-        fit.squares[squares + HEADS] += mean
-        factor = rate / np.sqrt(fit.squares[squares + HEADS] + np.float32(FIRST_HIDDEN_SQUARES))
-        for k in range(fit.units):
-            fit.weights[row + HEADS + k] += factor * slopes[k]
+        for i in range(count):
+            place = int64(found[i]) * (HEADS + 1) + HEADS
+            fit.squares[place] += mean
+            steps[HEADS, i] = fit.squares[place]
+        for i in range(count):
+            factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
+            row = int64(found[i]) * width + HEADS
+            for k in range(fit.units):
+                fit.weights[row + k] += factor * slopes[k]
 
 
 @kernel()
@@ -168,7 +200,7 @@ def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64
     At a ``rate`` of 0 nothing is learned.
     """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
-    errors, rate32 = np.empty(HEADS, np.float32), np.float32(rate)
+    errors, steps, rate32 = np.empty(HEADS, np.float32), step_memory(), np.float32(rate)
     squared[:] = 0.0
     for i in range(examples.counts.shape[0]):
         count, found = int64(examples.counts[i]), examples.found[i]
@@ -178,8 +210,7 @@ def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64
             squared[head] += errors[head] * errors[head]
         if rate > 0.0:
             mean = learn_outputs(errors, rate32, fit, sums, slopes)
-            for k in range(count):
-                learn_row(int64(found[k]), errors, rate32, fit, slopes, mean)
+            learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
 
 
 def rounded(fit: Fit) -> NDArray[np.float64]:

@@ -10,15 +10,31 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_features import BOARD, DANGERS, MOST_FEATURES, features_of, read_lines, survey
+from agents.learning.line_features import (
+    BOARD,
+    DANGERS,
+    MOST_FEATURES,
+    clear_lines,
+    features_of,
+    put_on_lines,
+    survey,
+)
 from agents.learning.line_values import HEADS, NOT_LOST, WON
 from analytics.policies.derived.dataset import GameSource
-from analytics.policies.derived.line_fit import Fit, chance_of, forward, fresh, learn_outputs, learn_row, rounded
+from analytics.policies.derived.line_fit import (
+    Fit,
+    chance_of,
+    forward,
+    fresh,
+    learn_outputs,
+    learn_rows,
+    rounded,
+    step_memory,
+)
 from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
 from analytics.store.shard_arrays import ShardGames
 from quarto.batch import Games
-from quarto.jit import float64, int64, kernel, uint64
-from quarto.lanes import spread
+from quarto.jit import float64, int64, kernel
 from quarto.position import ALL_PIECES
 from quarto.rules import CELLS, NONE
 from quarto.threats import SAFE_PIECES
@@ -43,19 +59,19 @@ def learn_games(
     """
     board, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
-    boards, rate32 = int64(0), np.float32(rate)
+    boards, rate32, steps = int64(0), np.float32(rate), step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
     for game in range(opening.shape[0]):
         if games.plies[game] <= stage or opening[game] > stage:
             continue
-        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+        occupied, left = int64(0), int64(ALL_PIECES)
+        clear_lines(words, board[0])
         for ply in range(stage):
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
             left &= ~(int64(1) << piece)
-            lanes |= spread(piece) << uint64(cell)
             occupied |= int64(1) << cell
+            put_on_lines(board[0], piece, cell, words)
         gift = int64(games.pieces[stage, game])
-        read_lines(lanes, occupied, words, board[0])
         survey(occupied, words, board[0])
         if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
             continue
@@ -68,8 +84,7 @@ def learn_games(
             errors[head] = np.float32(targets[head] - chance_of(float64(values[head])))
             sums[head] += errors[head] * errors[head]
         mean = learn_outputs(errors, rate32, fit, values, slopes)
-        for k in range(count):
-            learn_row(found[k], errors, rate32, fit, slopes, mean)
+        learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
         boards += 1
     return boards
 

@@ -10,13 +10,14 @@ from agents.learning.line_values import LINE_NETWORK, LINE_VALUES, MOST_UNITS, c
 from agents.learning.policy import Policy
 from agents.parameters import checked_flag, checked_number, checked_one_of, checked_whole
 from analytics.policies.derived.dataset import GameSource, Learned
+from analytics.policies.derived.line_cloning import clone
 from analytics.policies.derived.line_outcomes import learn_from_outcomes
 from analytics.policies.derived.line_sweep import Plan, Sweep
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 
-OUTCOMES, FITTED, EXACT = "outcomes", "fitted", "exact"
-PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5}
+OUTCOMES, FITTED, EXACT, CLONING = "outcomes", "fitted", "exact", "cloning"
+PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5, CLONING: 3}
 MOST_BOARDS, MOST_PASSES, MOST_SEED = 1 << 24, 1000, 1 << 31
 
 
@@ -27,7 +28,8 @@ class LineValues:
     ``method``: 'outcomes' learns how the logged games ended (Monte Carlo); 'fitted' sweeps backwards over the numbers
     of pieces, and learns what the best reply by the rules leaves (fitted Q-iteration, D. Ernst et al., 2005), from
     exact values where ``exact_from`` pieces or more are on the board. Its boards are those that were logged and others
-    one turn away; 'exact' learns the exact values of annotated gifts. ``conf/kind/line_values.yaml`` explains the other
+    one turn away; 'exact' learns the exact values of annotated gifts; 'cloning' learns which turns were made, by the
+    agent with the label ``agent`` or by all (``line_cloning.py``). ``conf/kind/line_values.yaml`` explains the other
     parameters; the features are in ``agents/learning/line_features.py``, the update in ``line_fit.py``.
 
     Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
@@ -45,6 +47,7 @@ class LineValues:
     passes: int | None = None
     rate: float = 0.05
     seed: int = 0
+    agent: str | None = None
 
     def __post_init__(self) -> None:
         checked_one_of("method", self.method, tuple(PASSES))
@@ -56,6 +59,8 @@ class LineValues:
         checked_whole("seed", self.seed, 0, MOST_SEED)
         if not checked_number("rate", self.rate) > 0:
             raise ValueError(f"rate={self.rate} is not above 0")
+        if self.agent is not None and self.method != CLONING:
+            raise ValueError(f"agent={self.agent} has no effect on method={self.method}: leave it out")
 
     @property
     def hidden(self) -> int:
@@ -74,6 +79,8 @@ class LineValues:
         words = words_of(dataset.rules, self.mobility, self.foresight)
         if self.method == OUTCOMES:
             stages, curve = learn_from_outcomes(dataset, words, self.hidden, self.plan, threads)
+        elif self.method == CLONING:
+            stages, curve = clone(dataset, words, self.hidden, self.plan, self.agent, threads)
         else:
             stages, curve = Sweep(dataset, words, self.hidden, self.plan, threads).run()
         if not stages:

@@ -16,9 +16,8 @@ from agents.learning.learner import UPDATE_TYPE, Learner, LoggedGame, UpdateKern
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
-from analytics.policies.derived.dataset import Dataset
+from analytics.policies.derived.dataset import BOTH, Dataset, seats_of
 from analytics.policies.relearn import LearnerState
-from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest
 from quarto.jit import int64, kernel
@@ -27,7 +26,6 @@ from quarto.rules import CELLS
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))
 SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
-BOTH = 0b11  # seats
 
 
 @kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
@@ -116,11 +114,3 @@ class EncodedQ:
                 labels = {label for record in dataset.runs for label in record.labels}
                 raise RequestError(f"agent={self.agent} played none of the games{nearest(str(self.agent), labels)}")
         return replay(self.learner, dataset, seats)
-
-
-def seats_of(agent: str, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
-    """The seats that an agent held in games of a run: [G], bit s for seat s."""
-    first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
-    pairing, game = game_id >> GAME_BITS, game_id & 1
-    held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
-    return held

@@ -15,7 +15,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
-from analytics.exchange.turns import PERSPECTIVES
+from analytics.exchange.sequence import NAMED_PERSPECTIVES
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
@@ -53,13 +53,18 @@ def exported(root: Path, output: Path, form: str, **options: Any) -> Path:
     return output
 
 
+def own(perspective: Any, game_id: int) -> Any:
+    """The perspective of a game: the first agent of the pairing has seat 0 in game 0 of a pair, else seat 1."""
+    return f"seat_{game_id % 2}" if perspective == "first" else perspective
+
+
 def expected_episodes(rules: Rules, games: Games, perspective: str, imposed: bool) -> list[tuple[int, Episode]]:
-    known = ((number, naive_episode(game, OPENING, rules, perspective, imposed)) for number, game in games)
+    known = ((number, naive_episode(game, OPENING, rules, own(perspective, number), imposed)) for number, game in games)
     return [(number, episode) for number, episode in known if episode]
 
 
 @pytest.mark.parametrize("imposed", [False, True])
-@pytest.mark.parametrize("perspective", PERSPECTIVES)
+@pytest.mark.parametrize("perspective", NAMED_PERSPECTIVES)
 def test_d3rlpy_has_the_steps_of_all_episodes_in_flat_arrays(
     source: tuple[Path, Rules, Games, str], tmp_path: Path, perspective: str, imposed: bool
 ) -> None:
@@ -89,7 +94,7 @@ def test_d3rlpy_has_the_steps_of_all_episodes_in_flat_arrays(
 
 
 @pytest.mark.parametrize("imposed", [False, True])
-@pytest.mark.parametrize("perspective", PERSPECTIVES)
+@pytest.mark.parametrize("perspective", NAMED_PERSPECTIVES)
 def test_minari_reads_the_episodes_that_were_meant(
     source: tuple[Path, Rules, Games, str],
     tmp_path: Path,
@@ -135,7 +140,7 @@ def test_minari_can_filter_split_and_sample(source: tuple[Path, Rules, Games, st
 
 
 @pytest.mark.parametrize("imposed", [False, True])
-@pytest.mark.parametrize("perspective", PERSPECTIVES)
+@pytest.mark.parametrize("perspective", NAMED_PERSPECTIVES)
 def test_rlds_has_an_episode_a_row_and_marks_the_last_step(
     source: tuple[Path, Rules, Games, str], tmp_path: Path, perspective: str, imposed: bool
 ) -> None:
@@ -163,7 +168,7 @@ def test_rlds_has_an_episode_a_row_and_marks_the_last_step(
             assert [set(np.flatnonzero(step["action_mask"])) for step in steps] == [s.legal for s in episode.steps]
 
 
-@pytest.mark.parametrize("perspective", [None, *PERSPECTIVES])
+@pytest.mark.parametrize("perspective", [None, *NAMED_PERSPECTIVES])
 def test_csv_has_a_row_a_ply(source: tuple[Path, Rules, Games, str], tmp_path: Path, perspective: str | None) -> None:
     root, rules, games, run_id = source
     path = exported(root, tmp_path / "x.csv", "csv", perspective=perspective)
@@ -172,7 +177,7 @@ def test_csv_has_a_row_a_ply(source: tuple[Path, Rules, Games, str], tmp_path: P
     for number, _ in games:
         game_id, _, _, *agents, winner, count, opening, ending = stored[number]
         for _, _, ply, seat, piece, cell, outcome in (row for row in plies if row[0] == game_id):
-            sign = 1 if perspective in (None, "mover") or perspective == f"seat_{seat}" else -1
+            sign = 1 if own(perspective, game_id) in (None, "mover", f"seat_{seat}") else -1
             head = [run_id, game_id, rules.name, *agents, winner, count, opening, ending]
             expected.append([str(each) for each in (*head, ply, seat, int(ply < 2), piece, cell, sign * outcome)])
     heading, *rows = csv.reader(io.StringIO(path.read_text()))

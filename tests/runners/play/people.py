@@ -79,7 +79,7 @@ class Notes:
         self.typed.append(line)
         return line
 
-    def waiting(self, who: str) -> AbstractContextManager[object]:
+    def waiting(self, work: str) -> AbstractContextManager[object]:
         return nullcontext()
 
 

@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analytics.perfect.game_review import GameReview
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
@@ -26,14 +26,17 @@ from runners.arena.agent_labels import agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
 from runners.play import logbook, start
+from runners.play.start import Series
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import QARENA, environment_with, rows
 from tests.runners.play.people import typed_ahead
 
 Play = Callable[..., Result]
-QUESTION = re.compile(r'qarena sql (?:--archive \S+ )?"(.*)"\n\Z')
+QUESTION = re.compile(r'qarena sql (?:--archive \S+ )?"(.*)"\n')
+LEFT = "\nrematch with the seats swapped, y or n> \n"  # the end of the input after a game
 DEADLINE = 120
+REVIEW = Series._review
 
 
 remembered_agent, remembered_rules = cache(agent_named), cache(load_rules)  # most of the time goes into reading these
@@ -41,13 +44,18 @@ remembered_agent, remembered_rules = cache(agent_named), cache(load_rules)  # mo
 
 @pytest.fixture
 def play(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs ``qarena play …`` with lines to read."""
+    """Runs ``qarena play …`` with lines to read. Games are not reviewed unless a test asks for it."""
     monkeypatch.setattr(start, "agent_named", remembered_agent)
     monkeypatch.setattr(start, "load_rules", remembered_rules)
+    monkeypatch.setattr(Series, "_review", lambda *_: None)
 
     def run(lines: Sequence[str], *arguments: str) -> Result:
-        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-        return qarena("play", *arguments)
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+            pipe.writelines(f"{line}\n" for line in lines)
+        with os.fdopen(reading, encoding="utf-8") as typed:
+            monkeypatch.setattr("sys.stdin", typed)
+            return qarena("play", *arguments)
 
     return run
 
@@ -87,7 +95,7 @@ def test_a_game_is_played_logged_and_found_again(
 def test_a_transcript_reads_well(play: Play) -> None:
     found = play(["d4 F", "undo", "d4", "e", "resign"], "dumb", "--name", "ada", "--no-log")
     assert found.code == 0
-    assert found.out == (Path(__file__).parent / "transcript.txt").read_text()
+    assert found.out == (Path(__file__).parent / "transcript.txt").read_text() + LEFT
 
 
 def test_what_is_typed_can_be_read_in_the_transcript(play: Play) -> None:
@@ -115,7 +123,7 @@ def test_leaving_or_not_logging_leaves_nothing_in_the_archive(play: Play, tmp_pa
     check(tmp_path / "data/archive", 0)
     found = play(lines, "random", "--no-log")
     assert found.code == 0
-    assert found.out.endswith(f"Game: {format_game(game.plies)}\n")
+    assert found.out.endswith(f"Game: {format_game(game.plies)}\n" + LEFT)
     check(tmp_path / "data/archive", 0)
     found = play(lines, "random", "--no-log", "--archive", "elsewhere")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
@@ -138,6 +146,55 @@ def test_a_game_with_help_is_marked(play: Play, tmp_path: Path, typed: list[str]
     assert f"Game: {format_game(game.plies)}\n" in play(lines, *options).out
     assert set(rows(tmp_path / "data/archive")["games"]["game_id"]) == {0, 2}
     check(tmp_path / "data/archive", 2)
+
+
+@pytest.mark.parametrize("answer", ["y", "YES"])
+def test_a_rematch_swaps_the_seats_and_is_a_run_of_its_own(answer: str, play: Play, tmp_path: Path) -> None:
+    found = play(["resign", "what", answer, "3", "resign", answer, "d4 F", "resign", "n", "y"], "dumb", "--name", "ada")
+    assert (found.code, found.err) == (0, "")
+    headings = re.findall(r"human:ada \((\w+ first)\) against dumb; classic rules, seed 1, game (\d)", found.out)
+    assert headings == [("places first", "0"), ("gives first", "0"), ("places first", "1")]
+    assert "'what' is neither y nor n.\n" in found.out
+    assert found.out.endswith("y or n> n\n")
+    played = rows(tmp_path / "data/archive")["games"].select("agent_0", "agent_1", "game_id").rows()
+    assert sorted(played) == [("dumb", "human:ada", 0), ("dumb", "human:ada", 2), ("human:ada", "dumb", 0)]
+    records = Archive.open(tmp_path / "data/archive").runs()
+    assert {record.command for record in records} == {
+        "qarena play dumb --name ada",
+        "qarena play dumb --name ada --seat 0",
+    }
+    check(tmp_path / "data/archive", 3)
+
+
+def test_games_that_are_not_logged_differ_in_a_rematch(play: Play) -> None:
+    lines = [typed_ahead(CLASSIC, seat, "random", 1, number) for seat, number in ((1, 0), (0, 0), (1, 1))]
+    typed = [line for typed, _ in lines for line in (*typed, "y")][:-1]
+    found = play(typed, "random", "--no-log")
+    assert found.code == 0
+    assert re.findall(r"^Game: (.*)$", found.out, re.MULTILINE) == [format_game(game.plies) for _, game in lines]
+
+
+def test_a_finished_game_is_reviewed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Series, "_review", REVIEW)
+    found = play(["c1 a", "b2 4", "d1 9"], "dumb", "--no-log", "--name", "ada")
+    assert found.out.endswith(
+        """
+Each decision and its exact value, for the player who took it:
+ply  gift                  placement
+0    dumb 0: draw          you 0@c1: draw
+1    you A: draw           dumb A@a1: draw
+2    dumb 1: draw          you 1@b2: draw
+3    you 4: draw           dumb 4@b1: draw
+4    dumb 2: draw -> loss  you 2@d1: win
+Mistake at ply 4 by dumb: giving 2 turned a draw into a loss; 3, 5, 7, 9, B, D and 1 more would have kept it.
+"""
+        + LEFT
+    )
+    found = play(["c1 a", "resign"], "dumb", "--no-log", "--review", "0")
+    assert "decision" not in found.out
+    monkeypatch.setattr(start, "review_game", lambda *_, **given: GameReview((), 9, {}))
+    found = play(["resign"], "dumb", "--no-log", "--review", "0.5")
+    assert "\n9 decisions were not judged within 0.5 s: early positions take long under these rules.\n" in found.out
 
 
 def test_undone_turns_are_not_logged_and_commands_may_come_anywhere(play: Play, tmp_path: Path) -> None:
@@ -165,11 +222,12 @@ def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, mon
     monkeypatch.setattr(start, "agent_named", agent_named)
     monkeypatch.setattr(start, "load_rules", load_rules)
     for group, name, content in (
-        ("agent", "first", "_target_: tests.runners.experiments.OneByOne\n"),
+        ("agent", "first", "_target_: own_player.First\n"),
         ("rules", "columns", "name: columns\nrows_and_columns: true\ndiagonals: none\n"),
     ):
         (tmp_path / "mine" / group).mkdir(parents=True)
         (tmp_path / "mine" / group / f"{name}.yaml").write_text(content)
+    (tmp_path / "mine/own_player.py").write_text("from tests.runners.experiments import OneByOne as First\n")
     found = play(["resign"], "first", "--rules", "columns", "--config-dir", "mine")
     assert found.code == 0, found.err
     assert " against first; columns rules, seed 1, game 0\n" in found.out
@@ -307,14 +365,12 @@ def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
     assert (record.games, record.status) == (2, "complete")
 
 
-def test_ctrl_c_leaves_with_130(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_with_130_while_the_pipe_stays_open(tmp_path: Path) -> None:
     with begin(tmp_path, "dumb") as process:
         read_to(process, b"place 0> ")
-        time.sleep(0.3)  # until it waits for the answer: Python may overlook a signal just before that
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)  # the signal comes before the end of the input, which is something else
-        out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 130
+        assert process.wait(DEADLINE) == 130
+        out, err = process.communicate()
     assert (out, err) == (b"\nThe game is not finished, so it is not logged.\n", b"")
     check(tmp_path / "data/archive", 0)
 

@@ -102,14 +102,21 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
     terminal.type("4")
     terminal.read("dumb places 4 on b1", "place 2>")
     terminal.type("d1 9")
-    screen = terminal.read("You win: a1 b1 c1 d1, all round.", "Logged as game 0", "left with 0")
+    screen = terminal.read("You win: a1 b1 c1 d1, all round.", "Logged as game 0", "rematch with the seats swapped")
     assert len(re.findall(r"│▌.{5}▐│▌.{5}▐│▌.{5}▐│▌.{5}▐│", screen)) == 3
     plies = [(0, 2), (10, 0), (1, 5), (4, 1), (2, 3)]
     assert f"Game: {format_game(plies)}\n" in screen
+    assert "Mistake at ply 4 by dumb: giving 2 turned a draw into a loss" in screen
+    terminal.type("y")
+    screen = terminal.read("human:ada (gives first) against dumb; classic rules, seed 1, game 0", "give a piece>")
+    terminal.type("resign")
+    terminal.read("You resign", "rematch with the seats swapped")
+    terminal.type("n")
+    terminal.read("left with 0")
 
     found = rows(tmp_path / "data/archive")
-    assert list(found["plies"].select("piece", "cell").iter_rows()) == plies
-    assert found["games"].row(0, named=True)["agent_1"] == "human:ada(hint,undo)"
+    assert found["plies"].filter(game_id=0).select("piece", "cell").rows() == plies
+    assert set(found["games"]["agent_1"]) == {"human:ada(hint,undo)", "dumb"}
     assert verify(Archive.open(tmp_path / "data/archive")).problems == []
 
 

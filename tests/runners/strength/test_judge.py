@@ -115,7 +115,7 @@ def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
 def test_games_against_the_oracle_are_those_of_a_run() -> None:
     agent = named("semi_random")
     spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
-    games, _ = judging.games_with_oracle(agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event())
+    games, _ = judging.games_with(named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event())
     block = engine_of(spec).play_block(Order(0, 0, 15)).block
     assert games == tally([block])[0]
 

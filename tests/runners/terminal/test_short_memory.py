@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runners.cli import short_memory
+from runners.terminal import short_memory
 
 
 def abort() -> None:

@@ -1,0 +1,123 @@
+"""Plays by the values that a network of layers gives to all turns, learned elsewhere from logged games."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.learning.boards import check_ascending, check_within, refuse
+from agents.learning.policy import Policy, checked_columns
+from quarto.rng import Streams
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES
+from quarto.views import BatchView
+
+NETWORK = "network"  # the kind of policy
+CHOICES = PIECES + 1  # an action is CHOICES * cell + gift, as in exported episodes
+NO_CELL, NO_GIFT = CELLS, PIECES  # of an action that only gives, or only places
+ACTIONS = CHOICES * (CELLS + 1)
+PLANES = (CELLS + 1) * ATTRIBUTES
+INPUTS = PLANES + ACTIONS
+UNIT = 2.0**-16  # weights are multiples of it, and units are rounded to it
+MOST = 64.0  # |weight|, and a unit: sums of so many products are exact in float64
+MOST_UNITS, MOST_LAYERS = 512, 8
+COLUMNS: dict[str, type[Any]] = {"layer": np.int64, "row": np.int64, "column": np.int64, "weight": np.float64}
+
+Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [inputs, units] and biases [units] of each
+
+
+def inputs(places: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """What a network sees: [N, INPUTS] int8.
+
+    For each of 17 ``places`` [N, 17], the cells and the hand, and each attribute 1 if the piece there has it, -1 if
+    not, 0 if there is none; then 1 for each action that is ``legal`` [N, 289].
+    """
+    bits = (places[:, :, None] >> np.arange(ATTRIBUTES)) & 1
+    seen = np.where(places[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(places), PLANES)
+    return np.concatenate([seen, legal], axis=1, dtype=np.int8)
+
+
+def legal_actions(batch: BatchView) -> NDArray[np.bool_]:
+    """The legal actions in positions of one ply: [B, 289]. A placement that ends the game has no gift."""
+    legal = np.zeros((len(batch), CELLS + 1, CHOICES), np.bool_)
+    gives_only = batch.hand == NONE
+    ends = batch.winning_cells() | ~batch.available.any(axis=1, keepdims=True)
+    legal[:, :CELLS, :PIECES] = (batch.free & ~ends)[:, :, None] & batch.available[:, None, :]
+    legal[:, :CELLS, NO_GIFT] = batch.free & ends
+    legal[gives_only] = False
+    legal[gives_only, NO_CELL, :PIECES] = batch.available[gives_only]
+    return legal.reshape(len(batch), ACTIONS)
+
+
+def values_of(layers: Layers, seen: NDArray[np.int8]) -> NDArray[np.float64]:
+    """The values of all actions: [N, 289]. Every sum is exact, so they do not depend on how positions are batched."""
+    units = seen.astype(np.float64)
+    for number, (weights, biases) in enumerate(layers, 1):
+        units = units @ weights + biases
+        if number < len(layers):
+            units = np.rint(np.clip(units, 0.0, MOST) / UNIT) * UNIT
+    return units
+
+
+class Network:
+    """Makes the legal turn of the greatest value by a network with rectified linear units, the first on ties.
+
+    It knows no more than that: it need not take a win. Without a policy it makes a random legal turn, from word 0.
+
+    ``policy`` is of kind 'network': for each ``layer`` a row for every weight, from input ``row`` to unit ``column``;
+    the row after the last input has the biases. Columns: ``layer`` int8, ``row`` and ``column`` int16, ``weight``
+    float64, ascending by the first three. Raises ``ValueError`` for any other policy.
+    """
+
+    choosers = ("opponent",)
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self._layers = None if policy is None else _layers(policy)
+
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        legal = legal_actions(batch)
+        if self._layers is None:
+            actions = rng.choice(0, legal)
+        else:
+            places = np.concatenate([batch.board, batch.hand[:, None]], axis=1)
+            actions = np.where(legal, values_of(self._layers, inputs(places, legal)), -np.inf).argmax(axis=1)
+        cells, gifts = np.divmod(actions, CHOICES)
+        return np.where(cells == NO_CELL, NONE, cells), np.where(gifts == NO_GIFT, NONE, gifts)
+
+
+def policy_of(layers: Layers) -> Policy:
+    """Layers as a policy; weights are rounded to multiples of ``UNIT``."""
+    parts = []
+    for number, (weights, biases) in enumerate(layers):
+        rows = np.concatenate([weights, biases[None]])
+        place = np.indices(rows.shape).reshape(2, -1)
+        rounded = np.clip(np.rint(rows.ravel() / UNIT) * UNIT, -MOST, MOST)
+        parts.append((np.full(rows.size, number), *place, rounded))
+    columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    types = (np.int8, np.int16, np.int16, np.float64)
+    return Policy(NETWORK, table={name: each.astype(t) for name, each, t in zip(COLUMNS, columns, types, strict=True)})
+
+
+def _layers(policy: Policy) -> Layers:
+    """The layers of a policy. Raises ``ValueError`` for one that no network has."""
+    layer, row, column, weight = checked_columns(policy, NETWORK, "network", COLUMNS)
+    check_within("layer", layer, 0, MOST_LAYERS - 1)
+    check_within("row", row, 0, MOST_UNITS)
+    check_within("column", column, 0, MOST_UNITS - 1)
+    check_ascending({"layer": layer, "row": row, "column": column})
+    refuse("weight", weight, np.abs(weight) > MOST, f"is not from -{MOST} to {MOST}")
+    refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-16")
+    layers: Layers = []
+    width = INPUTS
+    for number in range(int(layer.max(initial=-1)) + 1):
+        own = layer == number
+        units = int(column[own].max(initial=-1)) + 1
+        if own.sum() != (width + 1) * units or units == 0 or row[own].max() != width:
+            raise ValueError(f"layer {number} of a policy is not a row for each of {width} inputs and the biases")
+        rows = weight[own].reshape(width + 1, units)
+        layers.append((rows[:-1], rows[-1]))
+        width = units
+    if width != ACTIONS:
+        raise ValueError(f"the last layer of a policy has {width} units, not a value for each of {ACTIONS} actions")
+    return layers

@@ -1,0 +1,312 @@
+"""Behaviour cloning: weights by which the logged turn is preferred to other turns that the player could have made.
+
+A turn is preferred to another with probability 1 / (1 + exp(-d)), where d is the difference of their afterstates'
+values: the model of R. D. Luce, Individual Choice Behavior (1959), in which a turn is made with a probability that is
+proportional to the exponential of its value. The others are sampled, each as likely as any other, which leaves the
+estimate consistent: D. McFadden, Modelling the choice of residential location (1978).
+
+Only choices that its player leaves to the weights are learned: positions without a win, turns that give none away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from agents.learning.line_features import (
+    BOARD,
+    DANGERS,
+    MOST_FEATURES,
+    dangers_after,
+    features_of,
+    piece_byte,
+    place_on_lines,
+    read_lines,
+    survey,
+    survey_cells,
+)
+from agents.learning.line_values import HEADS
+from analytics.policies.derived.dataset import BOTH, GameSource, seats_of
+from analytics.policies.derived.line_boards import ONE_IN, words_of_games
+from analytics.policies.derived.line_fit import (
+    Fit,
+    chance_of,
+    forward,
+    fresh,
+    learn_outputs,
+    learn_rows,
+    rounded,
+    step_memory,
+)
+from analytics.policies.derived.line_outcomes import BLOCK
+from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
+from analytics.store.shard_arrays import ShardGames
+from quarto.batch import Games
+from quarto.bits import lowest_bit, popcount
+from quarto.errors import RequestError, nearest
+from quarto.jit import float64, inlined, int64, kernel, uint64
+from quarto.lanes import spread
+from quarto.position import ALL_CELLS, ALL_PIECES
+from quarto.rng import draw, run_word
+from quarto.rules import CELLS
+from quarto.threats import SAFE_PIECES
+
+SAMPLED = 8  # turns that are compared, the logged one first; all if there are no more
+
+
+class Choice(NamedTuple):
+    """Memory for the turns of one position that are compared."""
+
+    boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, after a reply
+    gifts: NDArray[np.int64]  # [16] the safe gifts after a placement on each cell, as bits
+    found: NDArray[np.int64]  # [SAMPLED, MOST_FEATURES]
+    counts: NDArray[np.int64]  # [SAMPLED] features
+    sums: NDArray[np.float32]  # [SAMPLED, HEADS + units]
+    errors: NDArray[np.float32]  # [SAMPLED, HEADS]
+    slopes: NDArray[np.float32]  # [units]
+    steps: NDArray[np.float32]  # of ``learn_rows``
+
+
+@inlined
+def choice_memory(units: int) -> Choice:
+    """Memory of one thread."""
+    return Choice(
+        np.empty((3, BOARD), np.int64),
+        np.empty(CELLS, np.int64),
+        np.empty((SAMPLED, MOST_FEATURES), np.int64),
+        np.empty(SAMPLED, np.int64),
+        np.empty((SAMPLED, HEADS + units), np.float32),
+        np.empty((SAMPLED, HEADS), np.float32),
+        np.empty(max(units, 1), np.float32),
+        step_memory(),
+    )
+
+
+@inlined
+def find_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, choice: Choice) -> int:
+    """The safe gifts after a placement on each of ``cells`` into ``choice``; returns the number of turns.
+
+    0 if the player could choose the cell and finish a line.
+    """
+    before, byte, turns = choice.boards[0], piece_byte(hand), int64(0)
+    read_lines(lanes, occupied, words, before)
+    survey_cells(occupied, words, before)
+    if cells & (cells - 1) != 0 and (SAFE_PIECES[before[DANGERS]] >> hand) & 1 == 0:
+        return turns
+    for cell in range(CELLS):
+        choice.gifts[cell] = 0
+        if (cells >> cell) & 1:
+            choice.gifts[cell] = left & SAFE_PIECES[dangers_after(cell, byte, before)]
+            turns += int64(popcount(choice.gifts[cell]))
+    return turns
+
+
+@inlined
+def number_of(cell: int, gift: int, choice: Choice) -> int:
+    """The number of a turn among those of ``choice``, by cell, then by gift."""
+    number = int64(popcount(choice.gifts[cell] & ((int64(1) << gift) - 1)))
+    for other in range(cell):
+        number += int64(popcount(choice.gifts[other]))
+    return number
+
+
+@inlined
+def turn_at(number: int, choice: Choice) -> tuple[int, int]:
+    """The cell and the gift of a turn by its number."""
+    cell = int64(0)
+    while number >= int64(popcount(choice.gifts[cell])):
+        number -= int64(popcount(choice.gifts[cell]))
+        cell += 1
+    gifts = choice.gifts[cell]
+    while number > 0:
+        gifts &= gifts - 1
+        number -= 1
+    return cell, lowest_bit(gifts)
+
+
+@inlined
+def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
+    """The logged turn's number and those of others into ``numbers`` [SAMPLED]; returns how many, all if they fit."""
+    numbers[0], count = logged, int64(1)
+    if turns <= SAMPLED:
+        for other in range(turns):
+            if other != logged:
+                numbers[count] = other
+                count += 1
+        return count
+    for i in range(SAMPLED - 1):
+        number = int64(((draw(word, i) >> uint64(32)) * uint64(turns)) >> uint64(32))
+        known = False
+        for k in range(count):
+            known |= numbers[k] == number
+        if not known:
+            numbers[count] = number
+            count += 1
+    return count
+
+
+@inlined
+def look_at(i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: Fit, choice: Choice) -> None:
+    """The features and the values of a turn's afterstate into row ``i`` of ``choice``."""
+    cell, gift = turn_at(number, choice)
+    filled = occupied | int64(1) << cell
+    place_on_lines(choice.boards[0], hand, cell, words, choice.boards[1])
+    survey(filled, words, choice.boards[1])
+    rest = left & ~(int64(1) << gift)
+    found = choice.found[i]
+    choice.counts[i] = features_of(filled, gift, rest, words, choice.boards[1], choice.boards[2], found)
+    forward(found, choice.counts[i], fit, choice.sums[i])
+
+
+@inlined
+def find_errors(count: int, choice: Choice, squared: Any) -> None:
+    """The gradient of each turn's values; the squared errors, a mean over the others, are added to ``squared``."""
+    for head in range(HEADS):
+        choice.errors[0, head] = np.float32(0.0)
+        for i in range(1, count):
+            # how likely the logged turn would not have been preferred
+            error = np.float32(1.0 - chance_of(float64(choice.sums[0, head] - choice.sums[i, head])))
+            choice.errors[0, head] += error / np.float32(count - 1)
+            choice.errors[i, head] = -error / np.float32(count - 1)
+            squared[head] += error * error / np.float32(count - 1)
+
+
+@kernel()
+def learn_turns(
+    games: Games,
+    chosen: NDArray[np.int8],
+    games_words: NDArray[np.uint64],
+    stage: int,
+    words: Any,
+    rate: float,
+    fit: Fit,
+    squared: Any,
+) -> int:
+    """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
+
+    ``chosen`` [2, G]: the plies that were imposed on each game, and the seats whose turns are learned, a bit each. The
+    squared errors before a turn was learned are added to ``squared`` [HEADS]. At a ``rate`` of 0 nothing is learned.
+    """
+    choice, numbers, rate32 = choice_memory(fit.units), np.empty(SAMPLED, np.int64), np.float32(rate)
+    learned = int64(0)
+    for game in range(games_words.shape[0]):
+        imposed = int64(chosen[0, game])
+        if games.plies[game] <= stage or imposed > stage or (chosen[1, game] >> (stage & 1)) & 1 == 0:
+            continue
+        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+        for ply in range(stage - 1):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            left &= ~(int64(1) << piece)
+            lanes |= spread(piece) << uint64(cell)
+            occupied |= int64(1) << cell
+        hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
+        gift = int64(games.pieces[stage, game])
+        left &= ~(int64(1) << hand)
+        cells = ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell  # of an imposed placement: no other
+        turns = find_turns(lanes, occupied, cells, hand, left, words, choice)
+        if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
+            continue
+        count = sample_turns(number_of(cell, gift, choice), turns, draw(games_words[game], stage), numbers)
+        for i in range(count):
+            look_at(i, numbers[i], occupied, hand, left, words, fit, choice)
+        find_errors(count, choice, squared)
+        learned += 1
+        if rate > 0.0:
+            for i in range(count):
+                mean = learn_outputs(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
+                count_of, errors = choice.counts[i], choice.errors[i]
+                learn_rows(choice.found[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps)
+    return learned
+
+
+class Part(NamedTuple):
+    """Games of one run that are learned from, or that measure the error."""
+
+    games: Games
+    chosen: NDArray[np.int8]  # [2, G] imposed plies, seats
+    words: NDArray[np.uint64]  # [G] of randomness
+
+
+def part_of(shard: ShardGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> Part:
+    """One game of ``ONE_IN``, or the others."""
+    rows = np.flatnonzero((words % np.uint64(ONE_IN) == 0) == held_out)
+    taken = shard.taken(rows)
+    games = Games(*(np.ascontiguousarray(each) for each in taken.games))
+    return Part(games, np.stack([taken.opening, seats[rows]]), words[rows])
+
+
+class Cloning:
+    """A cloning in progress, each stage by one thread at a time, over the games in their order."""
+
+    def __init__(
+        self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, agent: str | None
+    ) -> None:
+        self._dataset, self._words, self._plan, self._agent = dataset, words, plan, agent
+        self._fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
+
+    def run(self, threads: int) -> tuple[Stages, pl.DataFrame]:
+        """The weights of each stage that has turns, and its errors in each pass, before a turn was learned from.
+
+        Raises ``RequestError`` for an agent without games.
+        """
+        rows = list[tuple[float | None, ...]]()
+        counts = dict.fromkeys(self._fits, 0)
+        with ThreadPoolExecutor(threads) as pool:
+            for number in range(self._plan.passes):
+                found = self._passed(number, pool)
+                counts = {stage: learned for stage, (learned, _) in found.items()}
+                rows += [(stage, number + 1, counts[stage], *errors) for stage, (_, errors) in found.items()]
+        known = {stage: rounded(fit) for stage, fit in self._fits.items() if counts[stage]}
+        return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE, orient="row")
+
+    def _passed(self, number: int, pool: ThreadPoolExecutor) -> dict[int, tuple[int, list[float | None]]]:
+        """One pass: by stage the number of turns, and the mean squared errors of both heads, held out in the end."""
+        totals = {stage: np.zeros((2, 1 + HEADS)) for stage in self._fits}
+        for learning, measuring in self._parts(number):
+
+            def learn(stage: int, parts: tuple[Part, Part] = (learning, measuring)) -> None:
+                for row, (part, rate) in enumerate(zip(parts, (self._plan.rate_of(number), 0.0), strict=True)):
+                    sums = totals[stage][row]
+                    fit = self._fits[stage]
+                    sums[0] += learn_turns(*part, stage, self._words, rate, fit, sums[1:])
+
+            list(pool.map(learn, self._fits))
+        return {stage: (int(sums[0, 0]), _means(sums)) for stage, sums in reversed(totals.items())}
+
+    def _parts(self, number: int) -> Iterator[tuple[Part, Part]]:
+        """The games in their order, at most ``BLOCK`` at a time: those to learn from, those that measure the error."""
+        met = False
+        for record, shard in self._dataset.shards():
+            seats = np.full(len(shard.game_id), BOTH, np.int8)
+            if self._agent is not None:
+                seats = seats_of(self._agent, record, shard.game_id)
+            met |= bool(seats.any())
+            words = words_of_games(run_word(record.run_id), shard.game_id, self._plan.seed)
+            for first in range(0, len(seats), BLOCK):
+                span = slice(first, first + BLOCK)
+                block = shard.part(span), seats[span], words[span]
+                # Other turns are compared in each pass.
+                learning, measuring = (part_of(*block, held_out) for held_out in (False, True))
+                yield learning._replace(words=learning.words + np.uint64(number)), measuring
+        if not met:
+            raise RequestError(f"agent={self._agent} played none of the games{nearest(str(self._agent), self._labels)}")
+
+    @property
+    def _labels(self) -> set[str]:
+        return {label for record, _ in self._dataset.shards() for label in record.labels}
+
+
+def _means(sums: NDArray[np.float64]) -> list[float | None]:
+    return [float(total / row[0]) if row[0] else None for row in sums for total in row[1:]]
+
+
+def clone(
+    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, agent: str | None, threads: int
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights by which an agent, or all, preferred the turns that they made, and the errors after each pass."""
+    return Cloning(dataset, words, units, plan, agent).run(threads)

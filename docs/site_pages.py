@@ -1,0 +1,200 @@
+"""Pages of the site that are made when it is built: the command line, the configuration, the Python interface.
+
+MkDocs calls the functions that begin with ``on_`` (``hooks`` of mkdocs.yml). Pages that live elsewhere in the
+repository (``ELSEWHERE``) are taken into the site, and links to them are turned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import logging
+import posixpath
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
+
+ELSEWHERE = {
+    "data/README.md": "archive_format.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "README.md": "index.md",
+}
+SCHEMAS = {  # by configuration: the schema of its keys
+    "run": "runners.arena.schemas.RunConfig",
+    "train": "runners.training.schemas.TrainConfig",
+    "sprt": "runners.strength.sprt_schema.SprtConfig",
+    "policy_build": "runners.policies.build.PolicyBuildConfig",
+}
+PYTHON = {  # by page: its title, its first paragraph, the modules
+    "python_quarto.md": (
+        "Python: the game",
+        "Rules, positions, notation, exact values. The package needs NumPy and numba only, and does no I/O.",
+        """quarto.rules quarto.position quarto.notation quarto.views quarto.solver.solver quarto.batch quarto.rng
+        quarto.symmetry quarto.canonical quarto.observations quarto.errors""",
+    ),
+    "python_analytics.md": (
+        "Python: analytics",
+        "The archive and the questions to it. Begin with `analytics.open_archive`.",
+        """analytics analytics.sql.database analytics.sql.expressions analytics.query.named_queries
+        analytics.query.openings analytics.ratings.ratings analytics.ratings.head_to_head
+        analytics.statistics.intervals analytics.statistics.sprt analytics.exchange.export
+        analytics.perfect.game_review analytics.perfect.regret analytics.report.figures.chosen_games""",
+    ),
+    "python_agents.md": (
+        "Python: agents",
+        "The seam between agents and the engine, and what learners share. [Agents](agents.md) shows its three forms.",
+        "agents.base agents.lift agents.learning.learner agents.learning.policy",
+    ),
+}
+COMMANDS = """# The command line
+
+Made from the program. `run`, `sweep`, `train`, `sprt` and `policy build` take keys and groups: see
+[configuration](configuration.md). `--debug` shows the traceback of an error. Exit codes: 0 done, 1 failure,
+2 wrong request, 130 interrupted.
+"""
+CONFIGURATION = """# Configuration
+
+Made from the schemas and from `conf/`. A key is set by `key=value`, an option of a group is chosen by `group=option`
+(the agents of a match by `agent@a=…` and `agent@b=…`), and the keys of what was chosen by `a.key=value`. A folder of
+your own with the same groups is added by `--config-dir`.
+"""
+
+
+def on_startup(command: str, dirty: bool) -> None:  # noqa: ARG001  (by name)
+    """Print warnings only. ``--quiet`` would hide them from ``strict`` too."""
+    logging.getLogger("mkdocs").setLevel(logging.WARNING)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made or live elsewhere."""
+    pages = {target: (ROOT / source).read_text(encoding="utf-8") for source, target in ELSEWHERE.items()}
+    del pages["index.md"]
+    pages |= {"commands.md": commands_page(), "configuration.md": configuration_page()}
+    pages |= {name: python_page(*parts) for name, parts in PYTHON.items()}
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001  (by name)
+    """Turn links between files of the repository into links between pages."""
+    homes = {target: posixpath.dirname(source) for source, target in ELSEWHERE.items() if target != "index.md"}
+    return turned_links(markdown, homes.get(page.file.src_uri, "docs"))
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:  # noqa: ARG001  (by name)
+    """Load the script that searches in files from the site, not from another host."""
+    return output.replace("https://unpkg.com/iframe-worker/shim", "assets/file_worker.js")
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:  # noqa: ARG001  (by name)
+    """The same for the page of what is not found."""
+    return on_post_page(output_content, None, config)
+
+
+def turned_links(markdown: str, home: str) -> str:
+    """The text of a page that lives in folder ``home`` of the repository, with links as the site needs them."""
+
+    def turned(found: re.Match[str]) -> str:
+        target, hash_sign, anchor = found[2].partition("#")
+        if "://" in target or not target:
+            return found[0]
+        path = posixpath.normpath(posixpath.join(home, target))
+        page = ELSEWHERE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else target)
+        return f"{found[1]}{page}{hash_sign}{anchor}"
+
+    return re.sub(r"(\]\(|^\[[^\]]+\]: )([^)\s]+)", turned, markdown, flags=re.MULTILINE)
+
+
+def commands_page() -> str:
+    """All commands with their arguments and options, from the command line itself."""
+    import typer
+
+    from runners.cli.main import app
+
+    command: Any = typer.main.get_command(app)
+    return "\n".join([COMMANDS, *_commands(command, "qarena")])
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    for sub in command.commands.values():
+        full = f"{name} {sub.name}"
+        yield from (f"## `{full}`" if hasattr(sub, "commands") else f"### `{full}`", "", _escaped(sub.help or ""), "")
+        if hasattr(sub, "commands"):
+            yield from _commands(sub, full)
+        else:
+            yield from _parameters(sub, full)
+
+
+def _parameters(command: Any, name: str) -> Iterator[str]:
+    """The usage line of a command, and a table of its arguments and options."""
+    shown = [param for param in command.params if not getattr(param, "hidden", False) and param.name != "help"]
+    arguments = [_metavar(param) for param in shown if param.param_type_name == "argument"]
+    yield from ("```text", " ".join([name, *(["[OPTIONS]"] if len(shown) > len(arguments) else []), *arguments]), "```")
+    if shown:
+        yield from ("", "| argument or option | default | meaning |", "|---|---|---|")
+    for param in shown:
+        names = _metavar(param) if param.param_type_name == "argument" else ", ".join(param.opts + param.secondary_opts)
+        value = param.default
+        default = "" if value is None or value is False or callable(value) or value == () else f"`{value}`"
+        yield f"| `{names}` | {default} | {_escaped(getattr(param, 'help', None) or '')} |"
+    yield ""
+
+
+def _metavar(param: Any) -> str:
+    name = (param.metavar or param.name).upper().strip("[]")
+    return name if param.required else f"[{name}]"
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def configuration_page() -> str:
+    """All keys with their types, and all groups with their options, from the schemas and the yamls."""
+    lines = [CONFIGURATION]
+    for name in SCHEMAS:
+        shown = f"{name.replace('_', ' ')}"
+        lines += [f"## Keys of `{shown}`", "", *_keys(name), "", *_yaml(ROOT / "conf" / f"{name}.yaml")]
+    for group in sorted({path.parent for path in (ROOT / "conf").glob("*/*.yaml")}):
+        lines += [f"## Group `{group.name}`", ""]
+        for path in sorted(group.glob("*.yaml")):
+            lines += [f'??? note "{_title(path)}"', "", *(f"    {line}" for line in _yaml(path))]
+    return "\n".join(lines)
+
+
+def _title(path: Path) -> str:
+    """The name of a yaml and its first comment."""
+    comments = re.findall(r"^# *(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return ": ".join([path.stem, *comments[:1]]).replace('"', "'")
+
+
+def _keys(name: str) -> Iterator[str]:
+    """A table of the keys of a configuration: types from its schema, values and meanings from its yaml."""
+    module, _, schema = SCHEMAS[name].rpartition(".")
+    text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8").split("\nhydra:\n")[0]
+    lines = dict(re.findall(r"^ *-? ?(?:override /)?([a-z_]+)(?:@[a-z_]+)?: *(.*)$", text, re.MULTILINE))
+    yield from ("| key | type | default | meaning |", "|---|---|---|---|")
+    for field in dataclasses.fields(getattr(importlib.import_module(module), schema)):
+        value, _, meaning = lines.get(field.name, "").partition("#")
+        kind = "" if field.type == "Any" else f"`{str(field.type).replace('|', 'or')}`"
+        default = "see below" if value.startswith("{") else f"`{value.strip()}`" if value.strip() else ""
+        yield f"| `{field.name}` | {kind} | {default} | {_escaped(meaning)} |"
+
+
+def _yaml(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8").split("\nhydra:\n")[0].rstrip()
+    return ["```yaml", *text.splitlines(), "```", ""]
+
+
+def python_page(title: str, text: str, modules: str) -> str:
+    """A page of the docstrings of modules."""
+    return "\n".join([f"# {title}", "", text, "", *(f"::: {module}\n" for module in modules.split())])

@@ -1,0 +1,240 @@
+"""`qarena benchmark make`: plays the games of the datasets and writes them as archives and in Minari's format.
+
+Games are played into an archive in a hidden folder, from which an interrupted command goes on. Once they are complete
+they become one shard of a new archive, whose Parquet files depend on the games alone, and then the Minari dataset. Both
+get their final names when they are complete.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from analytics import open_archive
+from analytics.exchange import to_minari
+from analytics.exchange.export import ExportRequest, export
+from analytics.exchange.sequence import FIRST
+from analytics.files.atomic import explained, make_folder
+from analytics.query.selection import select
+from analytics.store.archive import Archive, readable
+from analytics.store.marker import archive_around
+from analytics.store.schema import first_game_id
+from analytics.store.shard_arrays import ShardGames, games_at
+from quarto.batch import Block, Games
+from quarto.errors import FailureError, RequestError
+from runners.arena.code import version
+from runners.arena.config import Request
+from runners.arena.experiment import prepare
+from runners.arena.playing import carry_out
+from runners.arena.spec import RunSpec
+from runners.arena.storage import Storage
+from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, Part, player
+from runners.benchmark.references import GAMES as REFERENCE_GAMES
+from runners.benchmark.references import OPPONENT, References, references
+from runners.terminal import console
+from runners.terminal.progress import progress_bar
+
+MAKING = ".making"  # the hidden folder of what is not complete
+BYTES_A_GAME = 1_000  # of both forms, roughly
+ENVIRONMENT = "quarto-arena/QuartoTurns-v0"
+AUTHOR = "The quarto-arena authors"
+SOURCE = "benchmark"  # key of the metadata that say from which run a dataset was made
+
+
+class MakeRequest(NamedTuple):
+    """The datasets to make, and where."""
+
+    folder: Path
+    parts: Sequence[Part]
+    threads: int
+    command: str
+    permalink: str | None = None  # of the code
+
+
+def make(request: MakeRequest, stop: threading.Event) -> bool:
+    """Make all parts that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games there.
+
+    Raises ``FailureError`` if the disk refuses; what was played is kept, and the same request goes on.
+    """
+    folder = request.folder
+    archive = archive_around(folder)
+    if archive is not None:
+        raise RequestError(f"{folder} is inside archive {archive}, where only runs write: name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"{folder} is a file: name a folder")
+    left = [part for part in request.parts if not (_has_games(part, folder) and _has_episodes(part, folder))]
+    for part in request.parts:
+        if part not in left:
+            console.print_line(f"{part.dataset_id} is there already")
+    if left:
+        console.print_line(_announcement(left, request.threads))
+    with explained("write to", folder):
+        for each in (folder / NAMESPACE, folder / PARQUET, folder / MAKING):
+            make_folder(each)
+    known = references(player(OPPONENT), request.threads, stop) if left else None
+    for part in left:
+        if known is None or stop.is_set() or not _made(part, request, known, stop):
+            return False
+    with explained("write to", folder):
+        if not any((folder / MAKING).iterdir()):
+            (folder / MAKING).rmdir()
+    return True
+
+
+def _announcement(parts: Sequence[Part], threads: int) -> str:
+    """The size of the work, before it begins."""
+    games = sum(part.all_games for part in parts)
+    seconds = sum(part.all_games * part.dataset.seconds / 1000 for part in parts) / threads
+    size = games * BYTES_A_GAME / 1e6
+    return f"{games:,} games, some {size:,.0f} MB: about {max(1, round(seconds / 60)):,} min on {threads} threads"
+
+
+def _made(part: Part, request: MakeRequest, known: References, stop: threading.Event) -> bool:
+    """Make both forms of one part; false once ``stop`` is set."""
+    folder, spec = request.folder, part.spec()
+    making = folder / MAKING / f"{part.name}-{spec.run_id}"
+    if not _has_games(part, folder):
+        if not _played(part, spec, request, making, stop):
+            return False
+        _write_archive(part, spec, making, folder)
+    if stop.is_set():
+        return False
+    with explained("write to", folder):
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir()
+        with open_archive(part.parquet(folder)) as opened, progress_bar(f"writing {part.name}", "games") as bar:
+            bar.start(part.all_games)
+            wanted = ExportRequest("minari", perspective=FIRST)
+            done = export(opened, wanted, making / part.name, False, bar.advance, metadata(part, spec, request, known))
+        (making / part.name).rename(part.minari(folder))
+        making.rmdir()
+    console.print_line(f"{part.dataset_id}: {done.episodes or 0:,} episodes, {done.steps or 0:,} steps")
+    return True
+
+
+def _played(part: Part, spec: RunSpec, request: MakeRequest, making: Path, stop: threading.Event) -> bool:
+    """Play what is missing of a part's games; false if ``stop`` is set before all are there."""
+    storage = Storage(making / "played", other_code="extend")
+    experiment = prepare(Request(spec, part.games_a_pairing, request.threads, storage, progress=False))
+    if experiment.request.notes:
+        raise RequestError(f"{making} has games that other code has played: remove it to begin anew")
+    with progress_bar(f"playing {part.name}", "games") as bar:
+        outcome = carry_out(experiment, request.command, stop, bar)
+    for line in outcome.misbehaviour:
+        raise FailureError(f"{part.name}: {line}")
+    return not outcome.interrupted
+
+
+def _write_archive(part: Part, spec: RunSpec, making: Path, folder: Path) -> None:
+    """Write the games of a part as one shard of an archive of their own."""
+    source, aside = Archive.open(making / "played"), making / "archive"
+    record = source.run(spec.run_id)
+    if record is None:
+        raise FailureError(f"{making} has lost the record of its run: remove it to begin anew")
+    shutil.rmtree(aside, ignore_errors=True)
+    target = Archive.open(aside, create=True)
+    target.save_run(structs.replace(readable(record), games=part.games_a_pairing, commits=0))
+    with open_archive(making / "played") as opened:
+        shards = [shard for _, shard in select(opened, f"run_id = '{spec.run_id}'").shards()]
+    target.commit(spec.run_id, blocks_of(joined(shards), part.games_a_pairing, len(spec.pairings)), spec.labels)
+    with explained("write to", folder):
+        aside.rename(part.parquet(folder))
+
+
+def joined(shards: Sequence[ShardGames]) -> ShardGames:
+    """The games of shards, ascending by id."""
+    ids = np.concatenate([shard.game_id for shard in shards])
+    order = np.argsort(ids)
+    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(shard.games for shard in shards), strict=True)))
+    opening = np.concatenate([shard.opening for shard in shards])
+    return ShardGames(ids[order], opening[order], games_at(games, order))
+
+
+def blocks_of(games: ShardGames, games_a_pairing: int, pairings: int) -> list[Block]:
+    """The first games of each pairing as one block each, of games ascending by id."""
+    blocks = []
+    for pairing in range(pairings):
+        first, end = (first_game_id(pairing, pair) for pair in (0, games_a_pairing // 2))
+        rows = slice(*np.searchsorted(games.game_id, [first, end]).tolist())
+        blocks.append(Block(pairing, 0, OPENING_PLIES, games.part(rows).games))
+    return blocks
+
+
+def source_of(part: Part, spec: RunSpec) -> dict[str, Any]:
+    """What says from which games a dataset was made."""
+    return {"run_id": spec.run_id, "seed": part.seed, "games": part.all_games, "opening_plies": OPENING_PLIES}
+
+
+def metadata(part: Part, spec: RunSpec, request: MakeRequest, known: References) -> dict[str, Any]:
+    """Minari's metadata of a part; the reference scores are mean returns against ``OPPONENT``."""
+    environment: dict[str, Any] = {
+        "id": ENVIRONMENT,
+        "entry_point": "runners.environments.whole_turns:QuartoTurnsEnv",
+        "reward_threshold": None,
+        "nondeterministic": False,
+        "max_episode_steps": None,
+        "order_enforce": True,
+        "disable_env_checker": False,
+        "kwargs": {"opponent": OPPONENT, "opening_plies": OPENING_PLIES},
+        "additional_wrappers": [],
+        "vector_entry_point": None,
+    }
+    players, opponents = (", ".join(each) for each in (part.dataset.players, part.dataset.opponents))
+    return {
+        "dataset_id": part.dataset_id,
+        "description": (
+            f"Quarto, {part.dataset.about}: {part.all_games:,} games after {OPENING_PLIES} random plies, "
+            f"{'for validation' if part.validation else 'for training'}. Each episode has the turns of one player "
+            f"({players}) against one opponent ({opponents}), in seat game_id % 2. Observation: the piece on each of "
+            "16 cells, then that in hand, -1 for none. Action: 17 * cell + gift, 16 where there is none. Reward at the "
+            f"end: 1 won, 0 drawn, -1 lost. Reference scores are mean returns against {OPPONENT}."
+        ),
+        "env_spec": json.dumps(environment),
+        "code_permalink": request.permalink or f"quarto-arena {version()}, qarena benchmark make --seed {part.seed}",
+        "algorithm_name": players,
+        "author": [AUTHOR],
+        "author_email": [],
+        "requirements": ["quarto-arena[rl]"],
+        "ref_min_score": known.least,
+        "ref_max_score": known.greatest,
+        "num_episodes_average_score": REFERENCE_GAMES,
+        SOURCE: source_of(part, spec),
+    }
+
+
+def _has_games(part: Part, folder: Path) -> bool:
+    """Whether the archive of a part is there. Raises ``RequestError`` if it has other games."""
+    place, spec = part.parquet(folder), part.spec()
+    if not place.exists():
+        return False
+    record = Archive.open(place).run(spec.run_id)
+    if record is None or record.games != part.games_a_pairing:
+        raise _other(place)
+    return True
+
+
+def _has_episodes(part: Part, folder: Path) -> bool:
+    """Whether the Minari dataset of a part is there. Raises ``RequestError`` if it has other games."""
+    place = part.minari(folder)
+    if not place.exists():
+        return False
+    try:
+        stored: Mapping[str, Any] = json.loads((place / to_minari.DATA / to_minari.METADATA).read_bytes())
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{place} cannot be read ({error}): remove it, or name another folder") from error
+    if stored.get(SOURCE) != source_of(part, part.spec()):
+        raise _other(place)
+    return True
+
+
+def _other(place: Path) -> RequestError:
+    return RequestError(
+        f"{place} was made with another --games or --seed: name another folder, or remove it to make it anew"
+    )

@@ -1,0 +1,164 @@
+"""`qarena benchmark score`: Minari's normalised score against an opponent, and exact regret, of policies and agents."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from analytics.perfect.position_set import PositionSet, path_for, read
+from analytics.statistics.intervals import Estimate
+from analytics.statistics.tally import Tally
+from quarto.errors import RequestError
+from quarto.rules import CLASSIC, Rules
+from runners.arena.spec import AgentSpec
+from runners.benchmark.references import References, mean_return, references
+from runners.contestants.contestant import unlogged
+from runners.strength.judged import Judged, judged
+from runners.strength.judging import JudgeOptions, Verdict, games_with, judge
+from runners.terminal import console
+from runners.terminal.console import Column, percent
+from runners.terminal.progress import progress_bar
+
+
+class ScoreRequest(NamedTuple):
+    """The agents to score, and by what."""
+
+    names: Sequence[str]
+    opponent: str
+    root: PurePath  # of the archive that has the policies
+    file: Path | None = None  # of the positions; None: the set that ships
+
+
+class Scored(NamedTuple):
+    """The score of one agent."""
+
+    verdict: Verdict  # without games against the oracle
+    games: Tally  # against the opponent
+    returns: Estimate  # mean return of a game
+    score: Estimate  # normalised
+
+    @property
+    def regret(self) -> dict[str, Any]:
+        """The figures of all turns in the fixed positions."""
+        whole = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
+        return self.verdict.figures.row(by_predicate=whole, named=True)
+
+
+class Scores(NamedTuple):
+    """Scores against one opponent, in the order of the request."""
+
+    scored: list[Scored]
+    opponent: str
+    known: References
+    positions: int
+
+
+def carry_out(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> Scores | None:
+    """Score agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there or plays other rules."""
+    positions = read(path_for(CLASSIC.name) if request.file is None else request.file)
+    _check_rules(positions.rules, request.file)
+    found = judged(request.names, request.root, CLASSIC, everything=False)
+    against = judged([request.opponent], request.root, CLASSIC, everything=False)
+    for note in dict.fromkeys((*found.notes, *against.notes)):
+        console.print_note(note)
+    with unlogged():
+        known = references(against.agents[0], options.threads, stop)
+        if not (stop.is_set() or known.greatest > known.least):
+            raise RequestError(f"against {against.agents[0].label} perfect play gains nothing: name another opponent")
+        scored = _scored(found, against.agents[0], known, positions, options, stop)
+    if stop.is_set():
+        return None
+    for each in scored:
+        for note in each.verdict.notes:
+            console.print_note(note)
+    return Scores(scored, against.agents[0].label, known, len(positions.logged))
+
+
+def _check_rules(rules: Rules, file: Path | None) -> None:
+    if rules != CLASSIC:
+        raise RequestError(f"{file} holds positions of rules {rules.name!r}: the benchmark is of classic rules")
+
+
+def _scored(
+    found: Judged,
+    opponent: AgentSpec,
+    known: References,
+    positions: PositionSet,
+    options: JudgeOptions,
+    stop: threading.Event,
+) -> list[Scored]:
+    """The score of each agent, as many as there are before ``stop`` is set."""
+    scored = []
+    with progress_bar("scoring", "turns") as bar:
+        bar.start(len(found.agents) * options.draws * len(positions.logged))
+        for agent in found.agents if not stop.is_set() else ():
+            bar.describe(agent.label)
+            verdict = judge(agent, positions, options._replace(games=0), stop, bar.advance)
+            games, notes = games_with(opponent, agent, CLASSIC, options, stop)
+            if verdict is None or stop.is_set():
+                break
+            returns = mean_return(games)
+            verdict = verdict._replace(notes=[*verdict.notes, *notes])
+            scored.append(Scored(verdict, games, returns, known.normalised(returns)))
+    return scored
+
+
+def frame_of(scores: Scores) -> pl.DataFrame:
+    """One row for each agent."""
+    return pl.DataFrame(
+        [
+            {
+                "agent": each.verdict.agent.label,
+                "opponent": scores.opponent,
+                "games": each.games.games,
+                "wins": each.games.wins,
+                "draws": each.games.draws,
+                "losses": each.games.losses,
+                "mean_return": each.returns.mean,
+                "ref_min_score": scores.known.least,
+                "ref_max_score": scores.known.greatest,
+                "score": each.score.mean,
+                "score_low": each.score.low,
+                "score_high": each.score.high,
+                "optimal": each.regret["optimal"],
+                "regret": each.regret["regret"],
+                "regret_low": each.regret["regret_low"],
+                "regret_high": each.regret["regret_high"],
+                "turns_a_second": each.verdict.turns_a_second,
+            }
+            for each in scores.scored
+        ]
+    )
+
+
+def show(scores: Scores, wide: bool | None = None) -> None:
+    """Print a line on each agent, the best score first."""
+    ranks = sorted(scores.scored, key=lambda each: (-each.score.mean, each.verdict.agent.label))
+    games = [each.games for each in ranks]
+    columns = [
+        *console.ranked([each.verdict.agent.label for each in ranks]),
+        Column("score", [f"{each.score.mean:.3f}" for each in ranks]),
+        Column("95 % interval", [_between(each.score, 3) for each in ranks], spare=1),
+        Column("win", [percent(each.wins / each.games) for each in games], spare=3),
+        Column("draw", [percent(each.draws / each.games) for each in games], spare=4),
+        Column("loss", [percent(each.losses / each.games) for each in games], spare=3),
+        Column("regret", [f"{each.regret['regret']:.4f}" for each in ranks]),
+        Column("95 % interval", [_between(_regret(each), 4) for each in ranks], spare=2),
+        Column("optimal, %", [percent(each.regret["optimal"]) for each in ranks], spare=5),
+    ]
+    low, high = scores.known
+    against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
+    console.show([console.tabulated(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide)
+
+
+def _regret(scored: Scored) -> Estimate:
+    row = scored.regret
+    return Estimate(row["regret"], row["regret_low"], row["regret_high"])
+
+
+def _between(estimate: Estimate, digits: int) -> str:
+    return f"{estimate.low:.{digits}f} to {estimate.high:.{digits}f}"

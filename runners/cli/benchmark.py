@@ -1,0 +1,112 @@
+"""``qarena benchmark``: datasets for offline learning, and scores of what was learned from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runners.cli.groups import Group
+from runners.cli.options import (
+    ARCHIVE,
+    ArchiveOption,
+    ForceOption,
+    FormatOption,
+    OutputOption,
+    ThreadsOption,
+    WideOption,
+)
+
+app = typer.Typer(
+    cls=Group,
+    help="Datasets for offline learning, and scores of what was learned from them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("make")
+def make(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the datasets.")],
+    datasets: Annotated[
+        list[str] | None, typer.Option("--dataset", metavar="NAME", help="Only this one; may be repeated.")
+    ] = None,
+    games: Annotated[
+        int, typer.Option("--games", min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
+    ] = 100_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 30) - 1, help="Of all games.")] = 2026,
+    permalink: Annotated[
+        str | None, typer.Option("--permalink", help="Where this code is, for the metadata. Default: its version.")
+    ] = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Make random-v0, medium-v0, expert-v0 and mixed-v0: in Minari's format and as archives, which are Parquet.
+
+    The same options give the same bytes. An interrupted command goes on where it ended.
+    """
+    import shlex
+    import sys
+
+    from runners.benchmark.datasets import chosen, parts_of
+    from runners.benchmark.make import MakeRequest
+    from runners.benchmark.make import make as carry_out
+    from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.executors.machine import available_cores
+    from runners.hydra_app.config_dir import user_config_dir
+
+    command = f"qarena {shlex.join(sys.argv[1:])}"
+    with user_config_dir(None), interruptible() as stop:
+        parts = parts_of(chosen(datasets or []), games, seed)
+        if not carry_out(MakeRequest(folder, parts, threads or available_cores(), command, permalink), stop):
+            typer.echo("interrupted: the same command goes on from here", err=True)
+            raise typer.Exit(INTERRUPTED)
+
+
+@app.command("score")
+def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
+    ],
+    opponent: Annotated[
+        str, typer.Option("--opponent", help="The agent to play against: a label, or a policy's name.")
+    ] = "semi_random",
+    games: Annotated[int, typer.Option("--games", min=2, help="Against the opponent, in pairs.")] = 2_000,
+    draws: Annotated[
+        int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
+    ] = 4,
+    positions: Annotated[
+        Path | None,
+        typer.Option("--positions", help="A set that 'policy positions' made. Default: that of classic rules."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the games and the turns.")] = 1,
+    threads: ThreadsOption = None,
+    archive: ArchiveOption = ARCHIVE,
+    config_dir: Annotated[Path | None, typer.Option("--config-dir", help="A folder with agents of your own.")] = None,
+    format: FormatOption = None,  # noqa: A002
+    output: OutputOption = None,
+    force: ForceOption = False,
+    wide: WideOption = False,
+) -> None:
+    """Score policies and agents: Minari's normalised score against an opponent, and exact regret in fixed positions.
+
+    A score of 0 is that of random play against this opponent, 1 that of perfect play.
+    """
+    from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
+    from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.executors.machine import available_cores
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.strength.judging import JudgeOptions
+    from runners.terminal.tables import output_of, write
+
+    destination = output_of(format, output, force, wide)  # before anything is played
+    options = JudgeOptions(draws, games, seed, threads or available_cores())
+    with user_config_dir(config_dir), interruptible() as stop:
+        found = carry_out(ScoreRequest(names, opponent, archive, positions), options, stop)
+    if found is None:
+        raise typer.Exit(INTERRUPTED)
+    if destination.is_printed:
+        show(found, wide)
+    else:
+        write(frame_of(found), destination)

@@ -1,0 +1,160 @@
+"""`method=cloning`: the turns that are compared, the update and who is cloned are those of the slow twin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from agents.alpha_beta import AlphaBeta
+from agents.learning.line_features import STAGE_SIZE, words_of
+from agents.learning.line_values import HEADS
+from agents.semi_random import SemiRandom
+from analytics.policies.derived.dataset import BOTH, Dataset
+from analytics.policies.derived.line_boards import ONE_IN, words_of_games
+from analytics.policies.derived.line_cloning import SAMPLED, Part, learn_turns, part_of
+from analytics.policies.derived.line_fit import fresh
+from analytics.policies.derived.line_values import LineNetwork, LineValues
+from analytics.policies.policy_store import knowledge_of
+from quarto.batch import Games
+from quarto.errors import RequestError
+from quarto.position import Position
+from quarto.rng import run_word
+from quarto.rules import CLASSIC, NONE
+from runners.arena.engine import Engine, Order
+from tests import naive
+from tests.agents.learning.test_line_features import numbers_of
+from tests.analytics.naive_games import record, spec_of
+from tests.analytics.policies.derived.test_line_values import chance
+from tests.naive_policies import lines
+
+OPENING = 2
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    """400 games of alpha_beta and semi_random from two imposed plies."""
+    engine = Engine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
+    games = engine.play_block(Order(0, 0, 200)).block.games
+    run = record(spec_of(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
+    return Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)
+
+
+def parts(dataset: Dataset) -> tuple[Part, Part]:
+    """The games that are learned from, and those held out."""
+    ((run, shard),) = dataset.shards()
+    words = words_of_games(run_word(run.run_id), shard.game_id, 0)
+    seats = np.full(len(words), BOTH, np.int8)
+    learning, measuring = (part_of(shard, seats, words, held_out) for held_out in (False, True))
+    return learning, measuring
+
+
+class Compared(NamedTuple):
+    """The afterstates of the turns that are compared in one position, that of the logged turn first."""
+
+    turns: list[lines.Afterstate]
+
+
+def compared(part: Part, game: int, stage: int) -> Compared | None:
+    """Which turns are compared, by the text of the module."""
+    plies = [(int(part.games.pieces[ply, game]), int(part.games.cells[ply, game])) for ply in range(stage + 1)]
+    board, (hand, cell), gift = naive.board_after(plies[: stage - 1]), plies[stage - 1], plies[stage][0]
+    left = [piece for piece in range(16) if piece not in board and piece != hand]
+    if stage > OPENING and naive.winning_cells(board, hand, CLASSIC):
+        return None
+    turns = lines.safe_turns(board, hand, left, CLASSIC)
+    if stage == OPENING:  # the cell was imposed
+        turns = [turn for turn in turns if turn[0] == cell]
+    places = [turn[:2] for turn in turns]
+    if len(turns) < 2 or (cell, gift) not in places:
+        return None
+    logged = places.index((cell, gift))
+    others = [number for number in range(len(turns)) if number != logged]
+    if len(turns) > SAMPLED:
+        word = naive.draw(int(part.words[game]), stage)
+        drawn = [(naive.draw(word, i) >> 32) * len(turns) >> 32 for i in range(SAMPLED - 1)]
+        others = [number for number in dict.fromkeys(drawn) if number != logged]
+    return Compared([turns[number][2] for number in [logged, *others]])
+
+
+def position_of(after: lines.Afterstate) -> Position:
+    board = after.board
+    lanes = sum((p >> a & 1) << (16 * a + c) for c, p in enumerate(board) if p != NONE for a in range(4))
+    occupied = sum(1 << c for c, p in enumerate(board) if p != NONE)
+    return Position(lanes, occupied, sum(1 << piece for piece in after.left), after.gift, NONE)
+
+
+def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], rate: float) -> None:
+    """One update of the twin: the first turn is the logged one."""
+    values = [twin.forward(each) for each in found]
+    errors = np.zeros((len(found), HEADS), np.float32)
+    others = np.float32(len(found) - 1)
+    for head in range(HEADS):
+        for i in range(1, len(found)):
+            error = np.float32(1.0 - chance(float(values[0][0][head] - values[i][0][head])))
+            errors[0, head] += error / others
+            errors[i, head] = -error / others
+    for each, (_, units), own in zip(found, values, errors, strict=True):
+        twin.change(each, units, own, rate)
+
+
+@pytest.mark.parametrize(("stage", "units"), [(2, 0), (9, 0), (12, 2)])
+def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
+    words, (part, _) = words_of(CLASSIC, True, 16), parts(dataset)
+    few = Part(
+        Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.chosen[:, :25], part.words[:25]
+    )
+    few = few._replace(chosen=np.ascontiguousarray(few.chosen))
+    fit, features = fresh(words, units, 5), int(words[STAGE_SIZE])
+    split = features * (HEADS + units)
+    twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
+    for _ in range(2):
+        learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
+        met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
+        for each in met:
+            cloned(twin, [numbers_of(position_of(after), words) for after in each.turns], 0.1)
+        assert learned == len(met) > 3
+    assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
+    assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
+
+
+def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Dataset) -> None:
+    for kind in (LineValues(method="cloning", passes=2), LineNetwork(method="cloning", passes=1, units=2)):
+        one = kind.learn(dataset, 1)
+        assert knowledge_of(one.policy) == knowledge_of(kind.learn(dataset, 3).policy)
+        assert one.curve is not None
+        assert one.curve["held_out_won"].drop_nulls().len() > 5
+
+
+def test_ten_games_are_learned_by_heart(dataset: Dataset) -> None:
+    words = words_of_games(run_word(dataset.runs[0].run_id), dataset.game_id, 0)
+    rows = np.flatnonzero(words % np.uint64(ONE_IN) != 0)[:10]
+    games = Games(*(np.ascontiguousarray(each[..., rows]) for each in dataset.games))
+    few = replace(dataset, begins=(0, 10), game_id=dataset.game_id[rows], opening=dataset.opening[rows], games=games)
+    learned = LineNetwork(units=16, method="cloning", passes=150, rate=0.3).learn(few, 2)
+    assert learned.curve is not None
+    last = learned.curve.filter(learned.curve["pass"] == 150)
+    assert (last["not_lost"].to_numpy() < 0.02).mean() > 0.8
+
+
+def test_only_the_turns_of_the_agent_that_is_named_are_learned(dataset: Dataset) -> None:
+    both, one, other = (
+        LineValues(method="cloning", passes=1, agent=agent).learn(dataset, 2).curve
+        for agent in (None, "alpha_beta", "semi_random")
+    )
+    assert both is not None
+    assert one is not None
+    assert other is not None
+    sizes = [int(curve["boards"].sum()) for curve in (both, one, other)]
+    assert sizes[0] == sizes[1] + sizes[2]
+    # What alpha_beta does can be told from its board; what semi_random does cannot.
+    middle = [curve.filter(pieces=7)["not_lost"][0] for curve in (one, other)]
+    assert middle[0] < middle[1]
+    with pytest.raises(RequestError, match=r"agent=alpha_bta played none of the games; did you mean 'alpha_beta'"):
+        LineValues(method="cloning", agent="alpha_bta").learn(dataset, 1)
+    with pytest.raises(ValueError, match=re.escape("agent=x has no effect on method=fitted")):
+        LineValues(agent="x")

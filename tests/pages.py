@@ -1,0 +1,176 @@
+"""The commands, questions and programs that the pages show, and how the tests run them.
+
+Each page is followed from top to bottom in a folder of its own, as a reader would, with fewer games than printed. A
+step that is not run here is in ``NOT_RUN`` with the reason, or its page is run by the test that ``ELSEWHERE`` names:
+``tests/test_pages.py`` fails for a step that is neither.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+from tests.paths import ROOT
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md", *ROOT.glob("docs/*.md")])
+COMMAND = re.compile(r"(\$ )?((PYTHONPATH=\S+ )?qarena|make|python3?|printf|cp|mkdir|source|marimo|for|[a-z]+/bin/)\b")
+
+LOOP = re.compile(r"^for .*?^done", re.MULTILINE | re.DOTALL)  # is one step
+
+
+class Step(NamedTuple):
+    """One thing that a page tells its reader to do."""
+
+    page: str  # its path in the repository
+    language: str  # shell, sql or python
+    text: str  # a line of shell, a question, a program
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text}"
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def steps_of(page: Path) -> list[Step]:
+    """The steps of a page, in their order. What a block without a language shows besides commands is output."""
+    steps = []
+    fences = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for language, block in fences:
+        if language in ("sql", "python"):
+            steps.append(Step(name_of(page), language, dedent(block).strip("\n")))
+        elif language in ("", "sh"):
+            lines = LOOP.sub(lambda loop: " ".join(loop[0].split()), block.replace("\\\n", " ")).splitlines()
+            typed = [line for line in lines if line.startswith("$ ")] or lines
+            steps += [Step(name_of(page), "shell", line.removeprefix("$ ")) for line in typed if COMMAND.match(line)]
+    return steps
+
+
+STEPS = [step for page in PAGES for step in steps_of(page)]
+
+# How printed commands are made smaller, in this order: a pattern and what takes its place.
+SMALLER = (
+    (r"\bgames=\d{4,}", "games=200"),  # also trainer.games=
+    (r"\bgames=\d{3}\b(?=.* opening_plies=2 seed=2026)", "games=4"),  # the tournament of all agents
+    (r"--games \d{4,}", "--games 20"),
+    (r"iterations=\d{4,}", "iterations=20"),
+    (r"experiment=self_improve", "experiment=self_improve trainer.generations=1 trainer.games=200"),
+    (r"trainer=self_improve", "trainer=self_improve trainer.games=4000"),
+    (r"trainer\.generations=\d+", "trainer.generations=2"),
+    (r"trainer=ga2(?!.*trainer\.games)", "trainer=ga2 trainer.games=4 trainer.generations=2"),
+    (r"trainer=ga5(?!.*trainer\.(games|generations))", "trainer=ga5 trainer.games=4 trainer.generations=2"),
+    (r"trainer=ga5(?=.*trainer\.generations)", "trainer=ga5 trainer.games=4"),
+    (r"trainer=q_placement(?!.*trainer\.games)", "trainer=q_placement trainer.games=200"),
+    (r"trainer=rl_encoded(?!.*trainer\.games)", "trainer=rl_encoded trainer.games=200"),
+    (r"agent@b=(oracle|mcts)$", r"agent@b=\1 games=20"),
+    (r"(agent@a=\S+ a\.policy=\S+ agent@b=\w+)$", r"\1 games=200"),
+    (r"n_trials=20", "n_trials=2"),
+    (r"reproduce --study C", "reproduce --games 200 --study D"),
+    (r"^qarena sprt agent@(?!.*games=)", "qarena sprt games=400 agent@"),
+    (r"^(qarena play .*)", r"printf 'resign\\n' | \1"),
+)
+
+# The steps that cannot be run here, by page and beginning, with the reason.
+CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it starts"
+OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
+NOT_RUN = {
+    ("README.md", "make "): "sets up and runs what runs this",
+    ("docs/index.md", "make run"): "sets up what runs this",
+    ("docs/index.md", "source "): "changes the reader's shell",
+    ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
+    ("docs/notebooks.md", "python docs/notebooks"): "tests/test_site.py runs both notebooks",
+    ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
+    ("docs/decisions.md", "qarena bench --solver"): "measures for minutes, on a machine that does nothing else",
+    ("docs/storage.md", ""): "needs a bucket: tests/analytics/files asks a server that it starts",
+    ("docs/scale.md", "qarena run agent@a=mcts agent@b=ga_minimax"): CLUSTER,
+    ("docs/scale.md", "qarena archive index --executor ray"): CLUSTER,
+    ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_slurm"): "needs a Slurm cluster",
+    ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/contestants/polito has some",
+    ("docs/training.md", "@turn"): "the outline of a learner, not a program",
+    ("CONTRIBUTING.md", "@turn"): "the outline of an agent, not a program",
+    ("docs/exchange.md", "import d3rlpy"): "needs d3rlpy, which the project does not install",
+    ("docs/exchange.md", "import polars as pl, tensorflow"): "needs TensorFlow, which the project does not install",
+    ("docs/agents.md", "def play(self"): "a method alone: tests/runners/checking plays the template that has it",
+    ("docs/policies.md", "qarena policy build --config-dir my_agents"): OWN_KIND,
+    ("docs/policies.md", "qarena run --config-dir my_agents agent@a=policy"): OWN_KIND,
+    ("docs/policies.md", "qarena policy rebuild mine --config-dir"): OWN_KIND,
+    ("docs/policies.md", "qarena policy show mine --config-dir"): OWN_KIND,
+    ("docs/policies.md", "qarena policy rebuild mc"): "rebuilds from ten million games",
+}
+
+# Pages, or one language of them, that a test of their own runs: the test names the page.
+ELSEWHERE = {
+    ("docs/rl.md", "shell"): "tests/runners/environments/test_rl_page.py",
+    ("docs/rl.md", "python"): "tests/runners/environments/test_rl_page.py",
+    ("docs/cookbook.md", "sql"): "tests/runners/archive/test_sql_pages.py",
+    ("docs/cookbook.md", "shell"): "tests/runners/archive/test_sql_pages.py",
+    ("docs/sql.md", "sql"): "tests/runners/archive/test_sql_pages.py",
+    ("docs/sql.md", "python"): "tests/runners/archive/test_sql_pages.py",
+    ("docs/reports.md", "python"): "tests/analytics/report/test_reports_page.py",
+}
+
+# Steps that need the packages of an extra, by page and beginning.
+EXTRAS = (
+    ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_local"),
+    ("docs/sweeps.md", "qarena sweep hydra/launcher=ray"),
+    ("docs/sweeps.md", "qarena sweep hydra/sweeper=optuna"),
+    ("docs/archive.md", "qarena archive to-delta"),
+    ("docs/archive.md", "import polars as pl\n\npl.scan_delta"),
+)
+
+# What the reader of a page has before it, as commands, or as a program that begins with an import. Every page finds
+# the sample in data/sample.
+SAMPLE = "mkdir -p data && cp -r data/sample data/archive"
+MINE = "qarena agents new corner"
+BEFORE = {
+    "data/README.md": ("mkdir -p data/positions && cp $ROOT/data/positions/classic.parquet data/positions",),
+    "docs/archive.md": (
+        SAMPLE,
+        "qarena run agent@a=random agent@b=dumb games=40 archive=laptop-archive",
+        "qarena run agent@a=random agent@b=dumb games=40 seed=2 archive=cluster-archive",
+    ),
+    "docs/decisions.md": (
+        "qarena run agent@a=random agent@b=dumb games=40 opening_plies=8",
+        "printf '...F/.3../.2A./C.8. 7\\n' > positions.txt",
+    ),
+    "docs/exchange.md": (SAMPLE, "import numpy as np; observations = np.full((3, 17), -1)"),
+    "docs/leaderboard.md": (
+        "mkdir docs",
+        "qarena run agent@a=semi_random agent@b=semi_random opening_plies=2 games=400 seed=6",
+        "qarena policy build kind=line_values name=line_values",
+        "qarena policy build kind=line_network name=line_network",
+    ),
+    "docs/openings.md": (SAMPLE,),
+    "docs/play.md": (MINE,),
+    "docs/policies.md": ("printf 'position,cell,gift,value\\n..../..../..../.... 0,b1,F,0.5\\n' > theirs.csv",),
+    "docs/reports.md": (SAMPLE, "qarena annotate --from-pieces 11"),
+    "docs/strength.md": (
+        "qarena run agents='[random,dumb,semi_random,oracle]' games=40 opening_plies=8",
+        "qarena sprt agent@a=random agent@b=dumb games=64 elo0=0 elo1=100",
+    ),
+    "docs/sweeps.md": ("qarena run agent@a=random agent@b=random games=40",),
+    "docs/symmetry.md": (SAMPLE, "qarena archive index"),
+}
+EXITS = {"qarena sprt": (0, 3)}  # that are answers: 3 is an undecided test
+
+
+def listed(step: Step, entries: object) -> bool:
+    """Whether a step begins as one of some ``(page, beginning)`` does."""
+    assert isinstance(entries, (dict, tuple))
+    return any(page == step.page and step.text.startswith(beginning) for page, beginning in entries)
+
+
+def bare(line: str) -> str:
+    """A command without its comment."""
+    return re.sub(r" +# .*$", "", line)
+
+
+def smaller(line: str) -> str:
+    """A command with fewer games than printed."""
+    line = bare(line)
+    for pattern, instead in SMALLER:
+        line = re.sub(pattern, instead, line)
+    return line

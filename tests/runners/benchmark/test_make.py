@@ -1,0 +1,178 @@
+"""`qarena benchmark make`: the same bytes twice, read by Minari, equal to the Parquet; resumed, never half."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import minari
+import numpy as np
+import pytest
+
+from analytics import open_archive
+from analytics.exchange import export as exchange
+from analytics.store.archive import Archive
+from quarto.errors import RequestError
+from runners.benchmark import make as making
+from runners.benchmark import references
+from runners.benchmark.datasets import DATASETS, VALIDATION_SEED, chosen, parts_of
+from runners.benchmark.make import MakeRequest, make
+from tests.runners.conftest import Qarena
+
+GAMES = 40
+PLAYED = [each for each in DATASETS if each.name != "mixed-v0"]  # whose 25 pairings would take as long as the others
+
+
+@pytest.fixture(autouse=True)
+def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reference scores from few games."""
+    monkeypatch.setattr(references, "GAMES", 40)
+
+
+def sums(folder: Path) -> dict[str, list[str]]:
+    """The SHA-256 of all files by dataset: of the Minari files by name, of archives only those of the Parquet files."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        inside = path.relative_to(folder).parts
+        if inside[0] != "parquet" or path.suffix == ".parquet":
+            key = "/".join(inside[:2]) + (path.name if inside[0] != "parquet" else "")
+            found.setdefault(key, []).append(hashlib.sha256(path.read_bytes()).hexdigest())
+    return {key: sorted(each) for key, each in found.items()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All datasets, small."""
+    folder = tmp_path_factory.mktemp("benchmark") / "made"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(references, "GAMES", 40)
+        assert make(MakeRequest(folder, parts_of(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
+    return folder
+
+
+def test_the_same_options_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    parts = parts_of(chosen(["random-v0", "quarto/medium-v0"]), GAMES, 5)
+    assert make(MakeRequest(tmp_path / "again", parts, 1, "other words"), threading.Event())
+    again, first = sums(tmp_path / "again"), sums(made)
+    assert again == {key: each for key, each in first.items() if key in again}
+    assert len(again) == 3 * len(parts)
+    assert len(again["parquet/medium-v0"]) == 2  # one shard: games and plies
+    other = parts_of(chosen(["random-v0"]), GAMES, 6)
+    assert make(MakeRequest(tmp_path / "other", other, 1, "qarena"), threading.Event())
+    assert all(each != first[key] for key, each in sums(tmp_path / "other").items())
+
+
+def test_minari_reads_the_games_of_the_archives(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(made))
+    names = [part.dataset_id for part in parts_of(PLAYED, GAMES, 5)]
+    assert sorted(minari.list_local_datasets()) == sorted(names)
+    for part in parts_of(PLAYED, GAMES, 5):
+        dataset = minari.load_dataset(part.dataset_id)
+        with open_archive(part.parquet(made)) as opened:
+            plies: dict[int, list[tuple[int, int]]] = {}
+            for game_id, piece, cell in opened.sql(
+                "SELECT game_id, piece, cell FROM plies ORDER BY game_id, ply"
+            ).rows():
+                plies.setdefault(game_id, []).append((piece, cell))
+            won = dict(opened.sql("SELECT game_id, winner FROM games").rows())
+            agents = {row[0]: row[1:] for row in opened.sql("SELECT game_id, agent_0, agent_1 FROM games").rows()}
+        told = dataset.storage.get_episode_metadata(range(len(dataset)))
+        assert len(dataset) == len(plies) == part.all_games
+        for episode, about in zip(dataset, told, strict=True):
+            game, seat = int(about["game_id"]), int(about["game_id"]) % 2
+            board = np.full(16, -1)
+            for piece, cell in plies[game]:
+                board[cell] = piece
+            assert episode.observations[-1].tolist() == [*board.tolist(), -1]
+            assert (episode.observations[0][:16] >= 0).sum() == (2 if seat == 0 or len(plies[game]) > 1 else 0)
+            assert episode.rewards[-1] == (0 if won[game] < 0 else 1 if won[game] == seat else -1)
+            assert agents[game][seat] in part.dataset.players
+            assert agents[game][1 - seat] in part.dataset.opponents
+
+
+def test_the_metadata_are_those_of_minari(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(made))
+    dataset = minari.load_dataset("quarto/expert-v0")
+    stored: dict[str, Any] = json.loads((made / "quarto" / "expert-v0" / "data" / "metadata.json").read_text())
+    assert stored["algorithm_name"] == "oracle"
+    assert stored["author"] == ["The quarto-arena authors"]
+    assert "quarto-arena" in stored["code_permalink"]
+    assert -1 <= stored["ref_min_score"] < -0.8 < 0.8 < stored["ref_max_score"] <= 1
+    ends = minari.get_normalized_score(dataset, np.array([stored["ref_min_score"], stored["ref_max_score"]]))
+    assert ends.tolist() == [0, 1]
+    assert dataset.env_spec is not None
+    assert (dataset.env_spec.id, dataset.env_spec.kwargs["opponent"]) == (making.ENVIRONMENT, "semi_random")
+
+
+@pytest.mark.extras
+def test_minari_makes_the_environment_of_a_dataset(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(made))
+    dataset = minari.load_dataset("quarto/random-v0")
+    environment = dataset.recover_environment()
+    assert environment.observation_space == dataset.observation_space
+    assert environment.action_space == dataset.action_space
+    assert (environment.reset(seed=1)[0][:16] >= 0).sum() == 2
+
+
+def test_parts_have_openings_of_their_own_and_pairings_of_every_player(made: Path) -> None:
+    for part in parts_of(PLAYED, GAMES, 5):
+        (run,) = Archive.open(part.parquet(made)).runs()
+        assert run.spec == {**part.spec().as_mapping(), "seed": 5 + part.validation * VALIDATION_SEED}
+    for part in parts_of(DATASETS, GAMES, 5):
+        assert len(part.spec().labels) == part.dataset.pairings
+        assert {first for first, _ in part.spec().labels} == {*part.dataset.players}
+        assert {second for _, second in part.spec().labels} == {*part.dataset.opponents}
+        assert part.games_a_pairing % 2 == 0
+        assert part.all_games >= (GAMES / 10 if part.validation else GAMES)
+
+
+def test_an_interrupted_command_goes_on_and_leaves_no_half_dataset(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = MakeRequest(tmp_path / "made", parts_of(chosen(["random-v0"]), GAMES, 5), 1, "qarena")
+    export = exchange.export
+
+    def fails(*arguments: Any) -> Any:
+        export(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(making, "export", fails)
+        with pytest.raises(KeyboardInterrupt):
+            make(request, threading.Event())
+    assert [path.name for path in (tmp_path / "made" / "parquet").iterdir()] == ["random-v0"]
+    assert not list((tmp_path / "made" / "quarto").iterdir())
+    stop = threading.Event()
+    stop.set()
+    assert not make(request, stop)
+    assert not list((tmp_path / "made" / "quarto").iterdir())
+    assert make(request, threading.Event())
+    again = sums(tmp_path / "made")
+    assert again == {key: each for key, each in sums(made).items() if key in again}
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["parquet", "quarto"]
+
+
+def test_what_is_there_is_kept_and_other_games_are_refused(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sums(made)
+    assert make(MakeRequest(made, parts_of(PLAYED, GAMES, 5), 1, "qarena"), threading.Event())
+    assert capsys.readouterr().out.count("is there already") == 6
+    assert sums(made) == before
+    with pytest.raises(RequestError, match=r"random-v0 was made with another --games or --seed"):
+        make(MakeRequest(made, parts_of(PLAYED, GAMES + 2, 5), 1, "qarena"), threading.Event())
+
+
+def test_wrong_requests_cost_one_line(qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert qarena("archive", "import", "--help").code == 0
+    for arguments, message in (
+        (["x", "--dataset", "medum-v0"], "'medum-v0' is not a dataset of the benchmark; did you mean 'medium-v0'"),
+        (["file"], "file is a file: name a folder"),
+    ):
+        found = qarena("benchmark", "make", *arguments)
+        assert found.code == 2
+        assert re.fullmatch(r"[^\n]+\n", found.err), found.err
+        assert message in found.err

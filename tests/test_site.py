@@ -1,0 +1,125 @@
+"""The site of docs/ is built without a warning, loads nothing from another host, and shows what the program has."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from runners.cli.main import app
+from tests.paths import CONF, ROOT
+
+pytestmark = pytest.mark.extras
+
+CONFIGURATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+LOADED = re.compile(
+    r"""(?:src|srcset)=["']?(?:https?:)?//|<link[^>]+href=["']?(?:https?:)?//[^>]*>|url\(["']?https?://"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; warnings, such as for a broken link, fail it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+    return folder
+
+
+def text_of(page: Path) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
+
+
+def test_nothing_is_loaded_from_another_host(site: Path) -> None:
+    pages = [*site.rglob("*.html"), *site.rglob("*.css")]
+    assert len(pages) > 40
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not [found[0] for found in LOADED.finditer(text) if 'rel="canonical"' not in found[0]], page
+    assert (site / "assets/file_worker.js").exists()  # search without a server
+    assert (site / "search/search_index.json").stat().st_size > 100_000
+
+
+def test_every_page_of_the_folder_is_in_the_navigation(site: Path) -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f": {page.name}\n" in CONFIGURATION
+        assert (site / f"{page.stem}.html").exists()
+
+
+def commands(command: Any, name: str = "qarena") -> Iterator[tuple[str, Any]]:
+    for sub in getattr(command, "commands", {}).values():
+        yield f"{name} {sub.name}", sub
+        yield from commands(sub, f"{name} {sub.name}")
+
+
+def test_every_command_and_option_is_on_its_page(site: Path) -> None:
+    page = text_of(site / "commands.html")
+    for name, command in commands(typer.main.get_command(app)):
+        assert name in page
+        for param in command.params:
+            if param.param_type_name == "option" and param.name != "help":
+                assert ", ".join(param.opts + param.secondary_opts) in page
+
+
+def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> None:
+    page = text_of(site / "configuration.html")
+    for path in CONF.glob("*/*.yaml"):
+        assert path.stem in page
+        assert path.read_text(encoding="utf-8").split("\nhydra:\n")[0].strip().splitlines()[-1].strip() in page
+    assert "of each pairing" in page  # the meaning of games=
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("python_quarto", ("class Rules", "parse_position", "Every legal turn with its value")),
+        ("python_analytics", ("open_archive", "OpenArchive", "review_game")),
+        ("python_agents", ("KernelAgent", "Learner")),
+        ("archive_format", ("games", "commits")),
+        ("contributing", ("Design decisions",)),
+        ("changelog", ("0.1.0",)),
+    ],
+)
+def test_docstrings_and_pages_from_elsewhere_are_in_the_site(page: str, names: tuple[str, ...], site: Path) -> None:
+    text = text_of(site / f"{page}.html")
+    for name in names:
+        assert name.removeprefix("class ") in text
+
+
+@pytest.mark.parametrize("name", ["first_questions", "strength_and_regret"])
+def test_the_notebooks_run(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "docs/notebooks" / f"{name}.py")]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed (apt install chromium)")
+@pytest.mark.parametrize("width", [1400, 390])
+def test_in_a_browser_the_files_are_searched_and_fit_the_screen(width: int, site: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("configuration", "reproduction", "cookbook", "index"):
+            page.goto(f"{(site / name).as_uri()}.html")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+        page.keyboard.press("/")
+        page.keyboard.type("symmetry")
+        page.wait_for_selector(".md-search-result__link", state="attached", timeout=60_000)
+        assert "symmetry.html" in str(page.get_attribute(".md-search-result__link", "href"))
+        browser.close()
+    assert not [url for url in asked if not url.startswith("file:")]
