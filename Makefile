@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all test-extras lint debian warm bench docs lock clean
+.PHONY: install run test test-all test-extras lint debian chromium warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -35,8 +35,8 @@ test-all: debian
 	@$(MAKE) --no-print-directory -j2 lint warm
 	$(PYTEST) -m "not extras"
 
-# Environments for reinforcement learning, launchers, clusters, object storage: with the libraries that only they need.
-test-extras: $(VENV)/installed-extras
+# Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.
+test-extras: $(VENV)/installed-extras chromium
 	$(PYTEST) -m "extras and not slow" --durations=5 --durations-min=2
 
 lint: $(VENV)/installed-dev
@@ -50,6 +50,12 @@ debian:
 	@command -v tmux >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& { apt-get install -qq -y tmux || { apt-get update -qq && apt-get install -qq -y tmux; }; } >/dev/null; } \
 		|| echo "tmux is not installed: the tests that play at a terminal will be skipped (apt install tmux)"
+
+# A browser, for the tests of pages.
+chromium:
+	@test -x /usr/bin/chromium || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& { apt-get install -qq -y chromium || { apt-get update -qq && apt-get install -qq -y chromium; }; } >/dev/null; } \
+		|| echo "Chromium is not installed: the tests of pages in a browser will be skipped (apt install chromium)"
 
 # Compiles every kernel: two cores for a minute when the cache is empty.
 warm: install

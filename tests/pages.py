@@ -76,7 +76,10 @@ SMALLER = (
 # The steps that cannot be run here, by page and beginning, with the reason.
 CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it starts"
 OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
+SERVER = "serves until Ctrl-C: tests/runners/web/test_browser.py starts it"
 NOT_RUN = {
+    ("README.md", "qarena serve"): SERVER,
+    ("docs/serve.md", ""): SERVER,
     ("README.md", "make "): "sets up and runs what runs this",
     ("docs/index.md", "make run"): "sets up what runs this",
     ("docs/index.md", "source "): "changes the reader's shell",

@@ -32,7 +32,7 @@ EXTRAS = {
 }  # those that only `make test-extras` installs
 UNLOCKED = {"d3rlpy"}  # it pins gymnasium 1.0.0, and the extra rl needs 1.4: no lock can hold both
 OF_EXTRAS = {"gymnasium", "open_spiel", "pettingzoo", "pygame", "pyspiel"}  # their modules
-SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".json", ".parquet"}
+SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".js", ".json", ".parquet", ".svg"}
 
 
 def locked(name: str) -> dict[str, str]:

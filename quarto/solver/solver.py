@@ -195,10 +195,12 @@ class Solver:
             self._search["base_pieces"] = self.base.pieces
         self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
 
-    def fork(self) -> Solver:
-        """A solver for another thread, over the same tables."""
+    def fork(self, own_stop: bool = False) -> Solver:
+        """A solver for another thread, over the same tables. With ``own_stop`` nothing but its own ``stop`` ends it."""
         other = Solver.__new__(Solver)
         other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
+        if own_stop:
+            other._arrays["stop"] = np.zeros(1, np.int64)
         other._own()
         return other
 
@@ -208,7 +210,10 @@ class Solver:
             self._arrays[name].fill(0)
 
     def stop(self) -> None:
-        """End every search of this solver and its forks, from any thread; their answers mean nothing then."""
+        """End every search of this solver and its forks, from any thread; their answers mean nothing then.
+
+        Forks with a stop of their own go on.
+        """
         self._arrays["stop"][0] = 1
 
     @property

@@ -69,7 +69,7 @@ BY_HYDRA = (run.run, run.sweep, run.train, strength.sprt)  # carried out by Hydr
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(run.run, run.sweep, run.train, query.sql, query.openings, play.play),
     *(strength.rate, strength.crosstable, strength.sprt, perfect.solve, perfect.annotate, perfect.mistakes),
-    *(perfect.perft, query.report, reproduce.reproduce, bench.bench, bench.warm),
+    *(perfect.perft, query.report, play.serve, reproduce.reproduce, bench.bench, bench.warm),
 )
 for command in COMMANDS:
     app.command(context_settings=HYDRA_ARGUMENTS if command in BY_HYDRA else None)(command)

@@ -1,4 +1,4 @@
-"""``qarena play``: a game of a person against an agent."""
+"""``qarena play`` and ``serve``: a game of a person against an agent, at the terminal or in the browser."""
 
 from __future__ import annotations
 
@@ -42,3 +42,24 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     command = shlex.join(["qarena", *sys.argv[1:]])
     logged = None if no_log else archive
     start(PlayOptions(agent, rules, seat, seed, name, logged, archive, config_dir, plain, review, command))
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at. Any other than the default lets other machines connect.")
+    ] = "127.0.0.1",
+    name: Annotated[
+        str | None, typer.Option(help="Your games are logged as human:NAME. Default: your login name.")
+    ] = None,
+    archive: ArchiveOption = ARCHIVE,
+    config_dir: Annotated[
+        Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
+    ] = None,
+) -> None:
+    """Play, analyse, browse and ask in a browser (extra web)."""
+    from runners.web.requested import ServeOptions
+    from runners.web.start import serve as carry_out
+
+    command = shlex.join(["qarena", *sys.argv[1:]])
+    carry_out(ServeOptions(archive, host, port, name, config_dir, command))

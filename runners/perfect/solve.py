@@ -122,7 +122,7 @@ def turns_table(question: Question, solution: Solution) -> Table:
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
     for turn in solution.turns:  # best first, so that the order of cells is that of their best turns
         by_cell.setdefault(turn.cell, {})[turn.gift] = turn
-    cells = sorted(by_cell, key=lambda cell: _cell_order(list(by_cell[cell].values())))
+    cells = sorted(by_cell, key=lambda cell: cell_order(list(by_cell[cell].values())))
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     best = [mark(next(iter(by_cell[cell].values()))) for cell in cells]
     columns = [console.Column("cell", [format_cell(cell) for cell in cells], right=False), console.Column("best", best)]
@@ -133,7 +133,7 @@ def turns_table(question: Question, solution: Solution) -> Table:
     return console.tabulated(columns, f"Cells by {what}")
 
 
-def _cell_order(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
+def cell_order(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
     """Sort key of a cell by its turns: best value, then soonest win or latest loss, then number of such turns."""
     best = max(turn.value for turn in turns)
     distances = [turn.distance or 0 for turn in turns if turn.value == best]

@@ -136,10 +136,10 @@ def _wait_for(future: Future[Result], on_wait: Callable[[], None] = lambda: None
 def solve(question: Question, options: SolveOptions, solvers: Solvers) -> Solution:
     """The value of a position and the parts that ``options`` asks for, its turns best first."""
     found = solvers.solver_for(question.rules).solve(question.position, options.turns, options.distance)
-    return found._replace(turns=tuple(sorted(found.turns, key=_best_first)))
+    return found._replace(turns=tuple(sorted(found.turns, key=best_first)))
 
 
-def _best_first(turn: SolvedTurn) -> tuple[int, int, int, int]:
+def best_first(turn: SolvedTurn) -> tuple[int, int, int, int]:
     """Sort key: wins, the soonest first; draws; losses, the latest first."""
     sign = turn.value or 1
     return -turn.value, sign * (turn.distance or 0), turn.cell, turn.gift

@@ -14,7 +14,7 @@ from dataclasses import replace
 from agents.base import Agent
 from analytics.store.archive import Archive
 from analytics.store.ranges import merged
-from analytics.store.schema import MAX_PAIRS
+from analytics.store.schema import MAX_PAIRS, first_game_id
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
@@ -98,3 +98,14 @@ class Logbook:
             with suppress(ArenaError):  # the error of the commit is the one to report
                 end(self._archive, spec, seconds + time.perf_counter() - started)
         return spec.run_id, number
+
+
+def used(aids: Collection[str]) -> str:
+    """The aids in words: ``hint and undo``."""
+    return " and ".join(sorted(aids))
+
+
+def question_for(run_id: str, number: int) -> str:
+    """The question in SQL for the plies of a logged game."""
+    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
+    return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

@@ -12,11 +12,8 @@ from pathlib import Path, PurePath
 
 from agents.base import Agent
 from analytics.perfect.game_review import review_game
-from analytics.store.archive import Archive
-from analytics.store.schema import first_game_id
 from quarto.errors import FailureError
 from quarto.notation import format_game
-from quarto.rng import run_word
 from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
@@ -25,11 +22,12 @@ from runners.contestants.contestant import Contestant
 from runners.contestants.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
-from runners.play.logbook import Logbook, spec_of
+from runners.play.logbook import Logbook, question_for, spec_of, used
 from runners.play.reading import shown
 from runners.play.review import review_lines
 from runners.play.screens import Screen, screen_for
-from runners.play.session import AgentOpponent, Session
+from runners.play.session import Session
+from runners.play.table import lay_table
 from runners.play.wording import Players
 from runners.terminal.console import print_note, sql_command
 
@@ -94,32 +92,27 @@ class Series:
 
         ``unlogged`` is the number of the game if it is not logged.
         """
-        logbook = self._logbook(spec, seat)
-        number = unlogged if logbook is None else logbook.next_number()
-        self._screen.greet(_heading(spec, seat, None if logbook is None else number))
-        session = Session(spec.rules, seat, AgentOpponent(self._contestant, run_word(spec.run_id), number))
+        options = self._options
+        command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
+        table = lay_table(
+            spec, seat, (self._agent, self._contestant), options.archive, command, None if options.archive else unlogged
+        )
+        logbook, session = table.logbook, table.session()
+        self._screen.greet(_heading(spec, seat, None if logbook is None else table.number))
         started = time.perf_counter()
         if not _played(Dialogue(session, self._screen), self._screen):
             return False
         self._screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
         if logbook is not None:
-            self._log(logbook, session, number, time.perf_counter() - started)
+            self._log(logbook, session, table.number, time.perf_counter() - started)
         if self._options.review_seconds:
             self._review(session)
         return True
 
-    def _logbook(self, spec: RunSpec, seat: int) -> Logbook | None:
-        options = self._options
-        if options.archive is None:
-            return None
-        command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
-        return Logbook(Archive.open(options.archive, create=True), spec, self._agent, command)
-
     def _log(self, logbook: Logbook, session: Session, number: int, seconds: float) -> None:
         run_id, number = logbook.enter(session.game, number, seconds, session.aids)
         if session.aids:
-            used = " and ".join(sorted(session.aids))
-            self._screen.write(f"You used {used}, so the game is logged apart from your others.")
+            self._screen.write(f"You used {used(session.aids)}, so the game is logged apart from your others.")
         _write_place(self._screen, run_id, number, logbook.root)
 
     def _review(self, session: Session) -> None:
@@ -183,6 +176,4 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
 
 def _write_place(screen: Screen, run_id: str, number: int, root: PurePath) -> None:
     screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
-    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
-    question = f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)
-    screen.write(f"  {sql_command(question, root)}", unwrapped=True)
+    screen.write(f"  {sql_command(question_for(run_id, number), root)}", unwrapped=True)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from quarto.notation import parse_position
 from quarto.position import EMPTY, Position, board, from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
@@ -113,6 +114,20 @@ def test_a_search_that_is_told_to_stop_ends() -> None:
     timer.join()
     assert solver.stopped
     assert 0 < solver.nodes < 10**8
+
+
+def test_a_fork_with_a_stop_of_its_own_is_stopped_alone() -> None:
+    solver = Solver(CLASSIC, MEGABYTES)
+    own, other = solver.fork(own_stop=True), solver.fork()
+    position = parse_position("...F/.3../.8../C... 7")[0]
+    own.stop()
+    own.value(position)
+    assert other.value(position) == solver.value(position)
+    assert (own.stopped, other.stopped, solver.stopped) == (True, False, False)
+    solver.stop()
+    again = solver.fork(own_stop=True)
+    again.value(position)
+    assert not again.stopped
 
 
 @pytest.mark.slow

@@ -43,6 +43,8 @@ LIGHT = {
     "policy build nothing=1": 2,
     "policy build kind=gift threads=-1": 2,
     "bench --rules classic": 2,
+    "serve --help": 0,
+    "serve --port 70000": 2,
 }
 # Of these some import numba, but none needs a kernel.
 WRONG = (

@@ -1,0 +1,1 @@
+"""Pages that show the exact value of every decision in a position or a game."""

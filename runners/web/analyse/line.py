@@ -1,0 +1,172 @@
+"""A line: a start, the decisions from there, perhaps a branch of it, and the place that the page shows; its address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from quarto.errors import RequestError
+from quarto.notation import CLASSIC_NAME, format_cell, format_piece, format_position, parse_cell, parse_piece
+from quarto.notation import parse_position as parsed
+from quarto.position import board
+from quarto.rules import CELLS, NONE, Rules
+from runners.play.game import Game, NextDecision
+from runners.web.choices import Choices
+from runners.web.pages import address
+
+PATH = "/analyse"
+MOST = 2 * CELLS + 1  # decisions of a game
+SECONDS = (5, 20, 60, 300)  # that a search may take, to choose from
+USUAL_SECONDS = 20
+
+_WORD = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Decisions are words: a cell, a piece, or piece@cell where the mover chooses the piece."""
+
+    rules: Rules
+    start: Game
+    main: tuple[str, ...] = ()
+    fork: int = 0  # decisions of the main line before the branch
+    branch: tuple[str, ...] = ()  # in place of the rest of the main line
+    at: int = 0  # decisions before what is shown
+    seconds: int = USUAL_SECONDS  # that a search may take
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The decisions of the branch with what leads to it, or of the main line."""
+        return self.main[: self.fork] + self.branch if self.branch else self.main
+
+    @cached_property
+    def games(self) -> list[Game]:
+        """The game before each decision and after the last. Raises ``RequestError`` for an illegal one."""
+        found = [self.start]
+        for word in self.words:
+            found.append(after(word, found[-1]))
+        return found
+
+    @property
+    def game(self) -> Game:
+        return self.games[self.at]
+
+    def stepped(self, at: int) -> Line:
+        """The same line at another place, or at its nearest end."""
+        return replace(self, at=min(max(at, 0), len(self.words)))
+
+    def chosen(self, word: str) -> Line:
+        """The line after a decision in what is shown: the same if it is what follows, else a longer one or a branch."""
+        words, at = self.words, self.at
+        if at < len(words) and words[at] == word:
+            return self.stepped(at + 1)
+        if at < len(self.main) and self.main[:at] == words[:at] and self.main[at] == word:
+            return replace(self, branch=(), fork=0, at=at + 1)
+        if not self.branch and at == len(self.main):
+            return replace(self, main=(*self.main, word), at=at + 1)
+        fork = min(at, self.fork) if self.branch else at
+        return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
+
+    def without_branch(self) -> Line:
+        """The main line, where the branch leaves it."""
+        return replace(self, branch=(), at=self.fork, fork=0)
+
+    @property
+    def url(self) -> str:
+        begins_empty = not self.start.plies and self.start.hand == NONE
+        return address(
+            PATH,
+            {
+                "rules": None if self.rules.name == CLASSIC_NAME else self.rules.name,
+                "start": None if begins_empty else text_of(self.start).rsplit(" " + self.rules.name, 1)[0],
+                "line": ".".join(self.main),
+                "fork": self.fork if self.branch else None,
+                "branch": ".".join(self.branch),
+                "at": self.at or None,
+                "seconds": None if self.seconds == USUAL_SECONDS else self.seconds,
+            },
+        )
+
+
+def parse_line(values: Mapping[str, str], choices: Choices) -> Line:
+    """The line of an address. Raises ``RequestError`` naming what is wrong in it."""
+    rules = choices.rules(values.get("rules") or CLASSIC_NAME)
+    start = start_of(values["start"], rules) if values.get("start") else Game(rules)
+    line = Line(rules, start, _words(values, "line"), branch=_words(values, "branch"))
+    line = replace(line, fork=_whole(values, "fork", len(line.main)), seconds=_seconds(values))
+    if not line.branch:
+        line = replace(line, fork=0)
+    replace(line, branch=()).games  # noqa: B018  (the main line too must be legal)
+    return replace(line, at=_whole(values, "at", len(line.words)))
+
+
+def start_of(text: str, rules: Rules) -> Game:
+    """The game that begins with a position in text form. Raises ``RequestError`` if it is none under these rules."""
+    position, name = parsed(text)
+    if name not in (CLASSIC_NAME, rules.name):
+        raise RequestError(f"position {text[:60]!r} names rules {name!r}, and the rules chosen are {rules.name!r}")
+    if rules.mover_chooses and position.hand != NONE:
+        raise RequestError(
+            f"under rules {rules.name} the mover chooses the piece: write - for the hand ({text[:60]!r})"
+        )
+    pieces = board(position)
+    return Game(rules, tuple((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), position.hand)
+
+
+def text_of(game: Game) -> str:
+    """The position of a game in text form."""
+    return format_position(game.position, game.rules.name)
+
+
+def after(word: str, game: Game) -> Game:
+    """The game after a decision. Raises ``RequestError`` for an illegal one."""
+    if game.asked is NextDecision.NOTHING:
+        raise RequestError(f"the game is over, and {word} comes after its end")
+    piece, _, cell = word.rpartition("@")
+    if game.asked is NextDecision.PLY and piece:
+        return game.play(parse_piece(piece), parse_cell(cell))
+    if game.asked is NextDecision.GIFT and len(word) == 1:
+        return game.give(parse_piece(word))
+    if game.asked is NextDecision.PLACEMENT and len(word) == 2:
+        return game.place(parse_cell(word))
+    raise RequestError(f"after {text_of(game)!r} the next decision is a {game.asked}, not {word!r}")
+
+
+def words_of(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple[str, ...]:
+    """The decisions of a game's plies, and of the gift after them unless it is NONE."""
+    found: list[str] = []
+    for piece, cell in plies:
+        if rules.mover_chooses:
+            found.append(f"{format_piece(piece)}@{format_cell(cell)}")
+        else:
+            found += [format_piece(piece), format_cell(cell)]
+    return (*found, format_piece(hand)) if hand != NONE else tuple(found)
+
+
+def _words(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    text = values.get(name) or ""
+    words = tuple(text.split(".")) if text else ()
+    if len(words) > MOST:
+        raise RequestError(f"{name}: {len(words)} decisions are more than a game has")
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise RequestError(
+                f"{name}: {word[:40]!r} is not a decision: a cell a1 to d4, a piece 0 to F, or piece@cell"
+            )
+    return words
+
+
+def _whole(values: Mapping[str, str], name: str, most: int) -> int:
+    text = values.get(name) or "0"
+    if not re.fullmatch("[0-9]{1,3}", text) or int(text) > most:
+        raise RequestError(f"{name} {text[:20]!r} is not a number of decisions from 0 to {most}")
+    return int(text)
+
+
+def _seconds(values: Mapping[str, str]) -> int:
+    text = values.get("seconds") or str(USUAL_SECONDS)
+    if text not in map(str, SECONDS):
+        raise RequestError(f"seconds {text[:20]!r} is not one of {', '.join(map(str, SECONDS))}")
+    return int(text)

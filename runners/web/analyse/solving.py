@@ -1,0 +1,136 @@
+"""Searches for exact values, in threads that end when the time is up or nobody looks any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from analytics.perfect.tablebase import base_for
+from quarto.position import Position, from_plies
+from quarto.rules import NONE, Rules
+from quarto.solver.solver import Solution, Solver
+from quarto.threats import safe_gifts, wins_and_safe_gifts
+from runners.executors.machine import available_cores
+from runners.play.game import Game, NextDecision
+from runners.web.analyse.line import text_of
+from runners.web.background import Background, Job
+from runners.web.settings import Site
+
+LATE = from_plies((piece, piece) for piece in (0, 15, 3, 12, 5, 10, 6, 9, 1, 14))  # quick to solve, with all kernels
+IDLE_SECONDS = 10.0  # without a page that asks, after which a search is given up
+
+
+class Values(NamedTuple):
+    """The values of the games of a line, for seat 0: 1 won, 0 drawn, -1 lost; None where not yet known."""
+
+    seat_0: tuple[int | None, ...]
+
+    def regret(self, at: int, seat: int) -> int | None:
+        """What the decision of ``seat`` after ``at`` decisions gave up, in half-points; None where not yet known."""
+        before, after = self.seat_0[at], self.seat_0[at + 1]
+        if before is None or after is None:
+            return None
+        return (before - after) * (1 if seat == 0 else -1)
+
+
+class Solved(NamedTuple):
+    """What is known of a position."""
+
+    solution: Solution  # its turns and distances come later
+    safe: int  # 16 bits: the gifts with which the opponent cannot win at once, before a gift
+    safe_after: Mapping[int, int]  # the number of such gifts after the piece in hand was placed on each empty cell
+
+
+class Solving:
+    """The searches of a site. Those of one variant share what they prove, and each can be stopped alone."""
+
+    def __init__(self, site: Site) -> None:
+        self._megabytes = site.settings.megabytes
+        self._solvers: dict[Rules, Solver] = {}
+        self._lock = threading.Lock()
+        self.searching: set[Solver] = set()
+        self.background = Background(
+            available_cores(), waiting=200, kept=2000, idle_seconds=IDLE_SECONDS, politely=True
+        )
+
+    def close(self) -> None:
+        self.background.close()
+
+    def solution(self, game: Game, seconds: float) -> Job:
+        """The search for all turns of a game that is not over; publishes ``Solved``, values first, then distances."""
+
+        def work(job: Job) -> None:
+            with self._solver(game.rules, job) as solver:
+                safe = _safe(game)
+                for stage in _STAGES:
+                    found = stage(solver, game.position)
+                    if job.stopped:  # what the search says then means nothing
+                        return
+                    job.publish(Solved(found, *safe))
+
+        return self.background.job(("position", text_of(game)), work, seconds)
+
+    def values(self, games: list[Game], seconds: float) -> Job:
+        """The search for the value of each game of a line; publishes ``Values`` from the end on."""
+
+        def work(job: Job) -> None:
+            found: list[int | None] = [None] * len(games)
+            with self._solver(games[0].rules, job) as solver:
+                for at in reversed(range(len(games))):
+                    found[at] = _value_for_seat_0(games[at], solver)
+                    if job.stopped:
+                        return
+                    job.publish(Values(tuple(found)))
+
+        return self.background.job(("line", tuple(text_of(game) for game in games)), work, seconds)
+
+    @contextmanager
+    def _solver(self, rules: Rules, job: Job) -> Iterator[Solver]:
+        """A solver for one search, with everything compiled and its tablebase read. It stops with the job."""
+        with self._lock:
+            if rules not in self._solvers:
+                made = Solver(rules, self._megabytes, base_for(rules))
+                made.solve(LATE)
+                self._solvers[rules] = made
+            solver = self._solvers[rules].fork(own_stop=True)
+        job.count_from_here()
+        job.when_stopped(solver.stop)
+        self.searching.add(solver)
+        try:
+            yield solver
+        finally:
+            self.searching.discard(solver)
+
+
+def _safe(game: Game) -> tuple[int, dict[int, int]]:
+    """The last two fields of ``Solved``. Kernels find them, which may have to be compiled: no page waits for that."""
+    if game.asked is NextDecision.GIFT:
+        return safe_gifts(game.position, game.rules), {}
+    if game.asked is NextDecision.PLACEMENT:
+        _, safe = wins_and_safe_gifts(game.position, game.hand, game.rules)
+        return 0, {cell: int(safe[cell]).bit_count() for cell in game.empty_cells}
+    return 0, {}
+
+
+def _value(solver: Solver, position: Position) -> Solution:
+    return Solution(solver.value(position), None, ())
+
+
+def _turns(solver: Solver, position: Position) -> Solution:
+    return solver.solve(position, distance=False)
+
+
+def _distances(solver: Solver, position: Position) -> Solution:
+    return solver.solve(position)
+
+
+_STAGES = (_value, _turns, _distances)
+
+
+def _value_for_seat_0(game: Game, solver: Solver) -> int:
+    if game.ending is not None:
+        return 0 if game.winner == NONE else 1 - 2 * game.winner
+    value = solver.value(game.position)
+    return value if game.seat == 0 else -value

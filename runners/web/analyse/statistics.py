@@ -1,0 +1,68 @@
+"""The archive's games in a position: what was played there, how often, and with what results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from analytics import open_archive
+from analytics.query.openings import Filters, explore
+from quarto.errors import RequestError
+from runners.web.background import Background, Job
+from runners.web.settings import Site
+
+SECONDS = 20.0
+FILL = "qarena run agent@a=rule_based agent@b=random games=10000"
+FRESH_SECONDS = 60  # for which an answer is shown again
+
+
+class Played(NamedTuple):
+    """A decision that was made in the position, up to symmetry."""
+
+    word: str  # as in a line
+    alike: int  # decisions that are equivalent by symmetry
+    games: int
+    share: float  # of the games there
+    score: float  # points a game of the player that decides, a draw counting half
+
+
+class Found(NamedTuple):
+    """The games in which a decision was made in the position."""
+
+    games: int
+    rows: tuple[Played, ...]
+    reason: str = ""  # why there are none
+
+
+class Statistics:
+    """Questions to the openings index, each in a thread of its own."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._background = Background(2, waiting=50, kept=300, idle_seconds=SECONDS, politely=True)
+
+    def close(self) -> None:
+        self._background.close()
+
+    def of(self, position: str) -> Job:
+        """The search for the games in a position in text form; its result is ``Found``."""
+        key = position, int(time.monotonic()) // FRESH_SECONDS
+        return self._background.job(key, lambda _job: self._find(position), SECONDS)
+
+    def _find(self, position: str) -> Found:
+        if self._site.existing_archive() is None:
+            return Found(0, (), f"the archive is empty: {FILL} fills it")
+        try:
+            with open_archive(self._site.settings.archive, seconds=SECONDS) as opened:
+                explored = explore(opened, position, None, Filters(), samples=False)
+        except RequestError as error:
+            return Found(0, (), str(error))
+        rows = (_played(explored.by, row) for row in explored.rows.iter_rows(named=True))
+        return Found(explored.games, tuple(rows))
+
+
+def _played(by: str, row: Mapping[str, Any]) -> Played:
+    word = {"gift": row.get("gift"), "placement": row.get("cell"), "turn": f"{row.get('piece')}@{row.get('cell')}"}[by]
+    score = (row["wins"] + row["draws"] / 2) / row["games"]
+    return Played(str(word), row["alike"], row["games"], row["share"], score)

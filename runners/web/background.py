@@ -1,0 +1,236 @@
+"""Work that may take longer than a page should: it is done in threads, within limits, and pages look in on it.
+
+A page asks for a job by a key, waits a moment, and shows the result or what is known so far; then it has itself loaded
+again. A job ends when it is done, when its time is up, when somebody stops it, and when no page has asked for it for a
+while: nobody computes for a window that was closed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from enum import StrEnum
+from typing import Any
+
+from quarto.errors import FailureError
+
+POLL_SECONDS = 0.2  # between two looks at the limits of jobs
+MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready
+
+
+class State(StrEnum):
+    """How far a job is."""
+
+    WAITING = "waiting"  # for a thread
+    WORKING = "working"
+    DONE = "done"
+    STOPPED = "stopped"  # before it was done
+
+
+class Job:
+    """A piece of work. ``work(job)`` gets the job: it may ``publish`` and must end soon after ``stopped``."""
+
+    def __init__(self, work: Callable[[Job], Any], seconds: float) -> None:
+        self.seconds = seconds  # that it may work
+        self.latest: Any = None  # what it has published so far
+        self.reason = ""  # why it was stopped
+        self.asked = time.monotonic()  # when a page last asked for it
+        self.started: float | None = None
+        self._work = work
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._stopping: list[Callable[[], None]] = []
+
+    @property
+    def state(self) -> State:
+        if self._ended.is_set():
+            return State.STOPPED if self.reason else State.DONE
+        return State.WAITING if self.started is None else State.WORKING
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is to end, or has ended, before it is done."""
+        return bool(self.reason)
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds that it has worked."""
+        return 0.0 if self.started is None else time.monotonic() - self.started
+
+    def count_from_here(self) -> None:
+        """Count its time from now on: what it did so far was preparation, such as compiling."""
+        self.started = time.monotonic()
+
+    def publish(self, found: Any) -> None:
+        """Let pages see what is known so far."""
+        self.latest = found
+
+    def when_stopped(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called, from any thread, when the job is stopped: at once if it is already."""
+        with self._lock:
+            self._stopping.append(call)
+            already = self.stopped
+        if already:
+            call()
+
+    def stop(self, reason: str) -> None:
+        """End the job before it is done, unless it has ended."""
+        with self._lock:
+            if self.reason or self._ended.is_set():
+                return
+            self.reason = reason
+            calls = list(self._stopping)
+            if self.started is None:
+                self._ended.set()
+        for call in calls:
+            call()
+
+    def wait(self, seconds: float = MOMENT) -> bool:
+        """Whether it has ended, after at most so many seconds."""
+        return self._ended.wait(seconds)
+
+    def result(self) -> Any:
+        """The result of a job that is done. Raises what the work raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def carry_out(self) -> None:
+        """Do the work, in a thread of its own."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self.started = time.monotonic()
+        try:
+            self._result = self._work(self)
+        except BaseException as error:  # noqa: BLE001  (raised again where the result is asked for)
+            self._error = error
+        with self._lock:
+            self._ended.set()
+
+
+class Background:
+    """Jobs by key, carried out by at most ``threads`` at a time; ``waiting`` more may wait, ``kept`` are remembered.
+
+    ``idle_seconds``: a job for which no page has asked for so long is stopped; None: it never is. ``politely``: its
+    threads leave the processor to others (Linux).
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        *,
+        waiting: int = 100,
+        kept: int = 1000,
+        idle_seconds: float | None = None,
+        politely: bool = False,
+    ) -> None:
+        self._most_threads, self._most_waiting, self._kept = threads, waiting, kept
+        self._idle_seconds = idle_seconds
+        self._politely = politely
+        self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
+        self._queue: deque[Job] = deque()
+        self._working: set[Job] = set()
+        self._changed = threading.Condition()
+        self._threads = 0
+        self._closed = False
+        self._watched = False
+
+    def job(self, key: Hashable, work: Callable[[Job], Any], seconds: float = 60.0) -> Job:
+        """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
+
+        Raises ``FailureError`` while too many jobs wait.
+        """
+        with self._changed:
+            found = self._jobs.get(key)
+            if found is not None and not (found.stopped and (found.seconds < seconds or found.reason == IDLE)):
+                found.asked = time.monotonic()
+                self._jobs.move_to_end(key)
+                return found
+            if self._closed or len(self._queue) >= self._most_waiting:
+                raise FailureError(
+                    f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
+                )
+            made = self._jobs[key] = Job(work, seconds)
+            self._queue.append(made)
+            self._forget()
+            self._enlist()
+            self._changed.notify()
+            return made
+
+    def find(self, key: Hashable) -> Job | None:
+        """The job of this key, if there is one."""
+        return self._jobs.get(key)
+
+    def close(self) -> None:
+        """Stop all jobs and end the threads."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            job.stop("the server ends")
+
+    def _forget(self) -> None:
+        for key in list(self._jobs):
+            if len(self._jobs) <= self._kept:
+                break
+            if self._jobs[key].ended:
+                del self._jobs[key]
+
+    def _enlist(self) -> None:
+        """Start a thread if the others are busy."""
+        if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
+            self._threads += 1
+            threading.Thread(target=self._serve, name="page", daemon=True).start()  # an agent's turn cannot be stopped
+        if not self._watched:
+            self._watched = True
+            threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def _serve(self) -> None:
+        if self._politely and sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # Linux: of this thread alone
+        while True:
+            with self._changed:
+                while not self._queue:
+                    if self._closed:
+                        self._threads -= 1
+                        return
+                    self._changed.wait()
+                job = self._queue.popleft()
+                self._working.add(job)
+            job.carry_out()
+            with self._changed:
+                self._working.discard(job)
+
+    def _watch(self) -> None:
+        """Stop the jobs whose time is up or for which nobody asks any more."""
+        while not self._closed:
+            time.sleep(POLL_SECONDS)
+            now = time.monotonic()
+            with self._changed:
+                jobs = [*self._working, *self._queue]
+                if not jobs:
+                    self._watched = False
+                    return
+            for job in jobs:
+                if job.elapsed > job.seconds:
+                    job.stop(f"{job.seconds:g} seconds were not enough")
+                elif self._idle_seconds is not None and now - job.asked > self._idle_seconds:
+                    job.stop(IDLE)
+            with self._changed:
+                for job in [each for each in self._queue if each.ended]:
+                    self._queue.remove(job)
+
+
+IDLE = "no page asked for it any more"

@@ -1,0 +1,86 @@
+"""Pages from templates: every text escaped, nothing loaded from another host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from analytics.report.pieces import piece_symbols
+from runners.web.settings import site_of
+
+
+class Section(NamedTuple):
+    """A subject of the site."""
+
+    name: str  # in the navigation; "" is not shown there
+    path: str  # of its first page
+    router: APIRouter
+
+
+STATIC = Path(__file__).parent / "static"
+SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
+QUICKLY = "x-quick"  # header of a request by our script, which replaces parts of the page by those of the answer
+
+
+def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
+    """The page that a template makes of values.
+
+    Every template knows ``token``, the hidden field of its forms, and ``here``, the path of the page.
+    """
+    site = site_of(request)
+    known = {
+        "token": site.token,
+        "here": request.url.path,
+        "sections": request.app.state.sections,
+        "archive": str(site.settings.archive),
+        "refresh": None,
+    }
+    return HTMLResponse(environment().get_template(template).render(known | values), status)
+
+
+def go_to(path: str, **query: object) -> Response:
+    """The answer to a form: another page."""
+    return RedirectResponse(address(path, query), SEE_OTHER)
+
+
+async def form_fields(request: Request) -> dict[str, str]:
+    """The texts of a form whose fields depend on what it is about. A dependency of the function that carries it out."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+
+
+def address(path: str, query: Mapping[str, object]) -> str:
+    """A path with a query; values that are None or empty are left out."""
+    given = {name: str(value) for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given, safe='/@()=,.:')}" if given else path
+
+
+@cache
+def environment() -> Environment:
+    """The templates and what they can call."""
+    made = Environment(
+        loader=PackageLoader("runners.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["static"] = static
+    made.globals["piece_symbols"] = piece_symbols
+    made.globals["address"] = lambda path, **query: address(path, query)
+    return made
+
+
+@cache
+def static(name: str) -> str:
+    """The address of a file in ``static/``, which changes with its content: browsers may keep it."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?{digest}"

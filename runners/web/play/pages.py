@@ -1,0 +1,172 @@
+"""The pages of playing: choosing an opponent, the game itself, and the forms of its decisions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form
+from starlette.requests import Request
+from starlette.responses import Response
+
+from analytics.store.schema import first_game_id
+from quarto.errors import RequestError
+from quarto.notation import parse_piece
+from quarto.rules import NONE
+from runners.arena.agent_policies import untrained
+from runners.play.logbook import question_for, used
+from runners.terminal.console import sql_command
+from runners.web.background import Job, State
+from runners.web.choices import Choices, label_of
+from runners.web.compiling import compiling
+from runners.web.pages import address as url_of
+from runners.web.pages import form_fields, go_to, page
+from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
+from runners.web.play.games import Games, HeldGame, Seen
+from runners.web.play.view import GameView, view_of
+from runners.web.settings import site_of
+
+router = APIRouter()
+
+FIRST = "rule_based"  # the opponent that the form proposes
+SUGGESTED = (
+    ("semi_random", "Easy", "wins when it can, and never gives a winning piece"),
+    ("rule_based", "Fair", "mirrors your moves and punishes slips"),
+    ("mcts", "Hard", "looks ahead by hundreds of trial games"),
+    ("oracle", "Perfect", "never loses a position that can be held"),
+)
+
+
+@router.get("/play")
+def setup_page(request: Request, agent: str = FIRST, rules: str = "classic", seat: str = "1") -> Response:
+    """The form for a new game; another agent's parameters are shown by asking for the page with ``agent``."""
+    site = site_of(request)
+    choices = site.service(Choices)
+    described = {choice.name: choice.text for choice in choices.all_agents}
+    parameters = choices.parameters(agent)
+    return page(
+        request,
+        "play_setup.html",
+        agent=agent,
+        described=described,
+        parameters=parameters,
+        suggested=SUGGESTED,
+        all_rules=choices.all_rules,
+        rules=rules,
+        seat=seat,
+        name=site.settings.name,
+    )
+
+
+@router.post("/play")
+def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_fields)]) -> Response:
+    """Begin a game."""
+    site = site_of(request)
+    setup = checked_setup(fields)
+    prefix = f"{setup.agent}."  # the form may still have the parameters of an agent that was chosen before
+    given = {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
+    if given:
+        usual = {each.name: each.usual for each in site.service(Choices).parameters(setup.agent)}
+        setup = setup._replace(agent=label_of(setup.agent, given, usual))
+    identity, job = site.service(Games).begin(setup)
+    if job.wait():
+        held: HeldGame = job.result()
+        return go_to(PATH, **held.begun.query())
+    return go_to(f"/play/begun/{identity}")
+
+
+@router.get("/play/begun/{identity}")
+def begun(request: Request, identity: str) -> Response:
+    """Wait until the agent is set up, and go on to the game."""
+    job = site_of(request).service(Games).beginning(identity)
+    if not job.wait():
+        return _waiting(request, job, "The agent is being set up")
+    held: HeldGame = job.result()
+    return go_to(PATH, **held.begun.query())
+
+
+@router.get(PATH)
+def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
+    """The game of an address."""
+    address = parse_address(request.query_params)
+    games = site_of(request).service(Games)
+    held = games.open(address)
+    if isinstance(held, Job):
+        return _waiting(request, held, "The agent is being set up")
+    seen = held.seen(address.moves)
+    pending: Job | None = None
+    hints: list[str] = []
+    if seen.thinking or held.is_to_be_logged(address.moves):
+        pending = games.answered(held, address.moves)
+    elif hint and "hint" in held.aids and not seen.session.over:
+        pending = games.hinted(held, address.moves)
+    if pending and pending.wait():
+        hints, pending = pending.result() or [], None  # raises what went wrong
+        seen = held.seen(address.moves)
+    view = view_of(seen, parse_piece(piece) if piece else NONE, hints)
+    return _shown(request, address, held, seen, view, pending)
+
+
+@router.post(PATH)
+def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
+    """Carry out a decision of the person, or a command: undo, hint, resign, log."""
+    address = parse_address(request.query_params)
+    games = site_of(request).service(Games)
+    held = games.open(address)
+    if isinstance(held, Job):
+        return _waiting(request, held, "The agent is being set up")
+    if command == "hint":
+        held.hint()
+        return go_to(PATH, **address.query(), hint=1)
+    if command == "undo":
+        return go_to(PATH, **address._replace(moves=held.undo(address.moves)).query())
+    if command == "log":
+        held.answer(address.moves)
+        return go_to(PATH, **address.query())
+    if command not in ("", RESIGN):
+        raise RequestError(f"command {command[:40]!r} is not known: undo, hint, {RESIGN} or log")
+    after = address.after(command or decision)
+    held.decide(address.moves, after.moves[-1])
+    games.answered(held, after.moves).wait()
+    return go_to(PATH, **after.query())
+
+
+def _shown(
+    request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: Job | None
+) -> Response:
+    setup, human = address.setup, held.table.spec.agents[0].label
+    logged = None
+    if held.entry is not None:
+        run_id, number = held.entry
+        question = sql_command(question_for(run_id, number), site_of(request).settings.archive)
+        logged = {"run_id": run_id, "number": number, "game_id": first_game_id(0, number), "question": question}
+    return page(
+        request,
+        "play_game.html",
+        view=view,
+        seen=seen,
+        setup=setup,
+        query=address.query(),
+        action=url_of(PATH, address.query()),
+        heading=f"{human} and {setup.agent}",
+        compiling=pending is not None and compiling().active,
+        over=seen.session.over,
+        won=seen.game.winner == setup.seat,
+        drawn=seen.game.winner == NONE,
+        logged=logged,
+        counts=seen.session.over and tuple(address.moves) == held.moves,
+        used=used(held.aids),
+        trouble=held.trouble,
+        notes=list(untrained([held.table.spec.agents[1]])),
+        refresh=1 if pending is not None else None,
+    )
+
+
+def _waiting(request: Request, job: Job, what: str) -> Response:
+    return page(
+        request,
+        "waiting.html",
+        what=what,
+        compiling=compiling().active,
+        queued=job.state is State.WAITING,
+        refresh=1,
+    )

@@ -1,0 +1,78 @@
+"""A game as its page shows it: cells and pieces with their labels, and what may be done with each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from quarto.notation import format_cell, format_game, format_piece
+from quarto.rules import CELLS, NONE, PIECES
+from runners.play.game import Game, NextDecision
+from runners.play.wording import attributes
+from runners.web.play.games import Seen
+from runners.web.spots import Spot, named
+
+
+class GameView(NamedTuple):
+    """Everything that the page of a game shows."""
+
+    cells: list[Spot]
+    pieces: list[Spot]
+    hand: int  # in hand, or chosen to be placed; NONE
+    words: list[str]  # attributes of that piece
+    task: str  # what the person is to do
+    asked: NextDecision
+    yours: bool  # the person decides
+    text: str  # the plies so far
+    hints: list[str]
+
+
+def view_of(seen: Seen, chosen: int, hints: list[str]) -> GameView:
+    """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that."""
+    game = seen.game
+    yours = not seen.session.over and not seen.thinking
+    asked = game.asked if yours else NextDecision.NOTHING
+    hand = game.hand if asked is not NextDecision.PLY or chosen not in game.left else chosen
+    return GameView(
+        [_cell(game, asked, cell, hand) for cell in range(CELLS)],
+        [_piece(game, asked, piece, hand) for piece in range(PIECES)],
+        hand,
+        [] if hand == NONE else attributes(hand),
+        _task(asked, hand),
+        asked,
+        yours,
+        format_game(game.plies),
+        hints if yours else [],
+    )
+
+
+def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> Spot:
+    name, piece = format_cell(cell), game.board[cell]
+    if piece != NONE:
+        won = any(cell in line for line in game.lines)
+        label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
+        return Spot(name, piece, label, line=won, last=cell == game.plies[-1][1])
+    if hand == NONE or asked not in (NextDecision.PLACEMENT, NextDecision.PLY):
+        return Spot(name, NONE, f"{name}, empty")
+    decision = name if asked is NextDecision.PLACEMENT else f"{format_piece(hand)}@{name}"
+    return Spot(name, NONE, f"{name}, empty: place {format_piece(hand)} here", decision=decision)
+
+
+def _piece(game: Game, asked: NextDecision, piece: int, hand: int) -> Spot:
+    name, words = format_piece(piece), named(piece)
+    if piece in game.board:
+        return Spot(name, piece, f"{words}; on {format_cell(game.board.index(piece))}", place="board")
+    if asked is NextDecision.PLY:
+        return Spot(name, piece, f"Place {words}", choice=name, place="hand" if piece == hand else "left")
+    if piece == game.hand:
+        return Spot(name, piece, f"{words}; in hand", place="hand")
+    if asked is NextDecision.GIFT:
+        return Spot(name, piece, f"Give {words}", decision=name)
+    return Spot(name, piece, words)
+
+
+def _task(asked: NextDecision, hand: int) -> str:
+    if asked is NextDecision.GIFT:
+        return "Your turn: give a piece."
+    if asked is NextDecision.PLACEMENT or (asked is NextDecision.PLY and hand != NONE):
+        return f"Your turn: place piece {format_piece(hand)} on an empty cell."
+    return "Your turn: choose a piece to place." if asked is NextDecision.PLY else ""

@@ -1,0 +1,112 @@
+"""Requests that are refused before any page sees them, and the headers of every answer.
+
+A server on this machine can be reached by every page that its user's browser shows. So a request must name this server
+(``Host``: a foreign name that was made to lead here is not ours), a form must come from our own pages (``Origin``, and
+a token that only our pages contain), and other sites can link to us but not embed or load anything. The answers allow
+a page to load what this server sends and nothing else.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runners.web.settings import LOOPBACK, Settings, site_of
+
+SAFE = ("GET", "HEAD")
+MOST_BYTES = 1 << 20  # of a request
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect", "font")),
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Refuses requests that do not come from this server's own pages, and sets the headers of answers."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                kept = scope["path"].startswith("/static/") and scope["query_string"]
+                headers.setdefault("cache-control", "max-age=31536000, immutable" if kept else "no-store")
+            await send(message)
+
+        reason = refusal(scope["method"], Headers(scope=scope), self.settings)
+        if reason is None:
+            await self.app(scope, receive, send_with_headers)
+        else:
+            await PlainTextResponse(f"{reason}\n", 403)(scope, receive, send_with_headers)
+
+
+def refusal(method: str, headers: Headers, settings: Settings) -> str | None:
+    """The reason to refuse a request with these headers; None if there is none."""
+    host = headers.get("host", "")
+    if not is_ours(host, settings):
+        return f"Host {host[:100]!r} is not this server: open http://{settings.host}:{settings.port}/"
+    from_elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    if from_elsewhere and (headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document"):
+        return "pages of other sites cannot load anything from this server"
+    if method in SAFE:
+        return None
+    origin = headers.get("origin")
+    if from_elsewhere or origin not in (f"http://{host}", f"https://{host}"):
+        return f"a form from {(origin or 'nowhere')[:100]!r} is not one of this server's own pages"
+    return None
+
+
+def is_ours(host: str, settings: Settings) -> bool:
+    """Whether the header ``Host`` names this server. The port is not compared: it may be forwarded."""
+    name = host.rpartition(":")[0] if host.count(":") == 1 or "]:" in host else host
+    name = name.strip("[]").lower()
+    if name in (*LOOPBACK, settings.host.lower()):
+        return True
+    if settings.local:
+        return False
+    if name == socket.gethostname().lower():
+        return True
+    try:  # an address in numbers: no name that others made lead here
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def check_token(request: Request) -> None:
+    """Refuse a form without the token of our pages. A dependency of every router."""
+    if request.method in SAFE:
+        return
+    given = (await request.form()).get("token")
+    if not isinstance(given, str) or not secrets.compare_digest(given.encode(), site_of(request).token.encode()):
+        raise HTTPException(403, "This page is older than the server, which was started again: load the page once more")

@@ -1,0 +1,95 @@
+"""`qarena serve`: take the port, say where the pages are, serve until Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from analytics.store.marker import check_place
+from quarto.errors import RequestError, of_extra
+from runners.contestants.interruption import INTERRUPTED, leave
+from runners.hydra_app.config_dir import user_config_dir
+from runners.play.start import login_name
+from runners.terminal.console import print_line
+from runners.web.requested import ServeOptions
+
+GRACE = 2  # seconds for the requests that are being answered, after Ctrl-C
+
+
+def serve(options: ServeOptions) -> None:
+    """Serve pages until Ctrl-C.
+
+    Raises ``RequestError`` for a port or address that cannot be had, ``MissingExtraError`` without the extra ``web``.
+    """
+    with of_extra("web", "qarena serve"):
+        import python_multipart  # noqa: F401  (which reads forms)
+        import uvicorn
+
+        from runners.web.application import application
+        from runners.web.settings import Settings
+    check_place(options.archive)
+    with user_config_dir(options.config_dir):  # a folder that is none is refused before the port is taken
+        pass
+    listening = listen(options.host, options.port)
+    port = listening.getsockname()[1]
+    settings = Settings(
+        archive=options.archive,
+        host=options.host,
+        port=port,
+        name=options.name or login_name(),
+        config_dir=options.config_dir,
+        command=options.command,
+    )
+    with listening:
+        print_line(f"Play, analyse, browse and ask at {address_of(options.host, port)} (Ctrl-C ends)")
+        if not settings.local:
+            print_line(
+                "Other machines can connect: whoever reaches this address can play, ask and use this machine's time."
+            )
+        config = uvicorn.Config(
+            application(settings),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=GRACE,
+            proxy_headers=False,
+        )
+        code = 0
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        leave(code)  # not waiting for the turn of an agent, which cannot be stopped
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 is any free one. Raises ``RequestError`` if it cannot be had."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise RequestError(f"--host {host} is not an address of this machine ({error.strerror})") from error
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(place)
+        found.listen(2048)
+    except OSError as error:
+        found.close()
+        raise RequestError(_taken(host, port, error)) from error
+    return found
+
+
+def _taken(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} of {host} is in use, perhaps by another qarena serve: choose another one, --port {port + 1}"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} needs the rights of an administrator: choose one above 1023, such as --port 8000"
+    return f"--host {host} is not an address of this machine ({error.strerror}): leave it out for 127.0.0.1"
+
+
+def address_of(host: str, port: int) -> str:
+    """The address of the first page."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

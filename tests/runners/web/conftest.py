@@ -1,0 +1,35 @@
+"""A visitor of pages over an archive that is empty, or holds a few games."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.paths import SAMPLE
+
+if TYPE_CHECKING:
+    from tests.runners.web.visiting import Visitor
+
+
+@pytest.fixture
+def ada(tmp_path: Path) -> Iterator[Visitor]:
+    """A visitor of a site whose archive does not exist yet."""
+    from tests.runners.web.visiting import visitor
+
+    with visitor(tmp_path / "games") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+    """A visitor of a site over the sample archive, for what writes nothing."""
+    from tests.runners.web.visiting import visitor
+
+    archive = tmp_path_factory.mktemp("pages") / "sample"
+    shutil.copytree(SAMPLE, archive)
+    with visitor(archive) as found:
+        yield found

@@ -1,0 +1,246 @@
+"""The pages of analysing say what `qarena solve` and `qarena openings` say, and their searches end."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics import open_archive
+from analytics.query.openings import openings
+from quarto.notation import format_position
+from quarto.rules import CLASSIC
+from runners.web.analyse import solving
+from runners.web.background import IDLE
+from tests.naive import PRESETS
+from tests.positions import asked
+from tests.runners.web.visiting import PATIENCE, Page, plain
+
+if TYPE_CHECKING:
+    from tests.runners.conftest import Qarena
+    from tests.runners.web.visiting import Visitor
+
+pytestmark = pytest.mark.extras
+
+GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
+HARD = "..../..../..../.... - square"  # without a tablebase: more than a minute
+
+
+def badges(page: Page) -> dict[str, str]:
+    """The value in the label of each cell and piece."""
+    found = {name: re.search(r": ((?:win|loss) in \d+|draw)$", label) for name, label in page.labels().items()}
+    return {name: value[1] for name, value in found.items() if value}
+
+
+def text_of(value: int, distance: int) -> str:
+    return "draw" if value == 0 else f"{'win' if value > 0 else 'loss'} in {distance}"
+
+
+def expected(answer: dict[str, Any]) -> dict[str, str]:
+    """The value of each cell and each gift alone in an answer of `qarena solve`, whose turns are best first."""
+    found: dict[str, str] = {}
+    for move in answer["moves"]:
+        text = text_of(move["value"], move["distance"])
+        for name in (move.get("cell"), move.get("gift")) if "cell" not in move else (move["cell"],):
+            if name:
+                found.setdefault(name, text)
+    return found
+
+
+def test_twenty_positions_have_the_values_that_qarena_solve_gives(
+    reader: Visitor, qarena: Qarena, tmp_path: Path
+) -> None:
+    texts = [format_position(position) for position in asked(CLASSIC, 3) if position.occupied.bit_count() > 4][::2]
+    texts = texts[:20]
+    assert len(texts) == 20
+    (tmp_path / "positions.txt").write_text("\n".join(texts))
+    answers = [
+        json.loads(line) for line in qarena("solve", "--file", "positions.txt", "--megabytes", "4").out.splitlines()
+    ]
+    for text, answer in zip(texts, answers, strict=True):
+        page = reader.ready("/analyse", text=text)
+        value = text_of(answer["value"], answer["distance"])
+        assert page.says.partition(".")[0].endswith(f": {value}")
+        assert badges(page) == expected(answer), text
+        rows = re.findall(r"<tr>(.*?)</tr>", page.text, re.DOTALL)
+        for move in (move for move in answer["moves"] if "cell" in move and "gift" in move):
+            shown = next(row for row in rows if f">{move['cell']}</a>" in row)
+            kept = [plain(cell) for cell in re.findall("<td>(.*?)</td>", shown, re.DOTALL)][2:]
+            gifts = sorted({each["gift"] for each in answer["moves"] if "gift" in each})
+            assert kept[gifts.index(move["gift"])] == text_of(move["value"], move["distance"]).replace(" in", "")
+
+
+def test_where_the_mover_chooses_the_piece_each_piece_and_then_each_cell_has_its_value(
+    reader: Visitor, qarena: Qarena
+) -> None:
+    rules = PRESETS["own_piece"]
+    position = next(each for each in asked(rules, 3) if each.occupied.bit_count() == 9)
+    text = format_position(position, rules.name)
+    answer = json.loads(qarena("solve", text, "--json", "--megabytes", "4").out)
+    page = reader.ready("/analyse", text=text)
+    of_pieces: dict[str, str] = {}
+    for move in answer["moves"]:
+        of_pieces.setdefault(move["gift"], text_of(move["value"], move["distance"]))
+    assert {name: value for name, value in badges(page).items() if len(name) == 1} == of_pieces
+    piece = next(iter(of_pieces))
+    chosen = reader.ready(f"{page.url}&piece={piece}")
+    cells = {
+        move["cell"]: text_of(move["value"], move["distance"]) for move in answer["moves"] if move["gift"] == piece
+    }
+    assert {name: value for name, value in badges(chosen).items() if len(name) == 2} == cells
+
+
+def test_the_share_of_safe_gifts_and_of_those_that_keep_the_value(reader: Visitor) -> None:
+    page = reader.ready("/analyse", text="F@b1 3@b2 7@b4")
+    assert "Safe gifts: 4 of 13 (31 %). Gifts that keep the value: 4 of 13." in page.says
+    assert "Safe gifts" not in reader.ready("/analyse", text="F@b1 3@b2 7@b4 0").says
+
+
+def test_a_game_is_stepped_through_with_its_mistakes(reader: Visitor, qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "games.txt").write_text(f"[agent_0=a] [agent_1=b] {GAME}\n")
+    assert qarena("archive", "import", "games.txt", "--archive", "games").code == 0
+    assert qarena("annotate", "--archive", "games").code == 0
+    with open_archive("games") as opened:
+        wrong = opened.sql(
+            "SELECT 2 * ply + (kind = 'placement')::INT, regret FROM decisions WHERE regret > 0 ORDER BY 1"
+        )
+    assert len(wrong) > 1
+    page = reader.ready("/analyse", text=f"[agent_0=a] [agent_1=b] {GAME}")
+    marks = re.findall(r'class="move [^>]*>\s*(\w+)(?:<b>(\?+)</b>)?', page.text.partition("legend")[0])
+    assert [word for word, _ in marks] == GAME.replace("@", " ").split()
+    assert [(at, len(mark)) for at, (_, mark) in enumerate(marks) if mark] == wrong.rows()
+    at = []
+    while "Next mistake" in page.text:
+        found = re.search(r'href="([^"]+)" data-key="n"', page.text)
+        if not found:
+            break
+        page = reader.ready(found[1].replace("&amp;", "&"))
+        at.append(int(page.query["at"]))
+        assert "which turned a" in page.says
+    assert at == wrong.to_series(0).to_list()
+    found = re.search(r'href="([^"]+)" data-key="N"', page.text)
+    assert found
+    assert f"at={at[-2]}" in found[1]
+
+
+def test_another_decision_begins_a_branch_and_one_can_leave_it(reader: Visitor) -> None:
+    page = reader.ready("/analyse", text=f"{GAME}")
+    page = reader.ready(f"{page.url}&at=4")
+    assert 'id="piece-button-4" class="slot left played"' in page.text
+
+    def link(name: str) -> str:
+        found = re.search(rf'data-name="{name}" aria-label="[^"]*" data-quick href="([^"]+)"', page.text)
+        assert found, name
+        return found[1].replace("&amp;", "&")
+
+    assert "branch" not in link("4")
+    page = reader.ready(link("5"))
+    assert (page.query["fork"], page.query["branch"], page.query["at"]) == ("4", "5", "5")
+    page = reader.ready(link("d4"))
+    assert page.query["branch"] == "5.d4"
+    assert "<code>C@d2 B@a3 5@d4</code>" in page.text
+    leave = re.search(r'href="([^"]+)" data-key="ArrowUp"', page.text)
+    assert leave
+    back = reader.ready(leave[1].replace("&amp;", "&"))
+    assert (back.query.get("branch"), back.query["at"]) == (None, "4")
+
+
+def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
+    for text, column in (("..../..../..../.... 0", "cell"), ("0.../..../..../.... -", "gift")):
+        page = reader.ready("/analyse", text=text)
+        with open_archive(reader.site.settings.archive) as opened:
+            rows = openings(opened, text, samples=False).head(16)
+        table = page.text.partition("What was played here")[2].partition("</table>")[0]
+        shown = [[plain(cell) for cell in re.findall("<td[^>]*>(.*?)</td>", row)] for row in table.split("<tr>")[2:]]
+        assert [row[0].split()[0] for row in shown] == rows[column].to_list()
+        assert [row[1] for row in shown] == [f"{games:,}" for games in rows["games"]]
+        scores = 100 * (rows["wins"] + rows["draws"] / 2) / rows["games"]
+        assert [row[3] for row in shown] == [f"{score:.1f} %" for score in scores]
+    assert "No decision was made in" in reader.ready("/analyse", text="F@b1 0@b2 3@c3 C@d4 5@a1 A@d3 6").text
+
+
+def test_an_empty_archive_names_the_command_that_fills_it(ada: Visitor) -> None:
+    assert "qarena run agent@a=rule_based agent@b=random games=10000 fills it" in ada.ready("/analyse").text
+    assert ada.site.existing_archive() is None
+
+
+def test_several_games_of_a_text_are_a_choice(reader: Visitor) -> None:
+    page = reader.get("/analyse", text=f"# games\n{GAME}\n\n[rules=square] F@b1 3@b2\nF@b9\n..../..../.3../.... 7")
+    assert page.text.count("<li value=") == 4
+    assert page.text.count("data-quick") == 3
+    assert "cell &#39;b9&#39; is not one of a1 to d4" in page.text
+    assert "rules=square&amp;line=F.b1.3.b2" in page.text
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"text": ""}, "nothing was pasted"),
+        ({"text": "F@b1 3@b1"}, "cell 'b1' was already taken at ply 0"),
+        ({"text": "F@b1 F"}, "is on the board already"),
+        ({"text": "...F/.3../.... 7"}, "3 rows instead of 4"),
+        ({"text": "..../..../..../.... - nothing"}, "rules 'nothing' does not exist"),
+        ({"text": "[agent=a] F@b1"}, "tag 'agent' is not known"),
+        ({"text": "..../..../..../.... 7 own_piece"}, "the mover chooses the piece"),
+        ({"text": f"{GAME} 2@b1"}, "the game is over, and 2 comes after its end"),
+        ({"text": "\n".join(["F@b1"] * 300)}, "300 lines are more than 200"),
+        ({"line": "F.b1.3.b1"}, "b1 is taken by piece F"),
+        ({"line": "F.3"}, "the next decision is a placement, not '3'"),
+        ({"line": "F.<b>"}, "'<b>' is not a decision"),
+        ({"line": "F.b1", "at": "3"}, "at '3' is not a number of decisions from 0 to 2"),
+        ({"line": "F", "fork": "-1"}, "fork '-1' is not a number"),
+        ({"line": "F.b1", "fork": "1", "branch": "b9"}, "'b9' is not a decision"),
+        ({"start": "nonsense"}, "position 'nonsense' has 1 fields"),
+        ({"seconds": "9999"}, "seconds '9999' is not one of 5, 20, 60, 300"),
+        ({"rules": "../x"}, "rules '../x' does not exist"),
+    ],
+)
+def test_a_wrong_text_or_address_is_one_line(reader: Visitor, values: dict[str, str], line: str) -> None:
+    page = reader.get("/analyse", **values)
+    assert page.status == 400
+    assert line in page.line
+
+
+def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None:
+    page = reader.ready("/analyse", text=GAME)
+    page = reader.ready(f"{page.url}&at=22")
+    assert page.says.startswith("Seat ")
+    assert "has won" in page.says
+    assert badges(page) == {}
+
+
+def nodes(visitor: Visitor) -> int:
+    """Positions searched so far by the searches under way."""
+    return sum(solver.nodes for solver in visitor.site.service(solving.Solving).searching)
+
+
+def wait_until(done: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
+    ada: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = ada.site.service(solving.Solving)
+    page = ada.get("/analyse", text=HARD)
+    assert page.refreshes
+    assert "Still searching" in page.text
+    wait_until(lambda: nodes(ada) > 0)
+    ada.client.post(page.url.replace("/analyse", "/analyse/stop"), data={"token": ada.site.token})
+    wait_until(lambda: not service.searching)
+    page = ada.get(page.url)
+    assert "The search ended before it was done: you stopped it" in page.text
+    assert not page.refreshes
+    assert ada.get("/analyse", text=HARD.replace("- square", "7 square")).refreshes
+    monkeypatch.setattr(service.background, "_idle_seconds", 0.1)
+    (job,) = [each for each in service.background._jobs.values() if not each.ended]
+    wait_until(lambda: not service.searching)
+    assert job.reason == IDLE
+    wait_until(lambda: job.ended)

@@ -1,0 +1,162 @@
+"""Background work: one job a key, limits of time and interest, nobody waits for a thread that hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from quarto.errors import FailureError
+from runners.web import background
+from runners.web.background import IDLE, Background, Job, State
+
+PATIENCE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits are looked at often."""
+    monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
+
+
+def until_stopped(begun: threading.Event | None = None) -> Callable[[Job], str]:
+    """Work that ends when it is stopped."""
+
+    def work(job: Job) -> str:
+        if begun:
+            begun.set()
+        end = threading.Event()
+        job.when_stopped(end.set)
+        assert end.wait(PATIENCE)
+        return "stopped"
+
+    return work
+
+
+def test_a_key_is_one_job_and_its_result_is_remembered() -> None:
+    calls: list[int] = []
+    jobs = Background(2)
+    first = jobs.job("key", lambda _job: calls.append(1))
+    assert first.wait(PATIENCE)
+    assert jobs.job("key", lambda _job: 8) is first
+    assert (first.result(), first.state, calls) == (None, State.DONE, [1])
+    assert jobs.find("other") is None
+    jobs.close()
+
+
+def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
+    jobs = Background(1)
+
+    def fail(_job: Job) -> None:
+        raise ZeroDivisionError("half-way")
+
+    job = jobs.job("key", fail)
+    assert job.wait(PATIENCE)
+    with pytest.raises(ZeroDivisionError, match="half-way"):
+        job.result()
+    jobs.close()
+
+
+def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
+    jobs = Background(1)
+    job = jobs.job("key", until_stopped(), seconds=0.02)
+    assert job.wait(PATIENCE)
+    assert (job.state, job.reason) == (State.STOPPED, "0.02 seconds were not enough")
+    assert jobs.job("key", until_stopped(), seconds=0.02) is job
+    longer = jobs.job("key", lambda _job: "done", seconds=1)
+    assert longer is not job
+    assert longer.wait(PATIENCE)
+    assert longer.result() == "done"
+    jobs.close()
+
+
+def test_a_job_for_which_nobody_asks_ends_and_begins_again_when_somebody_does() -> None:
+    jobs = Background(1, idle_seconds=0.05)
+    begun = threading.Event()
+    job = jobs.job("key", until_stopped(begun))
+    assert begun.wait(PATIENCE)
+    for _ in range(20):
+        time.sleep(0.01)
+        assert jobs.job("key", until_stopped()) is job
+    assert not job.ended
+    assert job.wait(PATIENCE)
+    assert job.reason == IDLE
+    assert jobs.job("key", until_stopped()) is not job
+    jobs.close()
+
+
+def test_preparation_does_not_count() -> None:
+    jobs = Background(1)
+
+    def work(job: Job) -> str:
+        time.sleep(0.05)
+        assert job.elapsed >= 0.05
+        job.count_from_here()
+        assert job.elapsed < 0.04
+        return "done"
+
+    job = jobs.job("key", work, seconds=30)
+    assert job.wait(PATIENCE)
+    assert job.result() == "done"
+    jobs.close()
+
+
+def test_at_most_so_many_work_and_so_many_wait() -> None:
+    jobs = Background(2, waiting=1)
+    begun = [threading.Event() for _ in range(3)]
+    made = []
+    for number in range(2):
+        made.append(jobs.job(number, until_stopped(begun[number])))
+        assert begun[number].wait(PATIENCE)
+    third = jobs.job(2, until_stopped(begun[2]))
+    assert third.state is State.WAITING
+    with pytest.raises(FailureError, match="busy: 1 questions wait"):
+        jobs.job(3, until_stopped())
+    made[0].stop("enough")
+    assert begun[2].wait(PATIENCE)
+    assert made[0].wait(PATIENCE)
+    third.stop("enough")
+    made[1].stop("enough")
+    assert all(job.wait(PATIENCE) for job in (*made, third))
+    jobs.close()
+
+
+def test_a_job_that_waits_can_be_stopped_and_is_not_carried_out() -> None:
+    jobs = Background(1)
+    first = jobs.job("first", until_stopped())
+    second = jobs.job("second", lambda _job: pytest.fail("it was stopped"))
+    second.stop("enough")
+    assert second.state is State.STOPPED
+    jobs.close()
+    assert first.wait(PATIENCE)
+    assert first.reason == "the server ends"
+    assert second.result() is None
+
+
+def test_what_is_published_is_seen_before_the_end() -> None:
+    jobs = Background(1)
+    seen, go_on = threading.Event(), threading.Event()
+
+    def work(job: Job) -> int:
+        job.publish(1)
+        seen.set()
+        go_on.wait(PATIENCE)
+        return 2
+
+    job = jobs.job("key", work)
+    assert seen.wait(PATIENCE)
+    assert (job.latest, job.ended) == (1, False)
+    go_on.set()
+    assert job.wait(PATIENCE)
+    assert job.result() == 2
+    jobs.close()
+
+
+def test_old_results_are_forgotten() -> None:
+    jobs = Background(1, kept=3)
+    for number in range(6):
+        assert jobs.job(number, lambda _job: None).wait(PATIENCE)
+    assert [number for number in range(6) if jobs.find(number)] == [3, 4, 5]
+    jobs.close()

@@ -1,0 +1,301 @@
+"""The pages in a real browser, with and without a mouse. One browser and one server serve all tests of this file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from analytics import open_archive
+from tests.paths import SAMPLE
+from tests.runners.experiments import QARENA, environment_with
+
+CHROMIUM = "/usr/bin/chromium"
+OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
+PATIENCE = 180_000  # milliseconds: kernels may have to be compiled first
+
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="Chromium is not installed (apt install chromium)"),
+]
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, home: str, archive: Path) -> None:
+        self.home = home
+        self.archive = archive
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(SAMPLE, folder / "games")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [QARENA, "serve", "--port", str(port), "--archive", "games", "--name", "ada"]
+    with subprocess.Popen(command, cwd=folder, env=environment_with(), stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert f"http://127.0.0.1:{port}/" in server.stdout.readline()
+        yield Served(f"http://127.0.0.1:{port}", folder / "games")
+        server.send_signal(2)
+        assert server.wait(20) == 130
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def tab(browser: Any, served: Served) -> Iterator[Any]:
+    """A page whose requests all go to our server and succeed, and which reports no error."""
+    context = browser.new_context(base_url=served.home, viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    wrong: list[str] = []
+
+    def note(text: str, fine: bool = False) -> None:
+        if not fine:
+            wrong.append(text)
+
+    page.on("request", lambda request: note(request.url, request.url.startswith(served.home)))
+    page.on("console", lambda message: note(message.text, message.type != "error"))
+    page.on("pageerror", lambda error: note(str(error)))
+    yield page
+    assert wrong == []
+    context.close()
+
+
+def settled(tab: Any) -> None:
+    """Wait until the page no longer loads itself again."""
+    tab.locator("#content:not([data-refresh])").wait_for(state="attached")
+
+
+def begin(tab: Any, agent: str = "rule_based") -> None:
+    tab.goto(f"/play?agent={agent}")
+    tab.get_by_role("button", name="Begin the game").click()
+    tab.wait_for_url("**/play/game?**")
+    settled(tab)
+
+
+def is_over(tab: Any) -> bool:
+    return bool(tab.get_by_role("button", name="Rematch").count())
+
+
+def after(tab: Any, act: Callable[[], object]) -> None:
+    """Do something that leads to another address, and wait until the page there is settled."""
+    before = tab.url
+    act()
+    tab.wait_for_url(lambda url: url != before)
+    settled(tab)
+
+
+def logged(tab: Any, served: Served) -> list[tuple[int, int]]:
+    """The plies of the game that the page says is logged, by the question that it shows."""
+    tab.get_by_text(re.compile("Logged as game")).wait_for()
+    question = re.search(r'"(SELECT .*)"', tab.locator("#sql pre").text_content())
+    assert question
+    with open_archive(served.archive) as opened:
+        found = opened.sql(question[1])
+        run_id = re.search(r"run_id = '(\w+)'", question[1])
+        assert run_id
+        (labels,) = opened.sql(f"SELECT agent_0, agent_1 FROM games WHERE run_id = '{run_id[1]}' LIMIT 1").rows()
+        assert labels == ("rule_based", "human:ada")
+    return [(piece, cell) for _, _, piece, cell in found.rows()]
+
+
+def shown(tab: Any) -> list[tuple[int, int]]:
+    """The plies that the page shows."""
+    from quarto.notation import parse_game
+
+    return parse_game(tab.locator(".plies").text_content())
+
+
+def test_a_whole_game_by_mouse_is_found_by_sql(tab: Any, served: Served) -> None:
+    begin(tab)
+    while not is_over(tab):
+        after(tab, tab.locator("button[name=decision]").last.click)
+    assert logged(tab, served) == shown(tab)
+
+
+def test_a_whole_game_by_keyboard_alone_is_found_by_sql(tab: Any, served: Served) -> None:
+    tab.goto("/play")
+    press = tab.keyboard.press
+    tab.locator("[data-focus]").focus()
+    press("Enter")
+    tab.wait_for_url("**/play/game?**")
+    settled(tab)
+    assert tab.evaluate("document.activeElement.id") == "cell-a1"  # the first empty cell
+    press("ArrowRight")
+    press("ArrowDown")
+    assert tab.evaluate("document.activeElement.id") == "cell-b2"
+    press("c")
+    press("3")
+    assert tab.evaluate("document.activeElement.id") == "cell-c3"
+    after(tab, lambda: press("Enter"))
+    assert tab.locator("#live").text_content().endswith("Your turn: give a piece.")
+    while not is_over(tab):
+        if tab.locator("[data-typing=piece]").count():
+            name = tab.locator("[data-typing=piece] button[name=decision]").first.get_attribute("data-name")
+            press(name.lower())
+            assert tab.evaluate("document.activeElement.dataset.name") == name
+        after(tab, lambda: press("Enter"))
+    assert tab.evaluate("document.activeElement.textContent") == "Rematch"
+    assert logged(tab, served) == shown(tab)
+    after(tab, lambda: press("Enter"))
+    assert not is_over(tab)
+
+
+def test_without_script_every_form_works(browser: Any, served: Served) -> None:
+    context = browser.new_context(base_url=served.home, java_script_enabled=False)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto("/play")
+    page.get_by_role("combobox", name="Opponent").select_option("dumb")
+    page.get_by_role("button", name="Choose").click()
+    page.get_by_text("Parameters of dumb").wait_for()
+    assert "token" not in page.url
+    page.get_by_role("button", name="Begin the game").click()
+    page.get_by_role("button", name="d4, empty").click()
+    page.get_by_role("button", name="Give F").click()
+    page.get_by_text("dumb places F on a1 and gives you 1.").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_text("Your turn: place piece 0").wait_for()
+    page.goto("/analyse")
+    page.get_by_role("textbox").fill(GAME)
+    page.get_by_role("button", name="Analyse", exact=True).click()
+    page.get_by_role("link", name="One decision on").click()
+    page.wait_for_url("**at=1")
+    context.close()
+
+
+def test_a_logged_game_is_replayed_by_keys(tab: Any) -> None:
+    tab.goto(f"/analyse?text={GAME}")
+    settled(tab)
+    press = tab.keyboard.press
+    for _ in range(3):
+        after(tab, lambda: press("ArrowRight"))
+    assert "at=3" in tab.url
+    after(tab, lambda: press("ArrowLeft"))
+    assert "at=2" in tab.url
+    mistakes = []
+    while tab.locator("[data-key=n]").count():
+        after(tab, lambda: press("n"))
+        mistakes.append(int(re.search(r"at=(\d+)", tab.url)[1]))  # type: ignore[index]
+    assert mistakes == sorted(mistakes)
+    assert "which turned a" in tab.locator(".status").text_content()
+    after(tab, lambda: press("Shift+N"))
+    assert f"at={mistakes[-2]}" in tab.url
+    after(tab, lambda: press("End"))
+    assert "has won" in tab.locator(".status").text_content()
+    after(tab, tab.go_back)
+    assert f"at={mistakes[-2]}" in tab.url
+
+
+def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, served: Served) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    axe, wrong = Axe(), []
+    for scheme, width in (("light", 1400), ("dark", 390)):
+        context = browser.new_context(
+            base_url=served.home,
+            viewport={"width": width, "height": 844},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            bypass_csp=True,  # axe itself is a script from elsewhere
+        )
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        for path in ("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/nothing"):
+            page.goto(path)
+            settled(page)
+            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), (path, width)
+            found = axe.run(page)
+            wrong += [(path, scheme, each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
+        begin(page, "dumb")
+        found = axe.run(page)
+        wrong += [("game", scheme, each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
+        moving = "getComputedStyle(document.querySelector('.button')).transitionDuration"
+        assert page.evaluate(moving) == "0s"
+        context.close()
+    assert wrong == []
+
+
+def test_a_page_of_another_site_cannot_send_a_form(browser: Any, served: Served, tmp_path: Path) -> None:
+    evil = tmp_path / "evil.html"
+    evil.write_text(f'<form method="post" action="{served.home}/play"><button>Win</button></form>')
+    page = browser.new_page()
+    page.goto(evil.as_uri())
+    with page.expect_response(f"{served.home}/play") as answer:
+        page.get_by_role("button").click()
+    assert answer.value.status == 403
+    page.close()
+
+
+def test_a_hundred_connections_and_ten_searches_do_not_block_a_move(tab: Any, served: Served) -> None:
+    begin(tab)
+    hard = [f"{served.home}/analyse?start=..../.{piece:X}../..../....+-&rules=square" for piece in range(10)]
+    stop = threading.Event()
+    taken: list[float] = []
+
+    def look() -> None:
+        number = 0
+        while not stop.is_set():
+            for url in (hard[number % 10], f"{served.home}/play"):
+                with urlopen(url, timeout=60) as answer:  # noqa: S310  (our own server)
+                    assert answer.status == 200
+            number += 1
+            time.sleep(1)
+
+    sockets = [socket.create_connection(("127.0.0.1", int(served.home.rpartition(":")[2]))) for _ in range(100)]
+    with ThreadPoolExecutor(4) as pool:
+        looking = [pool.submit(look) for _ in range(4)]
+        for url in hard:
+            with urlopen(url, timeout=60) as answer:  # noqa: S310  (our own server)
+                assert b"Still searching" in answer.read()
+        while not is_over(tab):
+            started = time.monotonic()
+            after(tab, tab.locator("button[name=decision]").first.click)
+            taken.append(time.monotonic() - started)
+        stop.set()
+        for done in looking:
+            done.result()
+    for each in sockets:
+        each.close()
+    assert sorted(taken)[len(taken) // 2] < 5, taken
+
+
+def test_pages_are_small_and_load_a_script_and_a_style_alone(tab: Any, served: Served) -> None:
+    sizes: dict[str, int] = {}
+    tab.on("response", lambda response: sizes.update({response.url: len(response.body())}))
+    for path in ("/", "/play", f"/analyse?text={GAME[:29]}"):
+        sizes.clear()
+        tab.goto(path)
+        tab.wait_for_load_state("networkidle") if "analyse" not in path else settled(tab)
+        assert sum(sizes.values()) < 200_000, json.dumps(sizes)
+        assert {url.rpartition("/")[2].partition("?")[0] for url in sizes if "/static/" in url} <= {
+            *("style.css", "board.js", "icon.svg"),
+        }

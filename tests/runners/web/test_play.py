@@ -1,0 +1,263 @@
+"""Playing by forms alone: the same games as `qarena play` logs, whatever an address claims."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from analytics import open_archive
+from analytics.store.archive import Archive
+from analytics.verify.archive import verify
+from quarto.batch import ENDINGS
+from quarto.notation import format_game
+from runners.play import logbook
+from runners.play.session import AgentOpponent
+from tests.naive import PRESETS
+from tests.runners.play.people import typed_ahead
+from tests.runners.web.visiting import Page
+
+if TYPE_CHECKING:
+    from tests.runners.web.visiting import Visitor
+
+pytestmark = pytest.mark.extras
+
+
+def played(ada: Visitor, page: Page, seed: int = 1) -> Page:
+    """The end of a game whose decisions are random."""
+    dice = random.Random(seed)
+    while not over(page):
+        page = next_page(ada, page, dice)
+    return page
+
+
+def over(page: Page) -> bool:
+    return "Rematch" in page.text
+
+
+def next_page(ada: Visitor, page: Page, dice: random.Random) -> Page:
+    """What follows one decision."""
+    choices = [name for name, label in page.labels().items() if label.startswith("Place ")]
+    if choices and not page.decisions():  # the mover chooses the piece first
+        page = ada.ready(f"{page.url}&piece={dice.choice(choices)}")
+    return ada.send(page.url, decision=dice.choice(page.decisions()))
+
+
+def rows(ada: Visitor, question: str) -> list[tuple[object, ...]]:
+    with open_archive(ada.site.settings.archive) as opened:
+        return opened.sql(question).rows()
+
+
+@pytest.mark.parametrize("seat", [0, 1])
+@pytest.mark.parametrize("preset", ["classic", "own_piece"])
+def test_a_game_is_logged_as_qarena_play_logs_it(ada: Visitor, preset: str, seat: int) -> None:
+    page = ada.begin("random", preset, seat)
+    lines, game = typed_ahead(PRESETS[preset], seat, "random", 3, 0, name="ada")
+    for word in " ".join(lines).split():
+        if not over(page):
+            page = ada.send(page.url, decision=word.lower() if len(word) == 2 else word[0].upper() + word[1:].lower())
+    assert over(page), page.text
+    assert "Logged as game 0 of run" in page.text
+    assert format_game(game.plies) in page.text
+    (row,) = rows(ada, "SELECT agent_0, agent_1, game_id, winner, ending FROM games")
+    labels = ("human:ada", "random") if seat == 0 else ("random", "human:ada")
+    assert row == (*labels, 0, game.winner, ENDINGS[game.ending or 0])
+    plies = rows(ada, "SELECT piece, cell FROM plies ORDER BY ply")
+    assert plies == list(game.plies)
+    assert verify(Archive.open(ada.site.settings.archive)).problems == []
+
+
+def test_the_page_of_a_game_is_its_address(ada: Visitor) -> None:
+    page = ada.begin()
+    assert page.says == "dumb gives you 0. Your turn: place piece 0 on an empty cell."
+    page = ada.send(page.url, decision="d4")
+    assert page.says == "You place 0 on d4. Your turn: give a piece."
+    page = ada.send(page.url, decision="F")
+    assert page.says.endswith("dumb places F on a1 and gives you 1. Your turn: place piece 1 on an empty cell.")
+    assert page.query["moves"] == "d4.F"
+    assert ada.get(page.url).text == page.text
+    assert page.labels()["d4"] == "d4, 0: low, uncoloured, hollow, round"
+    assert page.labels()["a2"] == "a2, empty: place 1 here"
+    assert page.labels()["1"] == "1: low, uncoloured, hollow, square; in hand"
+
+
+@pytest.mark.parametrize("decision", ["d4", "F", "e5", "", "5", "3@a1", "resign"])
+def test_an_illegal_decision_is_one_line_and_changes_nothing(ada: Visitor, decision: str) -> None:
+    page = ada.send(ada.begin().url, decision="d4")
+    page = ada.send(page.url, decision="F")
+    if decision == "resign":
+        page = ada.send(page.url, command="resign")
+        assert over(page)
+        decision = "a1"
+    wrong = ada.send(page.url, decision=decision)
+    assert wrong.status == 400
+    assert wrong.line
+    assert ada.get(page.url).text == page.text
+
+
+def test_help_is_part_of_the_label_also_if_it_is_taken_by_going_back(ada: Visitor) -> None:
+    first = ada.begin()
+    hinted = ada.send(first.url, command="hint")
+    assert "Safe gifts" in hinted.text
+    assert "Safe gifts" not in ada.get(first.url).text
+    played(ada, hinted)
+    second = ada.begin()
+    page = ada.send(ada.send(second.url, decision="d4").url, decision="F")
+    assert ada.send(page.url, command="undo").url == second.url
+    played(ada, second)
+    third = ada.begin()
+    ada.send(ada.send(third.url, decision="d4").url, decision="F")
+    played(ada, ada.send(third.url, decision="c3"))  # from the first page, as after the browser's Back
+    played(ada, ada.begin())
+    found = rows(ada, "SELECT agent_1 FROM games ORDER BY game_id")
+    assert found == [("human:ada(hint)",), ("human:ada(undo)",), ("human:ada(undo)",), ("human:ada",)]
+
+
+def test_to_send_a_form_twice_is_no_help(ada: Visitor) -> None:
+    page = ada.begin()
+    once, again = (ada.send(page.url, decision="d4") for _ in range(2))
+    assert once.url == again.url
+    played(ada, again)
+    assert rows(ada, "SELECT agent_1 FROM games") == [("human:ada",)]
+
+
+def test_undo_goes_back_to_the_beginning_of_a_turn(ada: Visitor) -> None:
+    begun = ada.begin()
+    assert ada.send(begun.url, command="undo").line == "there is nothing to take back: you have not played yet"
+    halfway = ada.send(begun.url, decision="d4")
+    assert ada.send(halfway.url, command="undo").url == begun.url
+    given = ada.send(ada.send(begun.url, decision="d4").url, decision="F")
+    later = ada.send(given.url, decision="c3")
+    assert ada.send(later.url, command="undo").url == given.url
+
+
+def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> None:
+    end = ada.send(ada.begin().url, command="resign")
+    assert end.says == "You resign, and dumb wins."
+    for _ in range(3):
+        ada.get(end.url)
+        ada.send(end.url, command="log")
+    assert rows(ada, "SELECT winner, ending FROM games") == [(0, "forfeit_resigned")]
+    assert "is over, and logged as game 0" in ada.send(end.url.partition("&moves")[0], decision="d4").line
+    assert shlex.split(Archive.open(ada.site.settings.archive).runs()[0].command) == ["qarena", "serve"]
+
+
+def test_a_rematch_is_the_next_game_of_the_run(ada: Visitor) -> None:
+    for number in range(2):
+        page = ada.send(ada.begin().url, command="resign")
+        assert f"Logged as game {number} of run" in page.text
+    assert rows(ada, "SELECT count(DISTINCT run_id), max(game_id) FROM games") == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"agent": "nobody"}, "agent 'nobody' does not exist"),
+        ({"agent": "dumb(depth=3)"}, "agent 'dumb' has no parameter 'depth'"),
+        ({"agent": ""}, "agent '' is not a text of 1 to 200 characters"),
+        ({"rules": "../classic"}, "rules '../classic' does not exist"),
+        ({"rules": "own_piece", "agent": "rule_based"}, "own_piece"),
+        ({"seat": "2"}, "seat '2' is not a whole number from 0 to 1"),
+        ({"seed": "-1"}, "seed '-1' is not a whole number"),
+        ({"name": "a\x07b"}, "is not a printable text"),
+        ({"number": "5"}, "game 5 was never begun here: the next one is number 0"),
+        ({"id": "short"}, "id 'short' is not that of a game"),
+        ({"moves": "d4.d4"}, "d4"),
+        ({"moves": "d4.F." + "a1." * 40 + "a1"}, "decisions are more than a game has"),
+        ({"moves": "d4.<b>"}, "'<b>' is not a decision"),
+        ({"piece": "x"}, "piece 'x' is not a hex digit"),
+    ],
+)
+def test_a_forged_address_is_one_line_and_writes_nothing(ada: Visitor, change: dict[str, str], line: str) -> None:
+    begun = ada.begin()
+    values = {**begun.query, "id": "A" * 22, **change}
+    found = ada.ready("/play/game", **values)
+    assert (found.status, found.line.count("\n")) == (400, 0)
+    assert line in found.line
+    assert not rows(ada, "SELECT * FROM games")
+
+
+def test_a_game_of_another_server_can_be_gone_on_with_but_not_as_one_without_help(ada: Visitor) -> None:
+    page = ada.begin()
+    stranger = ada.ready("/play/game", **{**page.query, "id": "B" * 22, "moves": "d4.F"})
+    assert stranger.says.endswith("dumb places F on a1 and gives you 1. Your turn: place piece 1 on an empty cell.")
+    played(ada, stranger)
+    assert rows(ada, "SELECT agent_1 FROM games") == [("human:ada(undo)",)]
+    looked_at = ada.ready("/play/game", **{**page.query, "id": "C" * 22, "moves": "resign"})
+    assert "it is not logged again" in looked_at.text
+    assert rows(ada, "SELECT count(*) FROM games") == [(1,)]
+
+
+def test_nobody_waits_for_an_agent_that_thinks(ada: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, turn = threading.Event(), threading.Event(), AgentOpponent.turn
+    slow = ada.begin()
+
+    def slowly(self: AgentOpponent, game: object) -> tuple[int, int]:
+        begun.set()
+        assert go_on.wait(60)
+        return turn(self, game)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AgentOpponent, "turn", slowly)
+    place = ada.send(slow.url, decision="d4").url
+    thinking = Page(ada.client.post(place, data={"token": ada.site.token, "decision": "F"}))
+    assert begun.is_set()
+    assert "dumb is thinking" in thinking.text
+    assert thinking.refreshes
+    assert '<noscript><meta http-equiv="refresh"' in thinking.text
+    assert ada.send(thinking.url, decision="a2").line == "dumb is thinking: wait for its turn"
+    monkeypatch.setattr(AgentOpponent, "turn", turn)
+    assert ada.send(ada.begin().url, decision="d4").status == 200  # another game meanwhile
+    go_on.set()
+    assert "gives you 1" in ada.ready(thinking.url).says
+
+
+def test_a_game_that_cannot_be_logged_says_so_and_can_be_logged_later(
+    ada: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from quarto.errors import FailureError
+
+    enter = logbook.Logbook.enter
+
+    def full(*_: object) -> tuple[str, int]:
+        raise FailureError("the disk is full")
+
+    monkeypatch.setattr(logbook.Logbook, "enter", full)
+    page = ada.send(ada.begin().url, command="resign")
+    assert page.line == "The game could not be logged: the disk is full"
+    monkeypatch.setattr(logbook.Logbook, "enter", enter)
+    assert "Logged as game 0 of run" in ada.send(page.url, command="log").text
+    assert ada.send(page.url, command="dance").line == "command 'dance' is not known: undo, hint, resign or log"
+
+
+def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
+    page = ada.get("/play", agent="mcts")
+    assert 'name="mcts.iterations"' in page.text
+    assert "for each turn, 2 to 1,000,000" in page.text
+    begun = ada.begin("mcts", others={"mcts.iterations": " 20 ", "mcts.c": "2.0", "mcts.reuse": "", "dumb.x": "1"})
+    assert begun.query["agent"] == "mcts(iterations=20)"
+    wrong = ada.begin("mcts", others={"mcts.iterations": "many"})
+    assert wrong.status == 400
+    assert "iterations" in wrong.line
+
+
+def test_every_agent_and_all_rules_can_be_chosen(reader: Visitor) -> None:
+    from runners.arena.config_groups import names
+
+    page = reader.get("/play")
+    for group in ("agent", "rules"):
+        for name in names(group):
+            assert f">{name}</option>" in page.text
+
+
+def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
+    from runners.checking.new_agent import new_agent
+    from tests.runners.web.visiting import visitor
+
+    new_agent("corner", "choose", tmp_path / "mine")
+    with visitor(tmp_path / "games", config_dir=tmp_path / "mine") as ada:
+        assert ">corner</option>" in ada.get("/play").text
+        assert "corner gives you" in ada.begin("corner").says

@@ -1,0 +1,146 @@
+"""Requests that do not come from our own pages are refused, and answers load nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runners.web.visiting import Page, visitor
+
+if TYPE_CHECKING:
+    from tests.runners.web.visiting import Visitor
+
+pytestmark = pytest.mark.extras
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "192.168.0.7:8000"]
+)
+def test_a_foreign_host_is_refused(reader: Visitor, host: str) -> None:
+    answer = reader.client.get("/play", headers={"host": host})
+    assert answer.status_code == 403
+    assert answer.text.count("\n") == 1
+    assert "is not this server" in answer.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:9000", "[::1]:8000", "LOCALHOST"])
+def test_our_own_names_are_served_through_any_port(reader: Visitor, host: str) -> None:
+    assert reader.client.get("/play", headers={"host": host}).status_code == 200
+
+
+def test_where_others_may_connect_only_names_that_are_no_addresses_are_foreign(tmp_path: Path) -> None:
+    with visitor(tmp_path / "games", host="0.0.0.0") as ada:  # noqa: S104  (the test is about it)
+        for host, status in (("192.168.0.7:8000", 200), ("[fe80::1]:8000", 200), ("evil.example", 403)):
+            assert ada.client.get("/play", headers={"host": host}).status_code == status
+        found = ada.begin("polito")
+        assert (found.status, found.line.partition(":")[0]) == (
+            400,
+            "agent 'polito' runs programs in folders of this machine",
+        )
+
+
+@pytest.mark.parametrize(
+    "origin", [None, "null", "http://evil.example", "http://127.0.0.1:9999", "http://localhost:8000"]
+)
+def test_a_form_of_another_site_is_refused(reader: Visitor, origin: str | None) -> None:
+    before = dict(reader.client.headers)
+    del reader.client.headers["origin"]
+    try:
+        headers = {} if origin is None else {"origin": origin}
+        answer = reader.client.post("/play", data={"token": reader.site.token}, headers=headers)
+    finally:
+        reader.client.headers.update(before)
+    assert answer.status_code == 403
+    assert "is not one of this server's own pages" in answer.text
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "\N{SNOWMAN}"])
+def test_a_form_without_our_token_is_refused(reader: Visitor, token: str | None) -> None:
+    page = Page(reader.client.post("/play", data={} if token is None else {"token": token}))
+    assert (page.status, page.line[:39]) == (403, "This page is older than the server, whi")
+    assert "Access-Control-Allow-Origin" not in page.headers
+
+
+def test_other_sites_can_link_to_us_and_load_nothing(reader: Visitor) -> None:
+    def status(path: str, site: str, mode: str, destination: str) -> int:
+        headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": destination}
+        return int(reader.client.get(path, headers=headers).status_code)
+
+    assert status("/play", "cross-site", "navigate", "document") == 200
+    assert status("/play", "none", "navigate", "document") == 200
+    assert status("/play", "same-origin", "cors", "empty") == 200
+    for mode, destination in (("no-cors", "image"), ("navigate", "iframe"), ("cors", "empty"), ("no-cors", "script")):
+        assert status("/play", "cross-site", mode, destination) == 403
+        assert status("/static/board.js", "same-site", mode, destination) == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/play", "/analyse", "/nothing", "/static/board.js"])
+def test_every_answer_allows_our_own_files_and_nothing_else(reader: Visitor, path: str) -> None:
+    page = reader.ready(path)
+    policy = dict(part.split(" ", 1) for part in page.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert {value for name, value in policy.items() if name.endswith("-src")} == {"'none'", "'self'"}
+    assert policy["frame-ancestors"] == "'none'"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["cross-origin-resource-policy"] == "same-origin"
+    if path != "/static/board.js":
+        assert not re.search(r"https?://|<style|<script>| style=| on\w+=|javascript:", page.text)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../application.py",
+        "/static/%2e%2e/application.py",
+        "/static/..%2fapplication.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/",
+        "/static",
+    ],
+)
+def test_no_path_leads_out_of_the_static_files(reader: Visitor, path: str) -> None:
+    answer = reader.client.get(path)
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+    assert "root:" not in answer.text
+
+
+def test_a_request_that_is_too_large_is_refused(reader: Visitor) -> None:
+    assert reader.client.post("/play", data={"token": "x" * (1 << 21)}).status_code == 413
+
+    def endless() -> object:
+        for _ in range(40):
+            yield b"x" * (1 << 16)
+
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    assert reader.client.post("/play", content=endless(), headers=headers).status_code == 413
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_other_methods_do_nothing(reader: Visitor, method: str) -> None:
+    assert reader.client.request(method, "/play").status_code in (403, 405)
+
+
+def test_an_unexpected_error_is_one_line(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    from runners.web.choices import Choices
+
+    def fail(_self: object, _name: str) -> None:
+        raise ZeroDivisionError("half\nway")
+
+    monkeypatch.setattr(Choices, "parameters", fail)
+    page = reader.get("/play")
+    assert page.status == 500
+    assert page.headers["content-security-policy"]
+    assert page.line == "ZeroDivisionError: half way (unexpected; the terminal of qarena serve shows where)"
+
+
+def test_texts_of_an_address_are_escaped(reader: Visitor) -> None:
+    for path in ("/analyse?text=<script>alert(1)</script>/", "/play?agent=<script>", "/<script>alert(1)</script>"):
+        page = reader.get(path)
+        assert page.status in (400, 404)
+        assert "<script>" not in page.text
+        assert "script" in page.line
