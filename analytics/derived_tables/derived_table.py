@@ -87,6 +87,12 @@ class DerivedTable(Generic[M]):
             return {}
         return self._of(archive, files, {commit.shard: commit for commit in log.commits})
 
+    def counting_of(self, archive: Archive, run_id: str, commits: Sequence[Commit]) -> dict[int, M]:
+        """The same for some commits that count: no other manifest is read."""
+        wanted = {commit.shard: commit for commit in commits}
+        files = [path for path in self.manifest_files(archive, run_id) if int(path.stem) in wanted] if wanted else []
+        return self._of(archive, files, wanted)
+
     def _of(self, archive: Archive, files: Sequence[PurePath], commits: Mapping[int, Commit]) -> dict[int, M]:
         """The manifests of commits: those in files and, where none counts, those that came with a commit."""
         found = {number: own for number, commit in commits.items() if (own := self.of_commit(commit)) is not None}

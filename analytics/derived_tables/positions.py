@@ -155,7 +155,7 @@ def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Key
 
 
 @kernel()
-def _sort(keys: Keys, spare: Keys) -> bool:
+def sort(keys: Keys, spare: Keys) -> bool:
     """Sort by mask, board, then the rest; rows of equal keys stay in order. Returns whether the result is in ``spare``.
 
     A radix sort from the lowest digit up. Most digits are equal in all keys and cost one pass of reading only.
@@ -214,10 +214,10 @@ def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: rang
         if ply in of_plies:
             keys, spare = (each.head(len(rows.game_id)) for each in (keys, spare))
             _turns(ply, rules.mover_chooses, rows, after, boards, keys, tables)
-            ends.append(_count(spare if _sort(keys, spare) else keys, rows, counts, ends[-1], tables))
+            ends.append(_count(spare if sort(keys, spare) else keys, rows, counts, ends[-1], tables))
         if _advance(rows, after, boards) != len(after.game_id):
             raise ValueError(f"has a row of ply {ply + 1} whose game has none of ply {ply}")
-    return _frame(counts, of_plies, np.diff(ends), opening)
+    return frame_of(counts, of_plies, np.diff(ends), opening)
 
 
 def starts_of(plies: pl.DataFrame) -> NDArray[np.int64]:
@@ -234,7 +234,7 @@ def plies_of(frame: pl.DataFrame, rows: int) -> Plies:
     return Plies(game_id, piece, cell, outcome)
 
 
-def _frame(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
+def frame_of(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
     """The counts as a table; ``sizes`` are the numbers of rows of each ply."""
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
     imposed = np.where(ply + 1 < opening, IMPOSED, np.where(ply < opening, GIFT_CHOSEN, CHOSEN)).astype(np.int8)

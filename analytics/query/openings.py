@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from pathlib import PurePath
 
 import polars as pl
 
+from analytics.derived_tables import digests
 from analytics.derived_tables.derived_table import Shard
 from analytics.derived_tables.position_index import INDEXES, Index, count_positions
 from analytics.derived_tables.positions import turns_in
@@ -18,6 +20,7 @@ from analytics.sql.database import OpenArchive
 from analytics.sql.views import RUN_OF_FILE, from_files
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive, readable, unknown_run
+from analytics.store.commit_log import CommitLog
 from analytics.store.records import Commit, RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest
@@ -192,18 +195,25 @@ def _decided(
     boards = turns["board"].to_list()
     least, most = min(boards), max(boards)  # boards that differ in the hand are neighbours
     where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {least} AND {most}"
-    run_ids = {record.run_id for record in records}
-    shards = [shard for shard in opened.shards() if shard.record.run_id in run_ids]
-    rest = [shard for shard in shards if INDEXES.lacks(opened.archive, shard, lambda index: index.end_ply > ply)]
-    indexed = [shard for shard in shards if shard not in rest]
-    parts = [_from_index(opened, indexed, where)] if indexed else []
+    files, rest, late = [], [], ply >= digests.PLIES
+    for record in records:
+        shards = [shard for shard in opened.shards() if shard.record.run_id == record.run_id] if late else []
+        if not late:
+            in_digests, shards = opened.early_positions(record.run_id)
+            files += in_digests
+        for shard in shards:
+            if shard.manifest is None or INDEXES.lacks(opened.archive, shard, lambda index: index.end_ply > ply):
+                rest.append(shard)
+            else:
+                files.append(INDEXES.file(opened.archive, record.run_id, shard.manifest))
+    parts = [_from_index(opened, files, where, "positions" if late else "early_positions")] if files else []
     return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
 
 
-def _from_index(opened: OpenArchive, shards: Iterable[Shard[Index]], where: str) -> pl.DataFrame:
-    files = (INDEXES.file(opened.archive, each.record.run_id, each.manifest) for each in shards if each.manifest)
+def _from_index(opened: OpenArchive, files: Iterable[PurePath], where: str, table: str) -> pl.DataFrame:
     source, columns = from_files(opened.place(file) for file in files), ", ".join(list(_DECIDED)[1:])
-    found = opened.sql(f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}")
+    question = f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}"
+    found = opened.ask_files(question, {table, "plies"})  # plies: samples are asked for next
     return found.cast(_DECIDED)
 
 
@@ -329,16 +339,17 @@ def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules:
 def _plies_of(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[list[tuple[int, int]]]:
     """The plies of games given by ``run_id`` and ``game_id``. Reads only their shards."""
     paths = {
-        opened.place(opened.archive.file("plies", shard.record.run_id, shard.commit.plies))
-        for shard in opened.shards()
-        if any(run_id == shard.record.run_id and _holds(shard.commit, game_id) for run_id, game_id in games)
+        opened.place(opened.archive.file("plies", run_id, commit.plies))
+        for run_id, game_id in games
+        if (commit := _commit_of(opened.archive.log(run_id), game_id))
     }
     if not paths:
         return [[] for _ in games]
     wanted = ", ".join(str(game_id) for game_id in sorted({game_id for _, game_id in games}))
-    found = opened.sql(
+    found = opened.ask_files(
         f"SELECT {RUN_OF_FILE} AS run_id, game_id, piece, cell {from_files(sorted(paths))} "
-        f"WHERE game_id IN ({wanted}) ORDER BY ply"
+        f"WHERE game_id IN ({wanted}) ORDER BY ply",
+        {"plies"},
     )
     plies: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for run_id, game_id, piece, cell in found.iter_rows():
@@ -346,6 +357,6 @@ def _plies_of(opened: OpenArchive, games: Sequence[tuple[str, int]]) -> list[lis
     return [plies.get(game, []) for game in games]
 
 
-def _holds(commit: Commit, game_id: int) -> bool:
-    pairing, pair = game_id >> GAME_BITS, (game_id & ((1 << GAME_BITS) - 1)) >> 1
-    return any(part.pairing == pairing and part.first_pair <= pair < part.end_pair for part in commit.slices)
+def _commit_of(log: CommitLog, game_id: int) -> Commit | None:
+    """The commit that holds a game."""
+    return log.commit_of(game_id >> GAME_BITS, (game_id & ((1 << GAME_BITS) - 1)) >> 1)

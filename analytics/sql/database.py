@@ -37,7 +37,8 @@ _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 _ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 _REPLAYED = {"boards": replays.boards, "ordered_openings": replays.orders}  # what is prepared when it is read first
-_READ_FROM = views.MADE | {"ordered_openings": "plies"}
+_READ_FROM = views.MADE | {"ordered_openings": "plies", views.ORDERED: "plies"}
+_OVER_FILES = (*TABLES, "decisions", "positions", "first_plies")
 _TEXTS = "position_macros.sql"  # what is made when a question names it or reads POSITIONS
 _PARQUET = "parquet"  # in a question that reads files itself, by read_parquet or by a name
 _RECORDS = {*views.FILLED, "policy"}  # what is made from records alone
@@ -49,9 +50,9 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 class OpenArchive(Frames):
     """The content of an archive when it was opened; ``refresh`` for what is there by now. A context manager.
 
-    ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``agents``,
-    ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions`` and ``decisions``; each is a
-    method too, which returns it as a Polars LazyFrame.
+    ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``results``,
+    ``agents``, ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies``
+    and ``decisions``; each is a method too, which returns it as a Polars LazyFrame.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class OpenArchive(Frames):
         self._limits = limits
         self._vocabulary_only = vocabulary_only
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._over_files: bool | None = None  # whether views read table files or are empty; None: there are none yet
+        self._over: set[str] | None = None  # the views that read table files, others are empty; None: none is made yet
         self._broken: dict[str, FailureError] = {}  # by view
         self._prepared: set[str] = set()  # of what is made when a question reads it first
         self._policies: dict[str, str] = {}  # by name: the question that reads its table
@@ -100,8 +101,12 @@ class OpenArchive(Frames):
     def fork(self) -> Self:
         """The same content for another thread, with a connection of its own. Each is closed on its own."""
         other = copy(self)
-        other._connection, other._over_files, other._scratch = None, None, None
+        other._connection, other._over, other._scratch = None, None, None
         return other
+
+    def ask_files(self, text: str, tables: set[str]) -> pl.DataFrame:
+        """The answer to a question that reads files of ``tables`` by their names (see ``_files_of``), and no views."""
+        return self._answer(text, lambda answer: answer.frame(), tables=tables)
 
     def stream(self, text: str, write: Writer, exact: bool = True) -> None:
         """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
@@ -122,11 +127,12 @@ class OpenArchive(Frames):
         take: Callable[[Answer], _Taken],
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
+        tables: set[str] | None = None,
     ) -> _Taken:
         found: _Taken | Complaint
         broken: list[RequestError] = []
         try:
-            connection, read = self._ready(text)
+            connection, read = self._ready(text, tables)
         except BaseException as error:
             self._disconnect()  # not all views are there
             if not isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
@@ -186,7 +192,7 @@ class OpenArchive(Frames):
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection, self._over_files = None, None
+            self._connection, self._over = None, None
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +208,7 @@ class OpenArchive(Frames):
             self._execute(connection, _TEXTS)
             self._prepared.add(_TEXTS)
         if POSITIONS in read.views and POSITIONS not in self._prepared:
-            self._make(connection, POSITIONS, bool(self._over_files))
+            self._make(connection, POSITIONS, self._over or set())
             self._prepared.add(POSITIONS)
         named = {view for view in read.views if view not in self._broken}
         self._require_sound({_READ_FROM.get(view, view) for view in named} - set(self._broken))
@@ -236,16 +242,22 @@ class OpenArchive(Frames):
         rows = pl.scan_parquet(str(path), glob=False, storage_options=self.archive.backend.polars_options)
         return views.policy_question(path, rows.collect_schema())
 
-    def _ready(self, text: str) -> tuple[duckdb.DuckDBPyConnection, Read]:
-        """A connection with the views for a question, and what it reads by DuckDB's parser."""
+    def _ready(self, text: str, tables: set[str] | None) -> tuple[duckdb.DuckDBPyConnection, Read]:
+        """A connection with the views for a question, and what it reads by DuckDB's parser.
+
+        ``tables`` are those whose files it reads by their names; None: if it reads files at all, any.
+        """
         connection = self._connected()
         read = read_by(connection, text, _KNOWN)
-        over_files = bool(read.views - _RECORDS) or _PARQUET in text.lower()
-        if over_files and self._over_files is False:  # this connection may not read files any more
+        needed = {_READ_FROM.get(view, view) for view in read.views - _RECORDS} | (tables or set())
+        if tables is None and _PARQUET in text.lower():
+            needed |= set(_OVER_FILES)
+        known = self._over
+        if known is not None and not needed <= known:  # this connection may not read their files any more
             self._disconnect()
             connection = self._connected()
-        if self._over_files is None:
-            self._make_views(connection, over_files)
+        if self._over is None:
+            self._make_views(connection, needed | (known or set()))
         return connection, read
 
     def _connected(self) -> duckdb.DuckDBPyConnection:
@@ -255,43 +267,46 @@ class OpenArchive(Frames):
             self._connection = duckdb.connect(config={"memory_limit": self._limits.memory, "temp_directory": spill})
         return self._connection
 
-    def _make_views(self, connection: duckdb.DuckDBPyConnection, over_files: bool) -> None:
-        """Make all views; unless ``over_files``, those over table files are empty, and cost nothing."""
+    def _make_views(self, connection: duckdb.DuckDBPyConnection, over: set[str]) -> None:
+        """Make all views; of those over table files, the ones that are not in ``over`` are empty, and cost nothing."""
         if (filesystem := filesystem_of(self.archive.backend)) is not None:
             connection.register_filesystem(filesystem)
         self._broken, self._prepared, self._policies = {}, set(), {}
         self._execute(connection, "macros.sql")
         for view in views.MADE_HERE:
-            self._make(connection, view, over_files and view != POSITIONS)
+            self._make(connection, view, over - {POSITIONS})
         connection.execute(views.policy_macro({}))
         self._execute(connection, "made_views.sql")
-        connection.execute("SET VARIABLE files = $1", [self._paths(over_files)])
+        connection.execute("SET VARIABLE files = $1", [self._paths(over)])
         connection.execute("SET allowed_paths = getvariable('files')")
         connection.execute("SET parquet_metadata_cache = true")  # committed files never change
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        self._over_files = over_files
+        self._over = over
 
-    def _paths(self, over_files: bool) -> list[str]:
-        """The files that DuckDB may read. A damaged card spoils what needs it only."""
-        stored = [file for files in self._files.values() for file in files] if over_files else []
+    def _paths(self, over: set[str]) -> list[str]:
+        """The files that DuckDB may read. A damaged card, or digest, spoils what needs it only."""
+        stored = []
+        for table in over:
+            with suppress(FailureError):
+                stored += self._files_of(table)
         with suppress(FailureError):
             tables = map(self._policy_file, self.archive.cards())
             stored += [file for file in tables if file is not None]
-        return [str(self.place(file.path)) for file in stored]
+        return list(dict.fromkeys(str(self.place(file.path)) for file in stored))
 
     def _execute(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         """Execute a file of this package."""
         connection.execute((files("analytics.sql") / name).read_text(encoding="utf-8"))
 
-    def _make(self, connection: duckdb.DuckDBPyConnection, view: str, over_files: bool) -> None:
+    def _make(self, connection: duckdb.DuckDBPyConnection, view: str, over: set[str]) -> None:
         """Make a view; if that fails, one whose questions fail: the others can be asked all the same."""
-        failure = self._create(connection, view, over_files)
+        failure = self._create(connection, view, over)
         if failure is not None:
             self._broken[view] = failure
             connection.execute(views.broken(view, str(failure).encode(errors="replace").decode()))
 
-    def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over_files: bool) -> FailureError | None:
+    def _create(self, connection: duckdb.DuckDBPyConnection, view: str, over: set[str]) -> FailureError | None:
         """Create a view, or return the error that prevents it."""
         try:
             if view in views.FILLED:
@@ -299,17 +314,16 @@ class OpenArchive(Frames):
                 with _registered(connection, {"_frame": frame}):
                     connection.execute(views.filled(view, "_frame", frame.schema))
                 return None
-            if not over_files:
+            if _READ_FROM.get(view, view) not in over:
                 connection.execute(views.empty(view))
                 return None
             if view == POSITIONS:
                 self._require_indexed()
-            require_whole(self._files[views.REPLAYED.get(view, view)])
+            require_whole(self._files_of(views.REPLAYED.get(view, view)))
             if view in views.REPLAYED:
                 connection.execute(views.empty(view))
                 return None
-            known = [] if view in TABLES else views.pairings(self.archive)
-            connection.execute(views.over_files(view, [self.place(file.path) for file in self._files[view]], known))
+            connection.execute(self._over_files(view))
         except FailureError as error:
             return error
         except duckdb.OutOfMemoryException:
@@ -317,6 +331,14 @@ class OpenArchive(Frames):
         except duckdb.Error as error:
             return self._failure(str(error)) or FailureError(f"view {view} cannot be made: {explained(str(error))}")
         return None
+
+    def _over_files(self, view: str) -> str:
+        """The statement that creates a view over its files."""
+        known = [] if view in TABLES else views.pairings(self.archive)
+        if view == "first_plies":
+            counted, rest = ([self.place(file.path) for file in part] for part in self.first_plies_files())
+            return views.over_first_plies(counted, rest, known)
+        return views.over_files(view, [self.place(file.path) for file in self._files_of(view)], known)
 
     def _failure(self, complaint: str) -> FailureError | None:
         """The error for the damaged file behind DuckDB's message, None if no file is damaged."""

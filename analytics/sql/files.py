@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath
 
+from analytics.derived_tables import digests
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.derived_table import Shard
+from analytics.derived_tables.digests import Digest
 from analytics.derived_tables.position_index import INDEXES, Index, NotIndexedError, index_jobs
 from analytics.sql.records import TABLE
 from analytics.sql.scratch import Scratch
@@ -81,18 +83,51 @@ class ArchiveFiles:
         if self._check:
             _require_consistent(self.archive)
         self._decisions = _annotated(self.archive)
-        self._known: dict[str, list[CheckedFile]] | None = None
-        self._shards: list[Shard[Index]] | FailureError = []
-        self._unchecked = {*TABLES, "decisions", "positions"} if self._check else set()
-        self._sound: set[tuple[str, str | None]] = set()  # tables of runs, None: of all, that are as they were written
+        self._files: dict[str, list[CheckedFile]] = {}  # by table, those that were found: see ``_files_of``
+        self._shards: list[Shard[Index]] | FailureError | None = None
+        self._digests: dict[str, list[Digest]] = {}  # by run
+        self._places: dict[str, tuple[list[PurePath], list[Shard[Index]]]] = {}  # by run: see ``early_positions``
+        self._unchecked = {*TABLES, "decisions", "positions", "first_plies"} if self._check else set()
+        self._sound: set[PurePath] = set()  # files that are as they were written
 
-    @property
-    def _files(self) -> dict[str, list[CheckedFile]]:
-        """The files by table; found when they are needed first, because a question about runs needs none."""
-        if self._known is None:
-            self._known = _committed(self.archive) | {"decisions": self._decisions}
-            self._shards = self._find_shards(self._known)
-        return self._known
+    def _files_of(self, table: str) -> list[CheckedFile]:
+        """The files of a table; found when they are needed first, because a question about runs needs none.
+
+        Those of ``first_plies`` are digests, and files of plies for the shards in none; those of ``early_positions``
+        digests, and indexes for the shards in none. Raises ``FailureError`` for a damaged digest.
+        """
+        if table not in self._files:
+            if table == "positions":
+                self._files[table] = [*self._indexed()]
+            elif table == "early_positions":
+                self._files[table] = [*self._early()]
+            elif table == "first_plies":
+                self._files[table] = [file for part in self.first_plies_files() for file in part]
+            else:
+                self._files |= _committed(self.archive) | {"decisions": self._decisions}
+        return self._files[table]
+
+    def digests(self, run_id: str) -> list[Digest]:
+        """The digests of a run that count. Raises ``FailureError`` for a damaged one."""
+        if run_id not in self._digests:
+            self._digests[run_id] = digests.counting(self.archive, run_id)
+        return self._digests[run_id]
+
+    def first_plies_files(self, run_id: str | None = None) -> tuple[list[CheckedFile], list[CheckedFile]]:
+        """The files with the first plies of digests, and the files of plies of the shards in none; of one run or all.
+
+        Raises ``FailureError`` for a damaged digest.
+        """
+        counted, rest = [], []
+        for each in self.archive.run_ids() if run_id is None else [run_id]:
+            known = self.digests(each)
+            for digest in known:
+                path = digests.file_of(self.archive, each, digest, "first_plies")
+                counted.append(_checked(self.archive, each, path, digest.first_plies))
+            for commit in digests.outside(self.archive.commits(each), known):
+                path = self.archive.file("plies", each, commit.plies)
+                rest.append(_checked(self.archive, each, path, commit.plies))
+        return counted, rest
 
     def close(self) -> None:
         """Free memory and temporary files. May be called twice; the next question opens everything again."""
@@ -116,7 +151,11 @@ class ArchiveFiles:
 
         Raises ``FailureError`` for a damaged index and for a run without a record.
         """
-        _ = self._files  # with which they are found
+        if self._shards is None:
+            try:
+                self._shards = INDEXES.shards(self.archive, self.archive.run_ids())
+            except FailureError as error:
+                self._shards = error
         if isinstance(self._shards, FailureError):
             raise self._shards
         return self._shards
@@ -134,24 +173,50 @@ class ArchiveFiles:
     def _require_sound(self, tables: set[str]) -> None:
         """Raise ``FailureError`` if a file of these tables is not as it was written; each is looked at once."""
         tables &= self._unchecked
-        damaged = first_damaged(self._root, [file for table in sorted(tables) for file in self._files[table]])
+        damaged = first_damaged(self._root, [file for table in sorted(tables) for file in self._files_of(table)])
         if damaged is not None:
             raise damage(damaged)
         self._unchecked -= tables
 
-    def _find_shards(self, files: dict[str, list[CheckedFile]]) -> list[Shard[Index]] | FailureError:
-        """The shards, or the error that hides them, which must not prevent answers about other views."""
-        files["positions"] = []
-        try:
-            shards = INDEXES.shards(self.archive, self.archive.run_ids())
-        except FailureError as error:
-            return error
-        for shard in shards:
-            if shard.manifest is not None:
-                run_id, index = shard.record.run_id, shard.manifest
-                path = INDEXES.file(self.archive, run_id, index)
-                files["positions"].append(_checked(self.archive, run_id, path, index.positions))
-        return shards
+    def early_positions(self, run_id: str) -> tuple[list[PurePath], list[Shard[Index]]]:
+        """Where the positions of the first ``digests.PLIES`` plies of a run are: files of digests, and other shards.
+
+        Raises ``FailureError`` for a run without a record, and for a damaged manifest.
+        """
+        if run_id not in self._places:
+            record = self.archive.run(run_id)
+            if record is None:
+                raise FailureError(f"run {run_id} has games and no record: restore its record")
+            files = {
+                each: digests.file_of(self.archive, run_id, each, "summed_positions") for each in self.digests(run_id)
+            }
+            there = {each: path for each, path in files.items() if self.archive.backend.status(path)}
+            commits = digests.outside(self.archive.commits(run_id), [*there])
+            known = INDEXES.counting_of(self.archive, run_id, commits)
+            shards = [Shard(record, commit, known.get(commit.shard)) for commit in commits]
+            self._places[run_id] = [*there.values()], shards
+        return self._places[run_id]
+
+    def _early(self) -> Iterator[CheckedFile]:
+        """The files of ``early_positions`` of all runs; of runs with an error none."""
+        for run_id in self.archive.run_ids():
+            with suppress(FailureError):
+                for digest in self.digests(run_id):
+                    path = digests.file_of(self.archive, run_id, digest, "summed_positions")
+                    yield _checked(self.archive, run_id, path, digest.summed_positions)
+                for shard in self.early_positions(run_id)[1]:
+                    if shard.manifest is not None:
+                        path = INDEXES.file(self.archive, run_id, shard.manifest)
+                        yield _checked(self.archive, run_id, path, shard.manifest.positions)
+
+    def _indexed(self) -> Iterator[CheckedFile]:
+        """The files of positions; none if an error hides the shards, which must not prevent other answers."""
+        with suppress(FailureError):
+            for shard in self.shards():
+                if shard.manifest is not None:
+                    run_id, index = shard.record.run_id, shard.manifest
+                    path = INDEXES.file(self.archive, run_id, index)
+                    yield _checked(self.archive, run_id, path, index.positions)
 
     def _was_replaced(self) -> bool:
         """Whether files are gone, and all that are were replaced by others since the archive was opened."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
 
@@ -12,13 +12,13 @@ from analytics.sql.expressions import PLY_BITS, board_text, opening_text, piece_
 from analytics.sql.files import ArchiveFiles, damage, require_whole
 from analytics.sql.views import VIEWS, Pairing, pairings
 from analytics.store.archive import unknown_run
-from analytics.store.checked_files import first_damaged
-from analytics.store.schema import DECISIONS, GIFT, NOT_COUNTED, POSITIONS, TABLES
+from analytics.store.checked_files import CheckedFile, first_damaged
+from analytics.store.schema import DECISIONS, FIRST_PLIES, GIFT, NOT_COUNTED, POSITIONS, TABLES
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 from quarto.rules import NONE
 
-_STORED = {**TABLES, "decisions": DECISIONS, "positions": POSITIONS}
+_STORED = {**TABLES, "decisions": DECISIONS, "positions": POSITIONS, "first_plies": FIRST_PLIES}
 _SMALL = (pl.Int8, pl.Int16)
 
 
@@ -38,6 +38,10 @@ class Frames(ArchiveFiles):
     def runs(self) -> pl.LazyFrame:
         """The view ``runs``: a row a run."""
         return records.frame("runs", self.archive).lazy()
+
+    def results(self) -> pl.LazyFrame:
+        """The view ``results``: a row a pairing, agent and seat."""
+        return records.frame("results", self.archive).lazy()
 
     def sweeps(self) -> pl.LazyFrame:
         """The view ``sweeps``: a row a pairing of a sweep's job."""
@@ -155,11 +159,37 @@ class Frames(ArchiveFiles):
             sample_game=pl.col("pairing").cast(pl.Int64) * (1 << GAME_BITS) + pl.col("sample"),
         ))  # fmt: skip
 
+    def first_plies(self, run_id: str | None = None) -> pl.LazyFrame:
+        """The view ``first_plies``: a row a pairing, agent that placed, piece and cell."""
+        if run_id is not None:
+            self._require_run(run_id)
+        counted, rest = self.first_plies_files(run_id)
+        key = ["run_id", "pairing", "second", "piece", "cell"]
+        outcome = pl.col("outcome")
+        of_plies = self._read("plies", rest, run_id).filter(pl.col("ply") == 0)
+        of_plies = of_plies.with_columns(second=(1 - pl.col("game_id") % 2).cast(pl.Int32))
+        plies = of_plies.group_by(key).agg(
+            games=pl.len().cast(pl.Int64),
+            wins=(outcome == 1).sum().cast(pl.Int64),
+            draws=(outcome == 0).sum().cast(pl.Int64),
+        )
+        both = pl.concat([self._read("first_plies", counted, run_id), plies])
+        rows = both.group_by(key).agg(pl.sum("games", "wins", "draws")).with_columns(number="pairing")
+        first = pl.col("second") == 0
+        return _as_view("first_plies", self._with_pairings(rows).with_columns(
+            agent=pl.when(first).then("first_agent").otherwise("second_agent"),
+            opponent=pl.when(first).then("second_agent").otherwise("first_agent"),
+            losses=pl.col("games") - pl.col("wins") - pl.col("draws"),
+        ))  # fmt: skip
+
     def _of_pairings(self, table: str, run_id: str | None, number: pl.Expr) -> pl.LazyFrame:
         """The rows of a derived table with the columns of ``Pairing``, whose ``number`` is that of each row."""
+        return self._with_pairings(self._scan(table, run_id).with_columns(number=number))
+
+    def _with_pairings(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Rows with the columns of ``Pairing``, by the columns ``run_id`` and ``number``."""
         known = pl.LazyFrame(pairings(self.archive), schema=list(Pairing._fields), orient="row")
         known = known.cast({"number": pl.Int32, "run": pl.String, "first_agent": pl.String, "second_agent": pl.String})
-        rows = self._scan(table, run_id).with_columns(number=number)
         return rows.join(known, left_on=["run_id", "number"], right_on=["run", "number"])
 
     def _replayed(
@@ -180,15 +210,20 @@ class Frames(ArchiveFiles):
         return True
 
     def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
-        files = self._files[table]
+        files = self._files_of(table)
         if run_id is not None:
             self._require_run(run_id)
             files = [file for file in files if file.run_id == run_id]
-        if table in self._unchecked and (table, run_id) not in self._sound:
-            damaged = first_damaged(self._root, files)
+        return self._read(table, files, run_id)
+
+    def _read(self, table: str, files: Sequence[CheckedFile], run_id: str | None) -> pl.LazyFrame:
+        """The rows of files with the columns of a table. Raises ``FailureError`` if one is not as it was written."""
+        if table in self._unchecked:
+            new = [file for file in files if file.path not in self._sound]
+            damaged = first_damaged(self._root, new)
             if damaged is not None:
                 raise damage(damaged)
-            self._sound.add((table, run_id))
+            self._sound.update(file.path for file in new)
         require_whole(files)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in _STORED[table].items()}
         if not files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -128,6 +128,19 @@ def _run_row(archive: Archive, record: RunRecord) -> Row:
     }
 
 
+def _result_rows(result: PairingResult, run_id: str) -> Iterator[Row]:
+    """A row for each agent of a pairing and each seat in which it played."""
+    agents = result.first, result.second
+    for second, seat in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        losses, draws, wins = result.in_seat(seat ^ second)  # of the first agent, which then holds that seat
+        counts = {"games": losses + draws + wins, "wins": wins, "draws": draws, "losses": losses}
+        if second:
+            counts |= {"wins": losses, "losses": wins}
+        if counts["games"]:
+            names = {"agent": agents[second], "opponent": agents[1 - second]}
+            yield {"run_id": run_id, "pairing": result.pairing, **names, "seat": seat, **counts}
+
+
 def _job_rows(archive: Archive, job: SweepJob) -> list[Row]:
     """A row for each pairing that was played; one row without agents and counts if the job played none."""
     known = job.run_id is not None and archive.run(job.run_id) is not None
@@ -210,6 +223,12 @@ def _policy_row(card: PolicyCard, current: bool) -> Row:
 
 _ROWS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
     "runs": lambda archive: [_run_row(archive, record) for record in archive.runs()],
+    "results": lambda archive: [
+        row
+        for record in archive.runs()
+        for result in results(archive, record.run_id)
+        for row in _result_rows(result, record.run_id)
+    ],
     "sweeps": lambda archive: [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)],
     "verdicts": lambda archive: [_verdict_row(verdict) for verdict in archive.verdicts()],
     "agents": lambda archive: [row for record in archive.runs() for row in _agent_rows(record)],

@@ -15,7 +15,7 @@ import polars as pl
 
 from analytics.derived_tables.boards import ORDERS
 from analytics.store.archive import Archive
-from analytics.store.schema import GIFT, NOT_COUNTED, TABLES
+from analytics.store.schema import FIRST_PLIES, GIFT, NOT_COUNTED, TABLES
 from quarto.batch import GAME_BITS
 from quarto.notation import CLASSIC_NAME
 from quarto.rules import Rules
@@ -46,7 +46,7 @@ def _columns_of_views() -> dict[str, dict[str, str]]:
 
 
 VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
-FILLED = ("runs", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
+FILLED = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
 MADE = {"seats": "games", "pairs": "games", "boards": "plies"}  # views that are made from another one
 ORDERED = "_orders"  # behind the table macro ordered_openings
 HIDDEN = {ORDERED: {"run_id": "VARCHAR"} | {name: _TYPES[type(kind)] for name, kind in ORDERS.items()}}
@@ -79,16 +79,46 @@ def over_files(view: str, paths: Sequence[PurePath], known: Iterable[Pairing] = 
 
     The agents of ``decisions`` and ``positions`` follow from the pairings ``known``, so that ``games`` is not read.
     """
-    columns = VIEWS[view]
     if not paths:
         return empty(view)
     source = from_files(paths)
     values, number = _DERIVED.get(view, ({"run_id": RUN_OF_FILE}, ""))
     if number:
-        rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
-        names = ", ".join(Pairing._fields)
-        source += f" JOIN (VALUES {rows}) AS pairings ({names}) ON run = {RUN_OF_FILE} AND number = {number}"
-    return _view(view, {name: f"{values.get(name, name)}::{kind}" for name, kind in columns.items()}, source)
+        source += _joined(known, RUN_OF_FILE, number)
+    return _view(view, {name: f"{values.get(name, name)}::{kind}" for name, kind in VIEWS[view].items()}, source)
+
+
+def over_first_plies(counted: Sequence[PurePath], rest: Sequence[PurePath], known: Iterable[Pairing]) -> str:
+    """The statement that creates the view ``first_plies``.
+
+    ``counted`` are the files of digests, ``rest`` the files of plies of the shards in none.
+    """
+    parts = []
+    if counted:
+        own = ", ".join(FIRST_PLIES)
+        parts.append(f"SELECT {RUN_OF_FILE} AS run_of_file, {own} {from_files(counted)}")
+    if rest:
+        parts.append(
+            f"SELECT {RUN_OF_FILE} AS run_of_file, pairing, 1 - game_id % 2 AS second, piece, cell, count(*) AS games, "
+            "count(*) FILTER (outcome = 1) AS wins, count(*) FILTER (outcome = 0) AS draws "
+            f"{from_files(rest)} WHERE ply = 0 GROUP BY ALL"
+        )
+    if not parts:
+        return empty("first_plies")
+    key = "run_of_file, pairing, second, piece, cell"
+    summed = f"SELECT {key}, sum(games) AS games, sum(wins) AS wins, sum(draws) AS draws"
+    source = (
+        f"FROM ({summed} FROM ({' UNION ALL '.join(parts)}) GROUP BY {key}){_joined(known, 'run_of_file', 'pairing')}"
+    )
+    columns = VIEWS["first_plies"].items()
+    return _view("first_plies", {name: f"{_OF_FIRST_PLIES.get(name, name)}::{kind}" for name, kind in columns}, source)
+
+
+def _joined(known: Iterable[Pairing], run: str, number: str) -> str:
+    """The clause that adds the columns of ``Pairing`` to rows, given their run and the number of their pairing."""
+    rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
+    names = ", ".join(Pairing._fields)
+    return f" JOIN (VALUES {rows}) AS pairings ({names}) ON run = {run} AND number = {number}"
 
 
 _OF_DECISIONS = {
@@ -114,6 +144,8 @@ _OF_POSITIONS = {
     "losses": "(games - wins - draws)",
     "sample_game": f"(pairing::BIGINT << {GAME_BITS} | sample)",
 }
+
+_OF_FIRST_PLIES = {name: _OF_POSITIONS[name] for name in ("run_id", "agent", "opponent", "losses")}
 
 # For each view of a derived table: the columns that are not its own, and the number of a row's pairing.
 _DERIVED: dict[str, tuple[Mapping[str, str], str]] = {

@@ -66,7 +66,11 @@ _ENTRIES = msgspec.json.Decoder(Entry)
 
 def digest(listed: Iterable[tuple[int, FileStatus]]) -> str:
     """The SHA-256 of numbers of commits, ascending, and the versions of their files."""
-    return hashlib.sha256(msgspec.json.encode([(number, status.version) for number, status in listed])).hexdigest()
+    return _sealed_listing([(number, status.version) for number, status in listed])
+
+
+def _sealed_listing(versions: Sequence[tuple[int, tuple[str | int, ...]]]) -> str:
+    return hashlib.sha256(msgspec.json.encode(versions)).hexdigest()
 
 
 class Checkpoint:
@@ -98,8 +102,8 @@ class Checkpoint:
 
     def is_of(self, listed: Mapping[int, FileStatus]) -> bool:
         """Whether exactly its commits are there between its first and last number, each as it was read."""
-        own = [(number, listed[number]) for number in listed if self.first <= number < self.end]
-        return len(own) == self.header.commits and digest(own) == self.header.listing
+        own = [(number, status.version) for number, status in listed.items() if self.first <= number < self.end]
+        return len(own) == self.header.commits and _sealed_listing(own) == self.header.listing
 
     def unchanged(self, listed: Mapping[int, FileStatus]) -> dict[int, Commit]:
         """Those of its commits that are there as they were read, by number."""

@@ -75,6 +75,18 @@ POSITIONS = pl.Schema(
     }
 )
 
+FIRST_PLIES = pl.Schema(
+    {
+        "pairing": pl.Int32(),
+        "second": pl.Int8(),  # agent that placed: 0 the pairing's first, 1 its second
+        "piece": pl.Int8(),  # 0 to 15, as it was given: not up to symmetry
+        "cell": pl.Int8(),  # 0 to 15
+        "games": pl.Int64(),
+        "wins": pl.Int64(),  # of the agent that placed
+        "draws": pl.Int64(),
+    }
+)
+
 TABLES = {"games": GAMES, "plies": PLIES}
 
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number

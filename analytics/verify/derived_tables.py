@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.derived_tables import digests
 from analytics.derived_tables.decisions import ANNOTATIONS, Annotation, AnnotationExtent, decisions_of, first_plies
 from analytics.derived_tables.derived_table import DerivedTable, Manifest, Shard, is_of
 from analytics.derived_tables.exact_values import ExactValues
@@ -153,7 +154,34 @@ def _chain(
 
 def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
     """The number of rows of positions that a run has, and what is wrong with them or with the files that name them."""
-    return _verify(INDEXES, archive, record, _positions)
+    rows, problems = _verify(INDEXES, archive, record, _positions)
+    return rows, [*problems, *([] if problems else _digests(archive, record))]
+
+
+def _digests(archive: Archive, record: RunRecord) -> Iterator[Problem]:
+    """The problems of a run's digests, of whose shards the indexes are right."""
+    try:
+        known = digests.counting(archive, record.run_id)
+        shards = {shard.commit.shard: shard for shard in INDEXES.shards(archive, [record.run_id])} if known else {}
+    except FailureError as error:
+        yield Problem(archive.folder(digests.FOLDER, record.run_id), str(error))
+        return
+    for digest in known:
+        own = tuple(shards[number] for number in shards if digest.first <= number < digest.end)
+        job = digests.DigestJob(record, own)
+        for table, make in digests.MAKERS.items():
+            path = digests.file_of(archive, record.run_id, digest, table)
+            try:
+                frame = read_table(archive.backend, path, getattr(digest, table), digests.TABLES[table])
+            except ValueError as error:
+                yield Problem(path, f"{error}; {digests.REMEDY}")
+                continue
+            try:
+                expected = make(archive, job)
+            except FailureError:  # the games are damaged, or an index is missing, which is reported with them
+                continue
+            if not frame.equals(expected):
+                yield Problem(path, f"its rows are not what the games of its shards give: {digests.REMEDY}")
 
 
 def _positions(table: StoredTable[Index]) -> Iterator[Problem]:

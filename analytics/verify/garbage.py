@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from analytics.derived_tables import digests
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.derived_table import DerivedTable
 from analytics.derived_tables.position_index import INDEXES
@@ -29,12 +30,13 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LOCKED_AT_ONCE = 100  # files: each takes a descriptor
 
 DERIVED = (ANNOTATIONS, INDEXES)
-PART_FOLDERS = (*TABLES, *(table.name for table in DERIVED))  # of runs, table files
+PART_FOLDERS = (*TABLES, *(table.name for table in DERIVED), *digests.TABLES)  # of runs, table files
 RECORD_FOLDERS = ("commits", *(table.manifests for table in DERIVED))  # of runs, a JSON file a shard
 FOLDERS = (
     *PART_FOLDERS,
     *RECORD_FOLDERS,
     checkpoints.FOLDER,
+    digests.FOLDER,
     "runs",
     "sweeps",
     policy_cards.FOLDER,
@@ -54,6 +56,7 @@ OURS = re.compile(
     rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}"
     rf"|({'|'.join(PART_FOLDERS)})/{RUN}/{PART.pattern}"
     rf"|{checkpoints.FOLDER}/{RUN}/{checkpoints.NAME.pattern}"
+    rf"|{digests.FOLDER}/{RUN}/{digests.NAME.pattern}"
     rf"|{policy_cards.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
 )
 
@@ -83,7 +86,7 @@ def named_files(archive: Archive) -> set[PurePath]:
 
     What was replaced is named until it is removed, and is no longer needed: see ``_replaced``.
     """
-    named = {archive.root / MARKER, *_of_policies(archive)}
+    named = {archive.root / MARKER, *_of_policies(archive), *_of_digests(archive)}
     for table in TABLES:
         named.update(archive.committed_files(table))
     for derived in DERIVED:
@@ -167,6 +170,14 @@ def _of_policies(archive: Archive) -> Iterator[PurePath]:
         card = policy_cards.read_card(archive, policy_id)
         for name in card.files:
             yield folder / card.stored_name(name)
+
+
+def _of_digests(archive: Archive) -> Iterator[PurePath]:
+    """The manifests of the digests that count, and their files."""
+    for run_id in archive.run_ids():
+        for digest in digests.counting(archive, run_id):
+            yield archive.folder(digests.FOLDER, run_id) / digest.name
+            yield from (digests.file_of(archive, run_id, digest, table) for table in digests.TABLES)
 
 
 def is_removable(file: UnreferencedFile, least_age: float) -> bool:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 import typer
 
+from analytics.derived_tables import digests
 from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs
 from analytics.files.backends import backend_of
 from analytics.sql.database import OpenArchive
@@ -23,6 +24,8 @@ from runners.executors.threads import THREADS
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
+
+INDEX_FOLDERS = ("indexes", "positions", digests.FOLDER, *digests.TABLES)
 
 
 def index(
@@ -49,14 +52,21 @@ def bring_up_to_date(
     threads: int | None = None,
     executor: Executor = THREADS,
 ) -> IndexSummary:
-    """Index the shards of some runs that are not indexed yet, with a progress bar on a terminal."""
+    """Index the shards of some runs that are not indexed yet, then make digests; with a progress bar on a terminal.
+
+    Digests are made on threads of this process, whatever the executor.
+    """
     jobs = index_jobs(archive, INDEXES.shards(archive, runs), end_ply)
     with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
         bar.start(sum(job.plies for job in jobs))
         indexing = Indexing(archive, jobs, bar.advance)
         if jobs:
             executor.carry_out(indexing, threads or available_cores(), threading.Event())
-        return indexing.done
+    left = [*digests.digest_jobs(archive, runs)]
+    with progress_bar("adding up", "games", wanted=bool(left)) as bar:
+        bar.start(sum(job.games for job in left))
+        digests.make_all(archive, left, threads or available_cores(), bar.advance)
+    return indexing.done
 
 
 def _summary(done: IndexSummary, seconds: float, root: PurePath) -> str:
@@ -104,5 +114,5 @@ def _answer(root: PurePath, text: str, limits: Limits, output: TableOutput, chec
 def is_writable(root: PurePath) -> bool:
     """Whether files can be added to the index of an archive."""
     backend = backend_of(root)
-    kinds = [root / kind for kind in ("indexes", "positions") if backend.exists(root / kind)]
+    kinds = [root / kind for kind in INDEX_FOLDERS if backend.exists(root / kind)]
     return all(map(backend.may_write, (root, *kinds, *(run for kind in kinds for run in backend.folders(kind)))))

@@ -25,8 +25,7 @@ from quarto.errors import FailureError
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
-from runners.bench.processes import process
-from runners.bench.rounds import best
+from runners.bench.timing import best, process
 from runners.bench.warm import play
 from runners.executors.machine import MEBIBYTE, available_cores
 

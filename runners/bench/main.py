@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,14 +25,15 @@ from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
 from runners.bench.environments import environment_figures
 from runners.bench.policies import policy_speeds
-from runners.bench.processes import process
+from runners.bench.scale import bench_scale, growth
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
 from runners.bench.startup import startup
 from runners.bench.throughput import throughput
+from runners.bench.timing import process
 from runners.bench.warm import rules_played_by, warm
 from runners.bench.yardstick import yardstick
-from runners.executors.machine import MEBIBYTE, available_cores
+from runners.executors.machine import available_cores
 
 Figures = dict[str, Any]
 
@@ -44,13 +45,19 @@ TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies
 
 
 def measured(part: str, quick: bool = False) -> Figures:
-    """The figures of ``solver``, ``archive``, ``environments`` or ``policies``, or of ``all``.
+    """The figures of ``solver``, ``archive``, ``scale``, ``environments`` or ``policies``, or of ``all``.
 
     Raises ``MissingExtraError`` for environments without the libraries that they are for.
     """
     if part == "environments":
         return environment_figures(1 if quick else ROUNDS, quick)
-    measures = {"solver": bench_solver, "archive": bench_archive, "policies": _policies, "all": bench}
+    measures = {
+        "solver": bench_solver,
+        "archive": bench_archive,
+        "policies": _policies,
+        "scale": bench_scale,
+        "all": bench,
+    }
     return measures[part](quick)
 
 
@@ -75,7 +82,7 @@ def bench(quick: bool = False) -> Figures:
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
         figures["searches"] = searches(plain_c, rounds, quick)
         figures["training"] = _training(Path(folder), scale)
-        figures["growth"] = _growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
+        figures["growth"] = growth([100_000 // scale, 1_000_000 // scale, 10_000_000 // scale], Path(folder))
         figures["startup"] = startup(Path(folder), rounds)
     figures["archive"] = bench_archive(quick)
     figures["solver"] = bench_solver(quick)
@@ -107,21 +114,6 @@ def _agent(name: str, seconds: float, threads: int) -> Figures:
         games += 2 * block.pairs
     figures: Figures = {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
     return figures | ({"target_games_per_second": TARGETS[name]} if name in TARGETS else {})
-
-
-def _growth(sizes: Sequence[int], folder: Path) -> Figures:
-    """Whole runs in processes of their own: games a second and peak memory by number of games."""
-    figures: Figures = {}
-    for games in sizes:
-        root = folder / "growth"
-        seconds, peak = process(
-            ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"], folder
-        )
-        figures[f"{games}"] = {"games_per_second": games / seconds, "peak_memory_mib": peak / MEBIBYTE}
-        shutil.rmtree(root)
-    least, most = (figures[f"{games}"]["peak_memory_mib"] for games in sizes[-2:])
-    figures["peak_memory_ratio_of_last_two"] = most / least
-    return figures
 
 
 def _training(folder: Path, scale: int) -> Figures:

@@ -16,7 +16,7 @@ from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, finished_lines
 from quarto.solver.solver import Solver
 from runners.bench.judging import judging_figures, oracle_figures
-from runners.bench.rounds import scaling
+from runners.bench.timing import scaling
 from runners.bench.yardstick import compiled
 from runners.executors.machine import available_cores
 from runners.perfect.solvers import Solvers, prove

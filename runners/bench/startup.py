@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from runners.bench.processes import process, python
+from runners.bench.timing import process, python
 
 IMPORTS = "import numba, polars, duckdb"
 # By name: the command, the ratio that it is to stay below, and its exit code. Hydra alone takes as long as IMPORTS to

@@ -1,6 +1,5 @@
 -- Which first ply has the best results? Results of the seat that places first, by the piece given and the cell chosen.
--- One row a piece and cell, best mean outcome (1 won, 0 drew, -1 lost) first. Reads: plies, of which only the row groups
--- that hold first plies. Imposed openings count like chosen ones.
+-- One row a piece and cell, best mean outcome (1 won, 0 drew, -1 lost) first. Reads: first_plies. Imposed openings count like chosen ones.
 SELECT
     piece,
     chr(ord('a') + cell % 4) || (cell // 4 + 1) AS cell,
@@ -8,10 +7,8 @@ SELECT
     total / games AS mean_outcome,
     wins / games AS win_rate
 FROM (
-    -- Text is made of the 256 groups, not of every row.
-    SELECT piece, cell, count(*) AS games, sum(outcome) AS total, sum((outcome = 1)::INTEGER) AS wins
-    FROM plies
-    WHERE ply = 0
+    SELECT piece, cell, sum(games) AS games, sum(wins) - sum(losses) AS total, sum(wins) AS wins
+    FROM first_plies
     GROUP BY piece, cell
 )
 ORDER BY mean_outcome DESC, games DESC, piece, cell

@@ -9,12 +9,14 @@ import pytest
 
 from analytics.perfect.tablebase import SHIPPED, open_tablebase
 from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build
-from analytics.perfect.theory import Finding, finding, report
+from analytics.perfect.theory import Finding, Proof, finding, proofs, report
 from quarto.notation import parse_position
 from quarto.perft import perft
-from quarto.position import board
+from quarto.position import EMPTY, board
 from quarto.rules import Rules, finished_lines
 from quarto.solver.solver import Solver
+from quarto.symmetry import symmetries
+from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")
@@ -58,3 +60,22 @@ def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
     text = report([built])
     assert "## quick" in text
     assert "| 3 | 157 | 157 | 0 | 0 | " in text
+
+
+def test_the_value_of_each_game_is_the_one_in_its_tablebase() -> None:
+    assert {proof.rules for proof in proofs()} == set(PRESETS)
+    values = {proof.rules: proof.value for proof in proofs()}
+    for path in SHIPPED.glob("*.json"):
+        card = open_tablebase(path.with_suffix(".parquet")).card
+        assert (card.won[0], card.drawn[0], card.lost[0]).index(1) == 1 - values[card.rules["name"]]
+    for proof in proofs():
+        rules = PRESETS[proof.rules]
+        assert (proof.lines, proof.symmetries) == (len(rules.lines), len(symmetries(rules).cells))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proof", proofs(), ids=[proof.rules for proof in proofs()])
+def test_each_game_is_proven_again(proof: Proof) -> None:
+    solver = Solver(PRESETS[proof.rules])
+    assert solver.value(EMPTY) == proof.value
+    assert solver.nodes == proof.positions

@@ -82,7 +82,7 @@ def test_every_form_of_a_question_is_answered(opened: OpenArchive, text: str) ->
         ("SELECT pice FROM plies", '"pice" not found in FROM clause! Candidate bindings: "piece"'),
         (
             "SELECT * FROM plyes",
-            "SQL: there is no table 'plyes'; did you mean 'plies'? valid: agents, boards, decisions, games, ",
+            "SQL: there is no table 'plyes'; did you mean 'plies'? valid: agents, boards, decisions, ",
         ),
         ("SELECT 'x'::INT", "Could not convert string 'x' to INT32"),
         ("SELECT range * 9000000000000 FROM range(9999999)", "SQL: Out of Range Error: Overflow in multiplication"),

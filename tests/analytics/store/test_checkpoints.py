@@ -1,6 +1,8 @@
 """Checkpoints of commits: they spare reading, and change no answer, however they or the commits are damaged."""
 
+import gc
 import shutil
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 
@@ -211,3 +213,32 @@ def test_a_question_about_runs_looks_at_no_table_file(archive: Archive, monkeypa
         assert opened.sql("SELECT count(*) FROM games").item() == 56
         assert [path for path in asked if path.suffix == ".parquet"] != []
         assert opened.sql("SELECT games FROM runs").item() == 56
+
+
+def test_the_garbage_collector_rests_while_commits_are_listed(many: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    listed = many.backend.listed
+
+    def noted(folder: PurePath) -> Mapping[str, FileStatus]:
+        seen.append(gc.isenabled())
+        return listed(folder)
+
+    monkeypatch.setattr(many.backend, "listed", noted)
+    assert gc.isenabled()
+    Archive.log(many, RUN_ID)
+    assert seen == [False]
+    assert gc.isenabled()
+
+
+def test_the_commit_that_holds_a_pair_is_found(many: Archive) -> None:
+    log = many.log(RUN_ID)
+    held = {
+        (part.pairing, pair): commit.shard
+        for commit in log.commits
+        for part in commit.slices
+        for pair in range(part.first_pair, part.end_pair)
+    }
+    for pairing in range(4):
+        for pair in range(20 * SHARDS + 5):
+            found = log.commit_of(pairing, pair)
+            assert (found and found.shard) == held.get((pairing, pair))

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from quarto.errors import FailureError
 from runners.bench.main import bench
-from runners.bench.processes import process
 from runners.bench.searches import searches
 from runners.bench.startup import COMMANDS, startup
 from runners.bench.tables import bench_table
+from runners.bench.timing import process
 from runners.bench.yardstick import yardstick
 from runners.executors.machine import available_cores
 from runners.terminal.tables import write_json

@@ -1,10 +1,14 @@
-"""Commands in processes of their own, measured from outside."""
+"""Timing: commands from outside, in processes of their own; functions in rounds.
+
+Of rounds the best time counts, since noise only ever adds.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,3 +46,23 @@ def python(arguments: Sequence[str], folder: Path, expected: int = 0) -> Usage:
     if int(code) != expected:
         raise FailureError(f"'{' '.join(arguments[2:])}' failed with exit code {code}: {ended.stderr.strip()}")
     return Usage(float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024))  # the unit of ru_maxrss differs
+
+
+def best(measure: Callable[[], object], rounds: int) -> float:
+    """Seconds of the fastest of some rounds."""
+    seconds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        measure()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def scaling(what: str, count: int, seconds_on: Callable[[int], float], rounds: int) -> dict[str, float]:
+    """The speed on one thread and on two, which take turns; ``seconds_on`` so many threads it takes for ``count``."""
+    one, two = map(min, zip(*((seconds_on(1), seconds_on(2)) for _ in range(rounds)), strict=True))
+    return {
+        f"one_thread_{what}_per_second": count / one,
+        f"two_threads_{what}_per_second": count / two,
+        "speedup": one / two,
+    }
