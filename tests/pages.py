@@ -84,6 +84,7 @@ NOT_RUN = {
     ("docs/browse.md", ""): SERVER,
     ("docs/index.md", "make run"): "sets up what runs this",
     ("docs/index.md", "source "): "changes the reader's shell",
+    ("docs/tutorial.md", "qarena serve"): "serves until it is stopped: tests/runners/web plays on it",
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
     ("docs/notebooks.md", "python docs/notebooks"): "tests/test_site.py runs both notebooks",
     ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
