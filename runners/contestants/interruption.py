@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import _exit  # before agents play: see runners.contestants.crew
 from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 LAST_SECONDS = 1.5  # after the second Ctrl-C, for what must be left in order
@@ -39,12 +43,24 @@ def interruptible() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = signal.signal(signal.SIGINT, ask_to_stop)
+    before, complain = signal.signal(signal.SIGINT, ask_to_stop), sys.unraisablehook
+    sys.unraisablehook = _without_interrupts(complain)
     try:
         yield stop
     finally:
         end.cancel()
+        sys.unraisablehook = complain
         signal.signal(signal.SIGINT, before)
+
+
+def _without_interrupts(complain: Callable[[UnraisableHookArgs], Any]) -> Callable[[UnraisableHookArgs], None]:
+    """``complain``, but for a Ctrl-C that came in code whose exceptions Python only prints: the timer ends it then."""
+
+    def hook(found: UnraisableHookArgs) -> None:
+        if found.exc_type is not KeyboardInterrupt:
+            complain(found)
+
+    return hook
 
 
 def end_at_once() -> None:

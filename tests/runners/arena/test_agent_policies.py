@@ -266,10 +266,10 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
 def test_a_person_plays_against_a_policy(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(root, values(1), "mine")
     for options in ((), ("--no-log",)):
-        monkeypatch.setattr("sys.stdin", io.StringIO("resign\nyes\n"))
+        monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
         found = qarena("play", "rl_encoded(policy=mine)", "--archive", str(root), *options)
         assert (found.code, found.err) == (0, "")
         assert "against rl_encoded(policy=mine)" in found.out
-    monkeypatch.setattr("sys.stdin", io.StringIO("resign\nyes\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
     found = qarena("play", "rl_encoded", "--no-log")
     assert found.err.startswith("rl_encoded has no policy: it plays untrained; ")
