@@ -36,7 +36,7 @@ from runners.cli import (
 )
 from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
-from runners.contestants.interruption import INTERRUPTED, leave
+from runners.contestants.interruption import INTERRUPTED, leave, unprinted_interrupts
 from runners.terminal import short_memory
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -159,7 +159,8 @@ def main() -> None:
     if ours:
         signal.signal(signal.SIGINT, handler)
     try:
-        short_memory.carry_out(_main)
+        with unprinted_interrupts():
+            short_memory.carry_out(_main)
     except SystemExit as left:
         crew = sys.modules.get("runners.contestants.crew")  # loaded by commands that play
         if crew is not None and crew.still_playing():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import _exit  # before agents play: see runners.contestants.crew
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -43,24 +43,31 @@ def interruptible() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before, complain = signal.signal(signal.SIGINT, ask_to_stop), sys.unraisablehook
-    sys.unraisablehook = _without_interrupts(complain)
+    before = signal.signal(signal.SIGINT, ask_to_stop)
     try:
         yield stop
     finally:
         end.cancel()
-        sys.unraisablehook = complain
         signal.signal(signal.SIGINT, before)
 
 
-def _without_interrupts(complain: Callable[[UnraisableHookArgs], Any]) -> Callable[[UnraisableHookArgs], None]:
-    """``complain``, but for a Ctrl-C that came in code whose exceptions Python only prints: the timer ends it then."""
+@contextmanager
+def unprinted_interrupts() -> Iterator[None]:
+    """Inside the context Python does not print a ``KeyboardInterrupt`` of code whose exceptions it can only print.
+
+    A Ctrl-C that comes while such code runs, a finalizer or a callback of the collector, is lost; another one is heard.
+    """
+    complain = sys.unraisablehook
 
     def hook(found: UnraisableHookArgs) -> None:
         if found.exc_type is not KeyboardInterrupt:
             complain(found)
 
-    return hook
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = complain
 
 
 def end_at_once() -> None:
