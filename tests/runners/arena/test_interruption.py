@@ -137,6 +137,7 @@ def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Pa
     assert verify(Archive.open(folder / "games here")).problems == []
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment_loses_at_most_what_was_not_committed(folder: Path, qarena: Qarena, expected: Rows) -> None:
     dice = random.Random(1)
     for moment in range(2):

@@ -33,6 +33,7 @@ BUILDS = {
     "line_network": ["kind.method=outcomes", "kind.units=2", "where=game_id < 100"],
     "encoded_q": ["kind.agent=semi_random", "kind.rewards=[1,-1,0,0]"],
 }
+QUICK = ("mc_afterstate", "gift", "line_values")  # one of each design in the default suite
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,9 @@ def test_there_is_a_build_for_every_kind() -> None:
     assert set(BUILDS) == set(names("kind"))
 
 
-@pytest.mark.parametrize("kind", BUILDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDS]
+)
 def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: Path, qarena: Qarena) -> None:
     built = qarena(*words(kind, root))
     assert (built.code, built.err) == (0, "")

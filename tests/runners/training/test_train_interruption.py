@@ -58,6 +58,7 @@ def commits(folder: Path) -> int:
     return len(list(folder.glob("games here/commits/*/*.json")))
 
 
+@pytest.mark.slow
 def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qarena, expected: str) -> None:
     with start(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: commits(tmp_path) >= 2)
