@@ -103,7 +103,7 @@ def chosen(names: Sequence[str]) -> list[Dataset]:
     wanted = [name.removeprefix(f"{NAMESPACE}/") for name in names]
     for name in wanted:
         if name not in known:
-            raise RequestError(f"{name!r} is not a dataset of the benchmark{nearest(name, known)}: {', '.join(known)}")
+            raise RequestError(f"{name!r} is not a dataset of the benchmark{nearest(name, known)}")
     return [each for each in DATASETS if not wanted or each.name in wanted]
 
 
