@@ -28,7 +28,7 @@ Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [input
 
 
 def inputs(places: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """What a network sees: [N, INPUTS] int8.
+    """The inputs of a network: [N, INPUTS] int8.
 
     For each of 17 ``places`` [N, 17], the cells and the hand, and each attribute 1 if the piece there has it, -1 if
     not, 0 if there is none; then 1 for each action that is ``legal`` [N, 289].

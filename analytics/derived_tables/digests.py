@@ -270,7 +270,7 @@ def _first_plies(archive: Archive, job: DigestJob) -> pl.DataFrame:
 
 
 def _counted(rows: pl.DataFrame, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """How many rows of first plies there are: [pairing, second, piece, cell, outcome + 1]."""
+    """Counts of first plies: [pairing, second, piece, cell, outcome + 1]."""
     game_id = rows["game_id"].to_numpy()
     indices = (
         game_id >> GAME_BITS,

@@ -1,4 +1,4 @@
-"""Who wins, where games begin, how long they last: first questions to the sample archive.
+"""First questions to the sample archive: winners, first cells, and lengths of games.
 
 Open it with `marimo edit docs/notebooks/first_questions.py`, or run it with `python`.
 """

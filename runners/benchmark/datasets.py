@@ -1,4 +1,4 @@
-"""The datasets of the offline benchmark: who plays whom in each, and where its parts are in a folder."""
+"""The datasets of the offline benchmark: their players, their opponents, and the places of their parts in a folder."""
 
 from __future__ import annotations
 

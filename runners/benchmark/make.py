@@ -168,7 +168,7 @@ def blocks_of(games: ShardGames, games_a_pairing: int, pairings: int) -> list[Bl
 
 
 def source_of(part: Part, spec: RunSpec) -> dict[str, Any]:
-    """What says from which games a dataset was made."""
+    """The record that names the games of a dataset."""
     return {"run_id": spec.run_id, "seed": part.seed, "games": part.all_games, "opening_plies": OPENING_PLIES}
 
 

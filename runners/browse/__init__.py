@@ -1,1 +1,1 @@
-"""What the pages of `qarena serve` show of an archive, and questions in SQL from strangers."""
+"""The contents of an archive for the pages of `qarena serve`, and questions in SQL from strangers."""

@@ -32,7 +32,7 @@ Stamp = tuple[Any, ...]
 
 
 def stamp_of(root: PurePath) -> Stamp:
-    """What changes when an archive changes: the times of its folders of records, commits, policies and the like.
+    """The marks of an archive's state: the times of its folders of records, commits, policies and the like.
 
     Object storage tells nothing of that without listing it: there it changes with time.
     """

@@ -154,7 +154,7 @@ class GameSolver:
         yield GIFT, Judgement(self._value(from_plies(plies[:ply])), -placing)
 
     def _end(self, ply: int) -> int:
-        """What the last ply is worth for the player that placed it; a forfeit says nothing of the board."""
+        """The value of the last ply for the player that placed it; a forfeit says nothing of the board."""
         after = from_plies(self._game.plies[: ply + 1])
         if finished_lines(board(after), self._rules):
             return 1

@@ -78,7 +78,7 @@ def _row(record: RunRecord, games: int) -> RunRow:
 
 
 class Known(NamedTuple):
-    """What filters can name."""
+    """The names that filters can have."""
 
     rules: tuple[str, ...]
     agents: tuple[str, ...]

@@ -23,7 +23,7 @@ MOMENT = 0.25  # seconds that a page waits for a job before it says that it is n
 
 
 class State(StrEnum):
-    """How far a job is."""
+    """The progress of a job."""
 
     WAITING = "waiting"  # for a thread
     WORKING = "working"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What was asked for on the command line."""
+    """The options as they were given."""
 
     archive: PurePath
     host: str

@@ -22,7 +22,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Settings:
-    """What `qarena serve` was asked for."""
+    """The options of `qarena serve`."""
 
     archive: PurePath
     host: str = "127.0.0.1"
@@ -42,7 +42,7 @@ class Settings:
 
 
 class Site:
-    """What the pages of one server share: its settings, the token of its forms, and one service of each kind."""
+    """The state that the pages of one server share: its settings, its forms' token, and one service of each kind."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

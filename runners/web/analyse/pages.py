@@ -95,7 +95,7 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
 
 
 def _content(line: Line, solved: Solved | None, values: Values | None, chosen: int) -> dict[str, Any]:
-    """What the page says about a place of a line."""
+    """The page's text about a place of a line."""
     solution = solved.solution if solved else None
     hand = line.game.hand if chosen == NONE else chosen
     cells, pieces = view.spots(line, solution, chosen)
@@ -123,7 +123,7 @@ def _content(line: Line, solved: Solved | None, values: Values | None, chosen: i
 
 
 def _found(archive: Job | None) -> Found | None:
-    """What the archive says; None while it is asked."""
+    """The archive's answer; None while it is asked."""
     if archive is None:
         return Found(0, (), "the game is over")
     if not archive.ended:

@@ -25,7 +25,7 @@ class Pasted(NamedTuple):
 
 
 def read_pasted(text: str, rules_name: str, choices: Choices) -> list[Pasted]:
-    """What a text holds, one game or position a line; empty lines and those that begin with # are skipped.
+    """The contents of a text, one game or position a line; empty lines and those that begin with # are skipped.
 
     ``rules_name`` are the rules where a line names none. Raises ``RequestError`` for a text without any, with too many,
     and for one line that cannot be read.

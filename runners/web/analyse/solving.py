@@ -28,7 +28,7 @@ class Values(NamedTuple):
     seat_0: tuple[int | None, ...]
 
     def regret(self, at: int, seat: int) -> int | None:
-        """What the decision of ``seat`` after ``at`` decisions gave up, in half-points; None where not yet known."""
+        """The regret of the decision of ``seat`` after ``at`` decisions, in half-points; None where not yet known."""
         before, after = self.seat_0[at], self.seat_0[at + 1]
         if before is None or after is None:
             return None
@@ -36,7 +36,7 @@ class Values(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """What is known of a position."""
+    """The values that are known of a position."""
 
     solution: Solution  # its turns and distances come later
     safe: int  # 16 bits: the gifts with which the opponent cannot win at once, before a gift

@@ -144,7 +144,7 @@ def gifts_text(game: Game, solved: Solved | None) -> str:
 
 
 def sentence(line: Line, solution: Solution | None) -> str:
-    """Who is to decide what, and the value of the place."""
+    """The next decision, whose it is, and the value of the place."""
     game = line.game
     if game.asked is NextDecision.NOTHING:
         if game.lines:
@@ -215,7 +215,7 @@ def mistake_text(line: Line, values: Values | None) -> str:
 
 
 def game_text(line: Line) -> str:
-    """What was played so far, as text."""
+    """The decisions so far, as text."""
     game = line.game
     plies = game.plies[len(line.start.plies) :]
     words: Sequence[str] = [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies]

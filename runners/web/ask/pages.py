@@ -99,7 +99,7 @@ def _chosen(number: str) -> CookbookQuestion | None:
 
 
 def _answered(desk: Desk, text: str, chart: str, columns: tuple[str, str, str]) -> dict[str, object]:
-    """What the page shows of an answer, or that it is not there yet."""
+    """The part of the page that shows an answer, or that it is not there yet."""
     job = desk.job(text)
     if not job.wait(MOMENT):
         return {"waiting": True, "refresh": 1}

@@ -1,4 +1,4 @@
-"""What the pages about the archive share: the open archive, and the threads that judge games."""
+"""The state that the pages about the archive share: the open archive, and the threads that judge games."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Reader:
 
     @property
     def known(self) -> Known:
-        """What filters can name."""
+        """The names that filters can have."""
         return self.ask(_known)
 
     def page(self, template: str, **values: Any) -> Response:

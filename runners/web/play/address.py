@@ -22,7 +22,7 @@ _ID = re.compile(r"[\w-]{22}")
 
 
 class Setup(NamedTuple):
-    """Who plays against whom, and how."""
+    """The players and settings of a game."""
 
     agent: str  # label
     rules: str
