@@ -94,6 +94,18 @@ def words_of_games(run: int, game_id: NDArray[np.int64], seed: int) -> NDArray[n
 
 
 @kernel()
+def board_of(games: Games, game: int, plies: int) -> tuple[int, int, int]:
+    """The board of a logged game after some plies: its lanes, the cells occupied, and the pieces not placed."""
+    lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
+    for ply in range(plies):
+        piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+        left &= ~(int64(1) << piece)
+        lanes |= spread(piece) << uint64(cell)
+        occupied |= int64(1) << cell
+    return lanes, occupied, left
+
+
+@kernel()
 def gather(
     games: Games, words: NDArray[np.uint64], values: NDArray[np.int8], stage: int, boards: Boards, rules: Any
 ) -> int:
@@ -107,12 +119,7 @@ def gather(
     for game in range(words.shape[0]):
         if games.plies[game] <= stage or (judged and values[stage, game] == UNKNOWN):
             continue
-        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
-        for ply in range(stage - 1):
-            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-            left &= ~(int64(1) << piece)
-            lanes |= spread(piece) << uint64(cell)
-            occupied |= int64(1) << cell
+        lanes, occupied, left = board_of(games, game, stage - 1)
         piece = int64(games.pieces[stage - 1, game])
         left &= ~(int64(1) << piece)
         can_win = winning_cells(lanes, occupied, piece, rules) != 0

@@ -32,7 +32,7 @@ from agents.learning.line_features import (
 )
 from agents.learning.line_values import HEADS
 from analytics.policies.derived.dataset import BOTH, GameSource, seats_of
-from analytics.policies.derived.line_boards import ONE_IN, words_of_games
+from analytics.policies.derived.line_boards import ONE_IN, board_of, words_of_games
 from analytics.policies.derived.line_fit import (
     Fit,
     chance_of,
@@ -50,8 +50,7 @@ from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.errors import RequestError, nearest
 from quarto.jit import float64, inlined, int64, kernel, uint64
-from quarto.lanes import spread
-from quarto.position import ALL_CELLS, ALL_PIECES
+from quarto.position import ALL_CELLS
 from quarto.rng import draw, run_word
 from quarto.rules import CELLS
 from quarto.threats import SAFE_PIECES
@@ -198,12 +197,7 @@ def learn_turns(
         imposed = int64(chosen[0, game])
         if games.plies[game] <= stage or imposed > stage or (chosen[1, game] >> (stage & 1)) & 1 == 0:
             continue
-        lanes, occupied, left = uint64(0), int64(0), int64(ALL_PIECES)
-        for ply in range(stage - 1):
-            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
-            left &= ~(int64(1) << piece)
-            lanes |= spread(piece) << uint64(cell)
-            occupied |= int64(1) << cell
+        lanes, occupied, left = board_of(games, game, stage - 1)
         hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
         gift = int64(games.pieces[stage, game])
         left &= ~(int64(1) << hand)
