@@ -1,5 +1,6 @@
 """Settings of all tests: quiet, repeatable property tests, and temporary files in memory."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -36,6 +37,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and SELDOM & set(item.callspec.id.split("-"))
         ):
             item.add_marker(pytest.mark.slow)
+
+
+# The libraries make half a million objects that live as long as the process: the collector need not look at them again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector see only what the tests make."""
+    gc.freeze()
+    gc.set_threshold(50_000)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
