@@ -124,6 +124,7 @@ def test_ci_runs_what_the_makefile_calls_test() -> None:
     assert {"install", "run", "test", "test-all", "test-extras", "lint", "bench", "lock", "clean"} <= rules
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_all_code_configuration_and_sql(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for package in PACKAGES:
