@@ -50,6 +50,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let Python end as ever: what is still frozen then, its extension modules report as leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def storage_port() -> Iterator[int]:
     """The port of a server that speaks S3."""

@@ -135,6 +135,7 @@ def test_ci_runs_what_the_makefile_calls_test() -> None:
     } <= rules
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_all_code_configuration_and_sql(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for package in PACKAGES:
