@@ -48,8 +48,8 @@ def test_a_network_is_trained_again_to_the_same_weights_and_plays(qarena: Qarena
     assert policy_store.knowledge_of(one) != policy_store.knowledge_of(other)
     assert qarena("policy", "rebuild", "one", "--config-dir", FOLDER).code == 0  # to the byte
     assert qarena("run", "agent@a=policy", "a.policy=one", "agent@b=random", "games=40", "seed=6").code == 0
-    endings = qarena("sql", "SELECT DISTINCT ending FROM games", "--format", "csv")
-    assert "forfeit" not in endings.out  # its turns are legal
+    endings = qarena("sql", "SELECT DISTINCT ending FROM games", "--format", "csv").out.split()
+    assert {"line"} <= {*endings[1:]} <= {"line", "full_board"}  # its turns are legal
 
 
 @pytest.mark.skipif(not INSTALLED, reason="the library is not installed: make test-d3rlpy")
@@ -58,8 +58,9 @@ def test_a_clone_does_what_an_agent_did_that_always_did_the_same(qarena: Qarena)
     built = qarena(*BUILD, "name=clone", "kind.algorithm=bc", "kind.steps=300", "kind.units=[32]", "kind.rate=0.003")
     assert built.code == 0, built.err
     assert qarena("run", "agent@a=policy", "a.policy=clone", "agent@b=random", "games=20").code == 0
-    first = "SELECT DISTINCT agent_0 LIKE 'policy%' AS gave, {} AS n FROM plies JOIN games USING (run_id, game_id) "
-    first += "WHERE ply = 0 AND agent_{} LIKE 'policy%'"
-    for what, seat in (("piece", 0), ("cell", 1)):  # dumb gives piece 0 first, or places it on cell 0
-        rows = qarena("sql", first.format(what, seat), "--format", "csv").out.split()
-        assert rows[1:] == [f"{'true' if seat == 0 else 'false'},0"]
+    given = qarena(
+        "sql",
+        "SELECT DISTINCT piece FROM plies JOIN games USING (run_id, game_id) WHERE ply = 0 AND agent_0 LIKE 'policy%'",
+        *("--format", "csv"),
+    )
+    assert given.out.split() == ["piece", "0"]  # the first gift of every game
