@@ -13,7 +13,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.derived_tables.derived_table import Shard
-from analytics.derived_tables.digests import FOLDER, REMEDY, Digest, PositionsPart, counting, outside, source_of
+from analytics.derived_tables.digests import (
+    COMMAND,
+    FOLDER,
+    REMEDY,
+    Digest,
+    PositionsPart,
+    counting,
+    outside,
+    source_of,
+)
 from analytics.derived_tables.jobs import run_jobs
 from analytics.derived_tables.merged_positions import SortedPart, merged, rows_at_once, sorted_parts
 from analytics.derived_tables.position_index import END_PLY, INDEXES, VERSION, Index
@@ -34,7 +43,6 @@ LEVEL = 8  # as many digests of one level become one of the next
 SHARE = 8  # what is left gets a digest of its own whenever one part of so many of ``GAMES`` is new
 PART_ROWS = 1 << 20  # of a file of positions, some six megabytes: where there are few, a question reads little
 MOST_PARTS = 256  # of a digest: larger ones have larger parts
-COMMAND = "qarena archive index"
 
 
 class DigestJob(NamedTuple):
