@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Generic, TypeVar
@@ -18,7 +18,7 @@ import polars as pl
 
 from analytics.files.atomic import explained
 from analytics.store.archive import Archive, commit_files, store
-from analytics.store.blocks import table_of
+from analytics.store.blocks import ROW_GROUP_ROWS, table_of, table_parts
 from analytics.store.json_records import CHECKSUM, RESTORE, Count, RecordError, StoredRecord, dump, typed
 from analytics.store.ranges import overlaps
 from analytics.store.records import Commit, RunRecord, Sha256, StoredFile, now
@@ -62,6 +62,7 @@ class DerivedTable(Generic[M]):
     manifest: type[M]
     command: str  # makes what is missing
     is_current: Callable[[M], bool] = lambda _manifest: True  # a manifest that is not current is ignored, and replaced
+    group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
 
     @property
     def remedy(self) -> str:
@@ -149,6 +150,14 @@ class DerivedTable(Generic[M]):
         """The path of the file that a manifest names."""
         return archive.file(self.name, run_id, self.stored(manifest))
 
+    def parts(self, archive: Archive, run_id: str, manifest: M, rows: int) -> Iterator[pl.DataFrame]:
+        """The table that a manifest names, in parts of so many rows. Raises ``FailureError`` for a damaged file."""
+        path = self.file(archive, run_id, manifest)
+        try:
+            yield from table_parts(archive.backend, path, self.stored(manifest), self.schema, rows)
+        except ValueError as error:
+            raise FailureError(f"{path} {error}; {self.remedy}") from error
+
     def files(self, archive: Archive) -> list[PurePath]:
         """The paths of all files that count, also for shards that were replaced.
 
@@ -193,7 +202,7 @@ class DerivedTable(Generic[M]):
         name = f"part-{commit.shard:06d}-{uuid.uuid4().hex}.parquet"
         path = archive.folder(self.name, shard.record.run_id) / name
         with explained("write to", archive.root), archive.backend.pending() as pending:
-            stored = store(pending, path, table_of(frame))
+            stored = store(pending, path, table_of(frame, self.group_rows))
             values: dict[str, Any] = {"shard": commit.shard, "plies": commit.plies.sha256, "created": now()}
             values[self.name] = stored
             content = dump(self.manifest(**fields, **values))

@@ -25,6 +25,7 @@ from quarto.rules import PIECES
 from quarto.symmetry import symmetries
 
 VERSION = 1  # of what the columns of ``positions`` mean
+GROUP_ROWS = 16384  # of a row group: many tables are merged at once, and of each one group is in memory
 END_PLY = 6  # the default: from seven pieces on, nearly every position of random games occurs in one game only
 
 
@@ -51,6 +52,7 @@ INDEXES = DerivedTable(
     Index,
     command="qarena archive index",
     is_current=lambda index: index.version == VERSION,
+    group_rows=GROUP_ROWS,
 )
 
 

@@ -56,7 +56,7 @@ def aside(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_locked(path: Path, content: bytes | memoryview) -> int:
+def write_locked(path: Path, content: bytes | bytearray | memoryview) -> int:
     """Write a new file and wait until it is on the disk; returns a descriptor that keeps it locked until it is closed.
 
     Raises ``OSError``, also when ``path`` exists.

@@ -6,6 +6,7 @@ all, also to others who read at the same moment. All operations raise ``OSError`
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -33,6 +34,10 @@ class Backend(ABC):
     @abstractmethod
     def read(self, path: PurePath) -> bytes:
         """The content of a file. Raises ``FileNotFoundError`` if there is none."""
+
+    def open(self, path: PurePath) -> io.BufferedIOBase:
+        """A file to read in parts; it stays readable when it is removed meanwhile. Raises ``FileNotFoundError``."""
+        return io.BytesIO(self.read(path))
 
     def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
         """The contents of files, in their order; where a request takes long, many at once."""

@@ -6,6 +6,7 @@ process lives, and ``qarena archive gc`` leaves locked files alone, however old 
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import time
@@ -25,6 +26,9 @@ class LocalBackend(Backend):
 
     def read(self, path: PurePath) -> bytes:
         return Path(path).read_bytes()
+
+    def open(self, path: PurePath) -> io.BufferedIOBase:
+        return Path(path).open("rb")
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
@@ -157,7 +161,7 @@ class _LockedFiles(PendingFiles):
         super().__init__()
         self._locks: dict[PurePath, int] = {}
 
-    def add(self, path: PurePath, content: bytes | memoryview) -> None:
+    def add(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         target = Path(path)
         atomic.make_folder(target.parent)
         with atomic.aside(target) as temporary:

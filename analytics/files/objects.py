@@ -147,7 +147,7 @@ class ObjectBackend(Backend):
         ready()
         return self.put_if(path, content, "create")
 
-    def put_if(self, path: PurePath, content: bytes | memoryview, condition: Any) -> bool:
+    def put_if(self, path: PurePath, content: bytes | bytearray | memoryview, condition: Any) -> bool:
         """Write an object if the condition holds (``create``, or a version); false if it does not.
 
         A refusal may be the answer to the repetition of our own request, whose first answer was lost. Two writers may
@@ -170,7 +170,9 @@ class ObjectBackend(Backend):
                 return True
         raise AssertionError
 
-    def _put(self, store: Any, path: PurePath, content: bytes | memoryview, condition: Any, options: Any) -> None:
+    def _put(
+        self, store: Any, path: PurePath, content: bytes | bytearray | memoryview, condition: Any, options: Any
+    ) -> None:
         try:
             obstore.put(store, _key(path), content, mode=condition, **options)
         except NotSupportedError:
@@ -284,7 +286,7 @@ class _PendingObjects(PendingFiles):
         self._adopted: list[PurePath] = []
         self._since = boot_seconds()
 
-    def add(self, path: PurePath, content: bytes | memoryview) -> None:
+    def add(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         if not self._backend.put_if(path, content, "create"):
             raise FileExistsError(f"{path} exists")
         self._made.append(path)

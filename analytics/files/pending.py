@@ -29,7 +29,7 @@ class PendingFiles(ABC):
         self._may_be_named = False
 
     @abstractmethod
-    def add(self, path: PurePath, content: bytes | memoryview) -> None:
+    def add(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         """Store a new file, whole or not at all. Raises ``OSError``, also when ``path`` exists."""
 
     @abstractmethod

@@ -89,25 +89,25 @@ class ParquetFile:
         self.rows = 0
         self._columns = {name: INTEGERS.get(type(kind), TEXT) for name, kind in schema.items()}
         self._metadata = metadata or {}
-        self._parts = [MAGIC]
-        self._offset = len(MAGIC)
+        self._content = bytearray(MAGIC)
         self._groups: list[bytes] = []
 
     def add(self, chunks: Sequence[Chunk], rows: int) -> None:
         """Add a row group of ``rows`` rows: a chunk for each column, in order."""
-        described, start = [], self._offset
+        described, start = [], len(self._content)
         for (name, storage), chunk in zip(self._columns.items(), chunks, strict=True):
-            described.append(_describe(name, storage.physical, chunk, rows, self._offset))
-            self._parts += [chunk.dictionary, chunk.data]
-            self._offset += len(chunk.dictionary) + len(chunk.data)
-        group = [many(1, STRUCT, described), i64(2, self._offset - start), i64(3, rows), i64(5, start)]
+            described.append(_describe(name, storage.physical, chunk, rows, len(self._content)))
+            self._content += chunk.dictionary
+            self._content += chunk.data
+        group = [many(1, STRUCT, described), i64(2, len(self._content) - start), i64(3, rows), i64(5, start)]
         self._groups.append(struct(group))
         self.rows += rows
 
-    def content(self) -> bytes:
-        """The file."""
+    def ended(self) -> bytearray:
+        """The file, which does not grow any more. It is not copied: large ones take their size in memory once."""
         footer = _footer(self._columns, self.rows, self._groups, self._metadata)
-        return b"".join([*self._parts, footer, len(footer).to_bytes(4, "little"), MAGIC])
+        self._content += footer + len(footer).to_bytes(4, "little") + MAGIC
+        return self._content
 
 
 def encode(frame: pl.DataFrame, row_group_rows: int, metadata: Mapping[str, str] | None = None) -> bytes:
@@ -128,7 +128,7 @@ def encode(frame: pl.DataFrame, row_group_rows: int, metadata: Mapping[str, str]
             for name, part in parts.items()
         ]
         file.add(chunks, min(row_group_rows, len(frame) - first))
-    return file.content()
+    return bytes(file.ended())
 
 
 def buffer_for(rows: int) -> NDArray[np.uint8]:

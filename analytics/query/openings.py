@@ -11,7 +11,6 @@ from pathlib import PurePath
 
 import polars as pl
 
-from analytics.derived_tables import digests
 from analytics.derived_tables.derived_table import Shard
 from analytics.derived_tables.position_index import INDEXES, Index, count_positions
 from analytics.derived_tables.positions import turns_in
@@ -195,26 +194,23 @@ def _decided(
     boards = turns["board"].to_list()
     least, most = min(boards), max(boards)  # boards that differ in the hand are neighbours
     where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {least} AND {most}"
-    files, rest, late = [], [], ply >= digests.PLIES
+    files, rest, tables = [], [], {"plies"}  # plies: samples are asked for next
     for record in records:
-        shards = [shard for shard in opened.shards() if shard.record.run_id == record.run_id] if late else []
-        if not late:
-            in_digests, shards = opened.early_positions(record.run_id)
-            files += in_digests
-        for shard in shards:
+        found = opened.positions_at(record.run_id, (ply, occupied, least), (ply, occupied, most))
+        files += found.of_digests
+        tables |= found.tables
+        for shard in found.shards:
             if shard.manifest is None or INDEXES.lacks(opened.archive, shard, lambda index: index.end_ply > ply):
                 rest.append(shard)
             else:
                 files.append(INDEXES.file(opened.archive, record.run_id, shard.manifest))
-    parts = [_from_index(opened, files, where, "positions" if late else "early_positions")] if files else []
+    parts = [_from_index(opened, files, where, tables)] if files else []
     return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
 
 
-def _from_index(opened: OpenArchive, files: Iterable[PurePath], where: str, table: str) -> pl.DataFrame:
+def _from_index(opened: OpenArchive, files: Iterable[PurePath], where: str, tables: set[str]) -> pl.DataFrame:
     source, columns = from_files(opened.place(file) for file in files), ", ".join(list(_DECIDED)[1:])
-    question = f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}"
-    found = opened.ask_files(question, {table, "plies"})  # plies: samples are asked for next
-    return found.cast(_DECIDED)
+    return opened.ask_files(f"SELECT {RUN_OF_FILE} AS run_id, {columns} {source} WHERE {where}", tables).cast(_DECIDED)
 
 
 def _from_games(archive: Archive, shards: Sequence[Shard[Index]], ply: int, where: str) -> list[pl.DataFrame]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from analytics.derived_tables import digests
 from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.derived_tables.derived_table import Shard
 from analytics.derived_tables.digests import Digest
+from analytics.derived_tables.merged_positions import Key
 from analytics.derived_tables.position_index import INDEXES, Index, NotIndexedError, index_jobs
 from analytics.sql.records import TABLE
 from analytics.sql.scratch import Scratch
@@ -66,6 +68,14 @@ def _require_consistent(archive: Snapshot) -> None:
         require_consistent(archive, run_id, record)
 
 
+class PositionFiles(NamedTuple):
+    """Where the turns in a position are, of one run."""
+
+    of_digests: list[PurePath]
+    shards: list[Shard[Index]]  # in no digest that helps
+    tables: set[str]  # of which all these files are: see ``_files_of``
+
+
 class ArchiveFiles:
     """The files of an archive that count, as it was at one moment."""
 
@@ -86,21 +96,21 @@ class ArchiveFiles:
         self._files: dict[str, list[CheckedFile]] = {}  # by table, those that were found: see ``_files_of``
         self._shards: list[Shard[Index]] | FailureError | None = None
         self._digests: dict[str, list[Digest]] = {}  # by run
-        self._places: dict[str, tuple[list[PurePath], list[Shard[Index]]]] = {}  # by run: see ``early_positions``
+        self._loose: dict[tuple[str, tuple[str, ...]], list[Shard[Index]]] = {}  # by run and the names of its digests
         self._unchecked = {*TABLES, "decisions", "positions", "first_plies"} if self._check else set()
         self._sound: set[PurePath] = set()  # files that are as they were written
 
     def _files_of(self, table: str) -> list[CheckedFile]:
         """The files of a table; found when they are needed first, because a question about runs needs none.
 
-        Those of ``first_plies`` are digests, and files of plies for the shards in none; those of ``early_positions``
-        digests, and indexes for the shards in none. Raises ``FailureError`` for a damaged digest.
+        Those of ``first_plies`` are of digests, and files of plies for the shards in none; those of ``digests`` all
+        files of digests, and indexes for the shards in none. Raises ``FailureError`` for a damaged digest.
         """
         if table not in self._files:
             if table == "positions":
                 self._files[table] = [*self._indexed()]
-            elif table == "early_positions":
-                self._files[table] = [*self._early()]
+            elif table == "digests":
+                self._files[table] = [*self._digested()]
             elif table == "first_plies":
                 self._files[table] = [file for part in self.first_plies_files() for file in part]
             else:
@@ -122,7 +132,7 @@ class ArchiveFiles:
         for each in self.archive.run_ids() if run_id is None else [run_id]:
             known = self.digests(each)
             for digest in known:
-                path = digests.file_of(self.archive, each, digest, "first_plies")
+                path = self.archive.file("first_plies", each, digest.first_plies)
                 counted.append(_checked(self.archive, each, path, digest.first_plies))
             for commit in digests.outside(self.archive.commits(each), known):
                 path = self.archive.file("plies", each, commit.plies)
@@ -178,45 +188,55 @@ class ArchiveFiles:
             raise damage(damaged)
         self._unchecked -= tables
 
-    def early_positions(self, run_id: str) -> tuple[list[PurePath], list[Shard[Index]]]:
-        """Where the positions of the first ``digests.PLIES`` plies of a run are: files of digests, and other shards.
+    def positions_at(self, run_id: str, first: Key, last: Key) -> PositionFiles:
+        """The files and shards of a run in which the turns between two places in the order of positions are.
 
         Raises ``FailureError`` for a run without a record, and for a damaged manifest.
         """
-        if run_id not in self._places:
+        whole, files = [], []
+        for digest in self.digests(run_id):
+            parts = [
+                self.archive.file("summed_positions", run_id, part)
+                for part in digests.positions_at(digest, first, last)
+            ]
+            if digest.end_ply > last[0] and all(map(self.archive.backend.status, parts)):
+                whole.append(digest)
+                files += parts
+        table = "digests" if len(whole) == len(self.digests(run_id)) else "positions"
+        return PositionFiles(files, self._outside(run_id, whole), {"digests", table})
+
+    def _outside(self, run_id: str, known: Sequence[Digest]) -> list[Shard[Index]]:
+        """The shards of a run that are in none of some digests."""
+        key = run_id, tuple(digest.name for digest in known)
+        if key not in self._loose:
             record = self.archive.run(run_id)
             if record is None:
                 raise FailureError(f"run {run_id} has games and no record: restore its record")
-            files = {
-                each: digests.file_of(self.archive, run_id, each, "summed_positions") for each in self.digests(run_id)
-            }
-            there = {each: path for each, path in files.items() if self.archive.backend.status(path)}
-            commits = digests.outside(self.archive.commits(run_id), [*there])
-            known = INDEXES.counting_of(self.archive, run_id, commits)
-            shards = [Shard(record, commit, known.get(commit.shard)) for commit in commits]
-            self._places[run_id] = [*there.values()], shards
-        return self._places[run_id]
+            commits = digests.outside(self.archive.commits(run_id), known)
+            indexes = INDEXES.counting_of(self.archive, run_id, commits)
+            self._loose[key] = [Shard(record, commit, indexes.get(commit.shard)) for commit in commits]
+        return self._loose[key]
 
-    def _early(self) -> Iterator[CheckedFile]:
-        """The files of ``early_positions`` of all runs; of runs with an error none."""
+    def _digested(self) -> Iterator[CheckedFile]:
+        """The files of ``digests`` of all runs; of runs with an error none."""
         for run_id in self.archive.run_ids():
             with suppress(FailureError):
-                for digest in self.digests(run_id):
-                    path = digests.file_of(self.archive, run_id, digest, "summed_positions")
-                    yield _checked(self.archive, run_id, path, digest.summed_positions)
-                for shard in self.early_positions(run_id)[1]:
-                    if shard.manifest is not None:
-                        path = INDEXES.file(self.archive, run_id, shard.manifest)
-                        yield _checked(self.archive, run_id, path, shard.manifest.positions)
+                known = self.digests(run_id)
+                for digest in known:
+                    for path, stored in digests.files_of(self.archive, run_id, digest):
+                        yield _checked(self.archive, run_id, path, stored)
+                yield from self._index_files(self._outside(run_id, known))
 
     def _indexed(self) -> Iterator[CheckedFile]:
         """The files of positions; none if an error hides the shards, which must not prevent other answers."""
         with suppress(FailureError):
-            for shard in self.shards():
-                if shard.manifest is not None:
-                    run_id, index = shard.record.run_id, shard.manifest
-                    path = INDEXES.file(self.archive, run_id, index)
-                    yield _checked(self.archive, run_id, path, index.positions)
+            yield from self._index_files(self.shards())
+
+    def _index_files(self, shards: Sequence[Shard[Index]]) -> Iterator[CheckedFile]:
+        for shard in shards:
+            if shard.manifest is not None:
+                run_id, index = shard.record.run_id, shard.manifest
+                yield _checked(self.archive, run_id, INDEXES.file(self.archive, run_id, index), index.positions)
 
     def _was_replaced(self) -> bool:
         """Whether files are gone, and all that are were replaced by others since the archive was opened."""

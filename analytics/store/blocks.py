@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import IO, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -53,10 +53,24 @@ class _Shard(NamedTuple):
     games: Games
 
 
+class GameRows(NamedTuple):
+    """Rows of ``games``, ascending by id: the columns that do not follow from others."""
+
+    game_id: NDArray[np.int64]  # [R]
+    winner: NDArray[np.int8]  # [R]
+    plies: NDArray[np.int8]  # [R]
+    opening: NDArray[np.int8]  # [R]
+    ending: NDArray[np.int8]  # [R] index into ``ENDINGS``
+
+    def part(self, of: slice) -> GameRows:
+        """Some of the rows, as views."""
+        return GameRows(self.game_id[of], self.winner[of], self.plies[of], self.opening[of], self.ending[of])
+
+
 class Table(NamedTuple):
     """A table as the bytes of its file."""
 
-    content: bytes
+    content: bytes | bytearray
     rows: int
 
     def stored(self, name: str) -> StoredFile:
@@ -78,13 +92,6 @@ def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tupl
     those of the intended bytes, not of those that a disk returned.
     """
     return _encoded(_joined(in_order(blocks)), pairings)
-
-
-def shard_tables(
-    game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, pairings: Sequence[tuple[str, str]]
-) -> tuple[Table, Table]:
-    """The same of ``G`` games ascending by id, each with the number of its imposed plies [G]."""
-    return _encoded(_Shard(game_id, (game_id >> GAME_BITS).astype(np.int32), opening, games), pairings)
 
 
 def _encoded(shard: _Shard, pairings: Sequence[tuple[str, str]]) -> tuple[Table, Table]:
@@ -152,35 +159,45 @@ def _plies(shard: _Shard, room: NDArray[np.uint8]) -> Table:
     columns, cursor = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * len(shard.game_id)) + 1), np.zeros(2, np.int64)
     while rows := _next_rows(shard.games, shard.game_id, shard.pairing, cursor, columns):
         file.add([integers(column[:rows], room) for column in columns], rows)
-    return Table(file.content(), file.rows)
+    return Table(file.ended(), file.rows)
 
 
 def _games(shard: _Shard, pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]) -> Table:
-    used: list[int] = np.unique(shard.pairing).tolist()
+    games = shard.games
+    rows = GameRows(shard.game_id, games.winner, games.plies, shard.opening, games.ending)
+    starts = range(0, len(shard.game_id), ROW_GROUP_ROWS)
+    parts = (rows.part(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
+    return games_table(parts, np.unique(shard.pairing).tolist(), pairings, room)
+
+
+def games_table(
+    parts: Iterable[GameRows], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+) -> Table:
+    """The table ``games`` from the rows of its row groups; ``used`` are the numbers of the pairings that have games.
+
+    ``room`` is for the rows of a row group (``buffer_for``).
+    """
     known = sorted({label for number in used for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(known)}
     agents = np.zeros((2, max(used, default=0) + 1), np.int32)  # [first or second, pairing] index into ``known``
     for number in used:
         agents[:, number] = [number_of[label] for label in pairings[number]]
-    odd = shard.game_id & 1
     file = ParquetFile(GAMES, _types_of_games())
-    games = shard.games
-    for first in range(0, len(shard.game_id), ROW_GROUP_ROWS):
-        part = slice(first, first + ROW_GROUP_ROWS)
-        game_id, pairing = shard.game_id[part], shard.pairing[part]
+    for part in parts:
+        odd, pairing = part.game_id & 1, (part.game_id >> GAME_BITS).astype(np.int32)
         chunks = [
-            integers(game_id, room),
-            integers(game_id >> 1, room),
+            integers(part.game_id, room),
+            integers(part.game_id >> 1, room),
             integers(pairing, room),
-            labels(agents[odd[part], pairing], known, room),
-            labels(agents[1 - odd[part], pairing], known, room),
-            integers(games.winner[part], room),
-            integers(games.plies[part], room),
-            integers(shard.opening[part], room),
-            labels(games.ending[part], ENDINGS, room),
+            labels(agents[odd, pairing], known, room),
+            labels(agents[1 - odd, pairing], known, room),
+            integers(part.winner, room),
+            integers(part.plies, room),
+            integers(part.opening, room),
+            labels(part.ending, ENDINGS, room),
         ]
-        file.add(chunks, len(game_id))
-    return Table(file.content(), file.rows)
+        file.add(chunks, len(part.game_id))
+    return Table(file.ended(), file.rows)
 
 
 @functools.cache
@@ -192,29 +209,68 @@ def _types_of_games() -> Mapping[str, str]:
     return pl.read_parquet_metadata(buffer)
 
 
-def table_of(frame: pl.DataFrame) -> Table:
-    """A frame of integers as the bytes of a file."""
-    return Table(encode(frame, ROW_GROUP_ROWS), len(frame))
+def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> Table:
+    """A table of integers from its row groups, which need not be in memory at once."""
+    file = ParquetFile(schema)
+    room = buffer_for(0)
+    for group in groups:
+        room = room if len(room) >= len(buffer_for(len(group))) else buffer_for(len(group))
+        file.add([integers(group[name].to_numpy(), room) for name in schema], len(group))
+    return Table(file.ended(), file.rows)
+
+
+def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> Table:
+    """A frame of integers as the bytes of a file, in row groups of so many rows."""
+    return Table(encode(frame, group_rows), len(frame))
 
 
 def read_table(backend: Backend, path: PurePath, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
     """The table in a file, checked against its commit. Raises ``ValueError`` with the reason if they differ."""
+    parts = [*table_parts(backend, path, stored, schema, max(1, stored.rows))]
+    return parts[0] if parts else pl.DataFrame(schema=schema)
+
+
+def table_parts(
+    backend: Backend, path: PurePath, stored: StoredFile, schema: pl.Schema, rows: int
+) -> Iterator[pl.DataFrame]:
+    """The same in parts of so many rows, in memory for one part. All bytes are checked before the first one."""
     try:
-        content = backend.read(path)
+        with backend.open(path) as file:
+            _require_same_bytes(file, stored)
+            yield from _parts(file, stored, schema, rows)
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror or error}") from error
-    if len(content) != stored.bytes:
-        raise ValueError(f"has {len(content)} bytes, its commit says {stored.bytes}")
-    if hashlib.sha256(content).hexdigest() != stored.sha256:
+
+
+def _require_same_bytes(file: io.BufferedIOBase, stored: StoredFile) -> None:
+    size = file.seek(0, io.SEEK_END)
+    if size != stored.bytes:
+        raise ValueError(f"has {size} bytes, its commit says {stored.bytes}")
+    file.seek(0)
+    if hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256:
         raise ValueError("its SHA-256 is not that of its commit: some byte has changed since")
+
+
+def _parts(file: io.BufferedIOBase, stored: StoredFile, schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
+    whole = _scanned(file, lambda frame: frame.select(pl.len())).item()
+    found = _scanned(file, lambda frame: frame.head(0)).schema
+    if found != schema:
+        raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
+    if whole != stored.rows:
+        raise ValueError(f"has {whole} rows, its commit says {stored.rows}")
+    for first in range(0, whole, rows):  # no name is given to a part: its reader alone keeps it
+        yield _without_nulls(_scanned(file, functools.partial(pl.LazyFrame.slice, offset=first, length=rows)))
+
+
+def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
+    if sum(part.null_count().row(0)):
+        raise ValueError("holds nulls")
+    return part
+
+
+def _scanned(file: io.BufferedIOBase, of: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
+    file.seek(0)
     try:
-        frame = pl.read_parquet(content, hive_partitioning=False)
+        return of(pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False)).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
-    if frame.schema != schema:
-        raise ValueError(f"has columns {dict(frame.schema)}, not {', '.join(schema)} of the right types")
-    if len(frame) != stored.rows:
-        raise ValueError(f"has {len(frame)} rows, its commit says {stored.rows}")
-    if sum(frame.null_count().row(0)):
-        raise ValueError("holds nulls")
-    return frame

@@ -6,6 +6,7 @@ that were stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import read_table
+from analytics.store.blocks import read_table, table_parts
 from analytics.store.records import Commit, StoredFile
 from analytics.store.schema import TABLES
 from quarto.batch import GAME_BITS, Games
@@ -56,6 +57,16 @@ def read_shard_table(archive: Archive, run_id: str, commit: Commit, table: str) 
     path = archive.file(table, run_id, stored)
     try:
         return read_table(archive.backend, path, stored, TABLES[table])
+    except ValueError as error:
+        raise damaged(archive, run_id, stored, table, error) from error
+
+
+def shard_table_parts(archive: Archive, run_id: str, commit: Commit, table: str, rows: int) -> Iterator[pl.DataFrame]:
+    """The same in parts of so many rows, in memory for one part."""
+    stored: StoredFile = getattr(commit, table)
+    path = archive.file(table, run_id, stored)
+    try:
+        yield from table_parts(archive.backend, path, stored, TABLES[table], rows)
     except ValueError as error:
         raise damaged(archive, run_id, stored, table, error) from error
 

@@ -7,30 +7,31 @@ and each game once. The tables that were derived from the shards come with the c
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from analytics.derived_tables.decisions import ANNOTATIONS, Annotation, note_annotations
 from analytics.derived_tables.derived_table import DerivedTable
+from analytics.derived_tables.merged_positions import merged as merged_positions
+from analytics.derived_tables.merged_positions import row_groups, rows_at_once
 from analytics.derived_tables.position_index import INDEXES, Index
-from analytics.derived_tables.positions import positions_of
 from analytics.files.atomic import explained
+from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import Archive, store
-from analytics.store.blocks import Table, read_table, shard_tables, table_of
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, Table, games_table, integer_table
 from analytics.store.commit_log import overlapping, write_checkpoint
 from analytics.store.ranges import Range, merged
 from analytics.store.records import Commit, RunRecord, StoredFile, joined, now
 from analytics.store.schema import PLIES
-from analytics.store.shard_arrays import ShardGames, games_at, read_shard
-from quarto.batch import Games
+from analytics.store.shard_arrays import shard_table_parts
+from analytics.upkeep.sorted_rows import merged_rows
 from quarto.errors import FailureError
 
 SIZE = 128 << 20  # bytes of the files of a shard
+MOST = 256  # shards that become one in one step: parts of all of them are in memory
 CHECKPOINT = 2  # commits that are in no checkpoint: then compaction writes one
 
 
@@ -91,7 +92,7 @@ def groups_of(archive: Archive, run_id: str, size: int = SIZE) -> list[Group]:
     open_groups: dict[object, Group] = {}  # by extent
     for commit, derived in zip(commits, derived_of(archive, run_id, commits), strict=True):
         known = open_groups.get(derived.extent)
-        if known is not None and known.bytes + size_of(commit) > size:
+        if known is not None and (len(known.commits) == MOST or known.bytes + size_of(commit) > size):
             groups.append(known)
             known = None
         before = known or Group((), ())
@@ -118,14 +119,21 @@ def compact(
     record = archive.run(run_id)
     if record is None:
         raise FailureError(f"run {run_id} has games and no record, so its agents are not known: restore its record")
-    done = Compacted()
-    for group in groups_of(archive, run_id, size):
-        commit = replace(archive, record, group)
-        if commit is None:
-            done = done._replace(lost=done.lost + 1)
-            continue
-        done = done._replace(shards=done.shards + len(group.commits), by=done.by + 1)
-        progress(len(group.commits))
+    done, made = Compacted(), set[int]()
+    while groups := groups_of(archive, run_id, size):  # large ones of many are made in several steps
+        before = done
+        for group in groups:
+            commit = replace(archive, record, group)
+            if commit is None:
+                done = done._replace(lost=done.lost + 1)
+                continue
+            old = {each.shard for each in group.commits}
+            new = len(old - made)
+            made = made - old | {commit.shard}
+            done = done._replace(shards=done.shards + new, by=done.by + 1 - len(old) + new)
+            progress(new)
+        if done.lost > before.lost:
+            break
     if done.by:
         archive.update_run(run_id, lambda known: known)  # which notes how many commits there are
         note_annotations(archive, run_id)
@@ -149,10 +157,12 @@ def replace(archive: Archive, record: RunRecord, group: Group) -> Commit | None:
             (part for each in group.commits for part in each.slices), key=lambda part: (part.pairing, part.first_pair)
         )
     )
-    tables = _merged(archive, record, group)
     name = f"part-{number:06d}-{uuid.uuid4().hex}.parquet"
     with explained("write to", archive.root), archive.backend.pending() as pending:
-        stored = {table: store(pending, archive.folder(table, run_id) / name, each) for table, each in tables.items()}
+        stored = {}
+        for table, content in _tables(archive, record, group):
+            stored[table] = store(pending, archive.folder(table, run_id) / name, content)
+            del content  # before the next one is made
         derived = {table.name: fields | {table.name: _plain(stored[table.name])} for table, fields in _fields(group)}
         replaces = tuple(merged(each for commit in group.commits for each in (_own(commit), *commit.replaces)))
         with ledger.lock:
@@ -190,40 +200,30 @@ def _fields(group: Group) -> Iterator[tuple[DerivedTable[Any], dict[str, Any]]]:
         yield INDEXES, {**INDEXES.fields(first.positions), "created": now()}
 
 
-def _merged(archive: Archive, record: RunRecord, group: Group) -> Mapping[str, Table]:
-    """The tables of all games of a group."""
-    shard = _joined([read_shard(archive, record.run_id, commit) for commit in group.commits])
-    games, plies = shard_tables(shard.game_id, shard.opening, shard.games, record.pairings)
-    tables = {"games": games, "plies": plies}
-    first = group.derived[0]
-    if first.annotation is not None:
-        tables[ANNOTATIONS.name] = table_of(_decisions(archive, record.run_id, group))
-    if first.positions is not None:  # counted again: positions of several shards become one row
-        rows = pl.read_parquet(plies.content, hive_partitioning=False).match_to_schema(PLIES)
-        imposed = record.spec["opening_plies"]
-        tables[INDEXES.name] = table_of(positions_of(rows, record.rules, imposed, range(first.positions.end_ply)))
-    return tables
+def _tables(archive: Archive, record: RunRecord, group: Group) -> Iterator[tuple[str, Table]]:
+    """The tables of all games of a group, one after the other: each is made in memory, from parts of the old ones."""
+    run_id, rows = record.run_id, rows_at_once(len(group.commits))
+
+    def merged_of(table: str, *columns: str) -> Iterator[pl.DataFrame]:
+        parts = [shard_table_parts(archive, run_id, commit, table, rows) for commit in group.commits]
+        return merged_rows(parts, columns, ROW_GROUP_ROWS)
+
+    used = sorted({part.pairing for commit in group.commits for part in commit.slices})
+    games = (_game_rows(part) for part in merged_of("games"))
+    yield "games", games_table(games, used, record.pairings, buffer_for(ROW_GROUP_ROWS))
+    yield "plies", integer_table(merged_of("plies", "ply"), PLIES)
+    annotations = [each.annotation for each in group.derived if each.annotation is not None]
+    if annotations:
+        decisions = [ANNOTATIONS.parts(archive, run_id, each, rows) for each in annotations]
+        order = ("ply", "kind")
+        yield ANNOTATIONS.name, integer_table(merged_rows(decisions, order, ROW_GROUP_ROWS), ANNOTATIONS.schema)
+    indexes = [each.positions for each in group.derived if each.positions is not None]
+    if indexes:
+        positions = [INDEXES.parts(archive, run_id, each, rows) for each in indexes]
+        sums = merged_positions(positions, record.rules, record.spec["opening_plies"])
+        yield INDEXES.name, integer_table(row_groups(sums, INDEXES.group_rows), INDEXES.schema)
 
 
-def _joined(shards: Sequence[ShardGames]) -> ShardGames:
-    """The games of several shards, ascending by id."""
-    game_id = np.concatenate([shard.game_id for shard in shards])
-    fields = zip(*(shard.games for shard in shards), strict=True)
-    games = Games(*(np.concatenate(each, axis=-1) for each in fields))
-    opening = np.concatenate([shard.opening for shard in shards])
-    if (game_id[:-1] < game_id[1:]).all():
-        return ShardGames(game_id, opening, games)
-    order = np.argsort(game_id, kind="stable")
-    return ShardGames(game_id[order], opening[order], games_at(games, order))
-
-
-def _decisions(archive: Archive, run_id: str, group: Group) -> pl.DataFrame:
-    """The decisions of a group's games: their values took long to find."""
-    frames = []
-    for annotation in (each.annotation for each in group.derived if each.annotation is not None):
-        path: PurePath = ANNOTATIONS.file(archive, run_id, annotation)
-        try:
-            frames.append(read_table(archive.backend, path, annotation.decisions, ANNOTATIONS.schema))
-        except ValueError as error:
-            raise FailureError(f"{path} {error}; {ANNOTATIONS.remedy}") from error
-    return pl.concat(frames).sort("ply", "kind", "game_id")
+def _game_rows(frame: pl.DataFrame) -> GameRows:
+    columns = (frame[name].to_physical().to_numpy().copy() for name in GameRows._fields)
+    return GameRows(*columns)

@@ -177,7 +177,7 @@ def _of_digests(archive: Archive) -> Iterator[PurePath]:
     for run_id in archive.run_ids():
         for digest in digests.counting(archive, run_id):
             yield archive.folder(digests.FOLDER, run_id) / digest.name
-            yield from (digests.file_of(archive, run_id, digest, table) for table in digests.TABLES)
+            yield from (path for path, _ in digests.files_of(archive, run_id, digest))
 
 
 def is_removable(file: UnreferencedFile, least_age: float) -> bool:

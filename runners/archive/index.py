@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 import typer
 
-from analytics.derived_tables import digests
+from analytics.derived_tables import digest_making, digests
 from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs
 from analytics.files.backends import backend_of
 from analytics.sql.database import OpenArchive
@@ -62,10 +62,10 @@ def bring_up_to_date(
         indexing = Indexing(archive, jobs, bar.advance)
         if jobs:
             executor.carry_out(indexing, threads or available_cores(), threading.Event())
-    left = [*digests.digest_jobs(archive, runs)]
+    left = [*digest_making.digest_jobs(archive, runs)]
     with progress_bar("adding up", "games", wanted=bool(left)) as bar:
         bar.start(sum(job.games for job in left))
-        digests.make_all(archive, left, threads or available_cores(), bar.advance)
+        digest_making.make_all(archive, left, threads or available_cores(), bar.advance)
     return indexing.done
 
 

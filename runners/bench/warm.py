@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
 from analytics import open_archive
-from analytics.derived_tables import digests
+from analytics.derived_tables import digest_making
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
@@ -115,7 +115,7 @@ def look_at_openings(root: Path) -> None:
     archive = Archive.open(root)
     index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 1)
     for shard in INDEXES.shards(archive, archive.run_ids())[:1]:
-        digests.make(archive, digests.DigestJob(shard.record, (shard,)))
+        digest_making.make(archive, digest_making.DigestJob(shard.record, (shard,), 1))
     with open_archive(root) as opened:
         openings(opened, EMPTY_BOARD, filters=Filters(imposed=True))
 

@@ -178,7 +178,8 @@ def _connect(address: str) -> None:
             ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL)
     except Exception as error:
         none = isinstance(error, ConnectionError) and where == AUTO
-        reason = "there is none" if none else f"something else answers, or an unlike version of Ray: {_reason(error)}"
+        other = "something else answers, an unlike version of Ray, or one with another token, see RAY_AUTH_MODE"
+        reason = "there is none" if none else f"{other}: {_reason(error).partition('. ')[0]}"
         raise FailureError(f"no Ray cluster at ray.address={address} ({reason}): {_HOW}") from error
 
 

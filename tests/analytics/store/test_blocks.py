@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from analytics.store.blocks import ROW_GROUP_ROWS, tables
+from analytics.files.local import LOCAL
+from analytics.store.blocks import ROW_GROUP_ROWS, read_table, table_parts, tables
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from quarto.batch import Block
 from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games
@@ -32,6 +34,33 @@ def test_rows_of_single_games_equal_those_of_the_naive_builder(
 ) -> None:
     blocks = [single_games(seed, pairing, first * pairs, pairs) for pairing, first in places]
     assert tuple(table.rows() for table in frames(blocks, PAIRINGS)) == naive_rows(blocks, PAIRINGS)
+
+
+def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Path) -> None:
+    _, table = tables([random_block(1)], PAIRINGS)
+    path, stored = tmp_path / "table.parquet", table.stored(f"part-000000-{'0' * 32}.parquet")
+    path.write_bytes(table.content)
+    parts = [*table_parts(LOCAL, path, stored, PLIES, 20)]
+    assert [len(part) for part in parts] == [20] * (table.rows // 20) + [table.rows % 20]
+    assert pl.concat(parts).equals(read_table(LOCAL, path, stored, PLIES))
+    reading = table_parts(LOCAL, path, stored, PLIES, 20)
+    next(reading)
+    path.unlink()
+    assert sum(map(len, reading)) == table.rows - 20  # a file that is removed meanwhile is read to its end
+    for content, what in (
+        (None, "cannot be read"),
+        (table.content[:-1], "bytes, its commit says"),
+        (b"X" + table.content[1:], "SHA-256 is not that"),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ValueError, match=what):
+            next(table_parts(LOCAL, path, stored, PLIES, 20))
+    path.write_bytes(table.content)
+    with pytest.raises(ValueError, match=f"has {table.rows} rows, its commit says"):
+        next(table_parts(LOCAL, path, structs.replace(stored, rows=stored.rows - 1), PLIES, 20))
+    with pytest.raises(ValueError, match="of the right types"):
+        next(table_parts(LOCAL, path, stored, GAMES, 20))
 
 
 def test_the_largest_numbers_fit() -> None:

@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 from msgspec import structs
 
+from analytics.derived_tables import merged_positions
 from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies
+from analytics.derived_tables.derived_table import DerivedTable
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.files.local import LocalBackend
@@ -23,6 +25,7 @@ from analytics.store.commit_log import write_checkpoint
 from analytics.store.json_records import dump
 from analytics.store.shard_arrays import read_shard
 from analytics.store.snapshot import Snapshot
+from analytics.upkeep import compaction
 from analytics.upkeep.compaction import compact, groups_of, replace
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
@@ -89,6 +92,40 @@ def test_one_shard_takes_the_place_of_many_and_the_rows_are_the_same(archive: Ar
     assert later.shard == 11
     assert compact(archive, RUN_ID) == (2, 1, 0)
     assert archive.commits(RUN_ID)[0].replaces == ((0, 12),)
+    assert not verify(archive).problems
+
+
+def test_a_merged_shard_has_the_bytes_of_one_that_was_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = [random_block(3, pairing, pair, 5) for pairing in (0, 2, 1) for pair in (10, 0, 5, 15)]
+    random.Random(2).shuffle(blocks)
+    made = [Archive.open(tmp_path / name, create=True) for name in ("parts", "whole")]
+    for archive, shards in zip(made, ([blocks[:4], blocks[4:5], blocks[5:8], blocks[8:]], [blocks]), strict=True):
+        archive.save_run(record())
+        for shard in shards:
+            archive.commit(RUN_ID, shard, PAIRINGS)
+        numbers = {commit.shard for commit in archive.commits(RUN_ID)}
+        annotate(archive, numbers)
+        index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
+    monkeypatch.setattr(merged_positions, "ROWS_IN_MEMORY", 28)  # so tables come in parts of seven rows
+    assert compact(made[0], RUN_ID) == (4, 1, 0)
+    (parts,), (whole,) = (archive.commits(RUN_ID) for archive in made)
+    assert [parts.games.sha256, parts.plies.sha256] == [whole.games.sha256, whole.plies.sha256]
+    tables: list[DerivedTable[Any]] = [ANNOTATIONS, INDEXES]
+    for table in tables:
+        stored = [table.stored(manifest) for each in made for manifest in table.counting(each, RUN_ID).values()]
+        assert len({file.sha256 for file in stored}) == 1
+        assert stored[0].rows == stored[1].rows > 100
+
+
+def test_very_many_shards_are_put_together_in_steps(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rows(grown(archive).root)
+    monkeypatch.setattr(compaction, "MOST", 3)
+    told: list[int] = []
+    assert compact(archive, RUN_ID, progress=told.append) == (10, 1, 0)
+    assert sum(told) == 10
+    assert same(rows(archive.root), before)
     assert not verify(archive).problems
 
 

@@ -165,3 +165,26 @@ def test_nodes_that_are_lost_at_ten_random_moments_lose_no_pair_and_double_none(
     (tmp_path / "own threads").mkdir()
     in_folder(tmp_path, *asked[:-1], f"games={len(rows(tmp_path / 'games')['games'])}", "archive.root=again")
     assert_same_rows(rows(tmp_path / "games"), rows(tmp_path / "again"))
+
+
+@pytest.mark.slow
+def test_a_cluster_with_a_token_lets_in_who_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a-token-of-this-test-0123456789abcdef")
+    with cluster.start() as process:
+        address = Nodes(process).address
+        run = ("run", "agent@a=random", "agent@b=random", "games=200", "archive.root=games", "executor=ray")
+        in_folder(tmp_path, *run, f"ray.address={address}")
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        in_folder(tmp_path, *run, "games=400", "ray.address=auto")
+        for name, value in (("RAY_AUTH_TOKEN", "another-token-0123456789abcdef"), ("RAY_AUTH_MODE", "disabled")):
+            with monkeypatch.context() as wrong:
+                wrong.setenv(name, value)
+                refused = command(tmp_path, *run, "games=600", f"ray.address={address}")
+            assert refused.returncode == 1
+            assert refused.stderr.count("\n") == 1
+            assert "one with another token, see RAY_AUTH_MODE" in refused.stderr
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(60)
+    assert len(rows(tmp_path / "games")["games"]) == 400
