@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastapi import APIRouter
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from analytics.report.pieces import piece_symbols
+from analytics.report.pieces import piece_svg, piece_symbols
 from runners.browse.links import address
 from runners.web.settings import site_of
 
@@ -60,13 +60,16 @@ async def form_fields(request: Request) -> dict[str, str]:
 def environment() -> Environment:
     """The templates and what they can call."""
     made = Environment(
-        loader=PackageLoader("runners.web"),
+        loader=ChoiceLoader(
+            [PackageLoader("runners.web"), PrefixLoader({"report": PackageLoader("analytics.report")})]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.globals["static"] = static
+    made.globals["piece_svg"] = piece_svg
     made.globals["piece_symbols"] = piece_symbols
     made.globals["address"] = lambda path, **query: address(path, query)
     return made
