@@ -163,7 +163,7 @@ def _length_rows(frame: pl.DataFrame) -> list[list[str]]:
 
 def _mean_length(rows: pl.DataFrame) -> str:
     games, plies = (int(rows.select(each).item()) for each in (pl.col("games").sum(), pl.col("games").dot("plies")))
-    text = f"{games:,} games, {plies / games:.2f} plies on average"
+    text = f"{games:,} {'game' if games == 1 else 'games'}, {plies / games:.2f} plies on average"
     if rows["random"].null_count():
         return text
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"

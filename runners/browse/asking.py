@@ -22,6 +22,7 @@ import polars as pl
 
 from agents.base import LateError
 from quarto.errors import FailureError, RequestError
+from runners.browse.busy import BusyError
 from runners.contestants.child_process import ChildProcess, ProcessDiedError
 from runners.contestants.framing import ANSWERED, ASKED, FAILED, MOST_BYTES, READY, SETUP
 
@@ -71,7 +72,7 @@ class Asking:
         """The answer to a question.
 
         Raises ``RequestError`` for a question that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
-        damaged archive and while too many other questions are answered.
+        damaged archive, ``BusyError`` while too many other questions are answered.
         """
         if not question.strip():
             raise RequestError("SQL: there is no question: write a SELECT, or take one of the questions below")
@@ -82,7 +83,7 @@ class Asking:
         try:
             slot = self._slots.get(timeout=self.limits.waiting_seconds)
         except Empty:
-            raise FailureError("the server is answering other questions in SQL: ask again in a moment") from None
+            raise BusyError("the server is answering other questions in SQL: ask again in a moment") from None
         try:
             return SqlAnswer(self._answer(slot, question), self.limits.rows)
         finally:

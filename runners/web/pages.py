@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class Section(NamedTuple):
 
 
 STATIC = Path(__file__).parent / "static"
+RETRY_SECONDS = 3  # after which a busy server may be asked again
 SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
 QUICKLY = "x-quick"  # header of a request by our script, which replaces parts of the page by those of the answer
 
@@ -43,7 +45,8 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         "archive": str(site.settings.archive),
         "refresh": None,
     }
-    return HTMLResponse(environment().get_template(template).render(known | values), status)
+    headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    return HTMLResponse(environment().get_template(template).render(known | values), status, headers)
 
 
 def go_to(path: str, **query: object) -> Response:

@@ -16,6 +16,7 @@ from runners.browse.asking import Asking, SqlAnswer
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
 from runners.web.background import Background, Job
+from runners.web.failures import status_of
 from runners.web.pages import page
 from runners.web.settings import Site, site_of
 
@@ -69,7 +70,7 @@ def ask(
         try:
             values |= _answered(desk_of(request), text, chart, (x, y, colour))
         except ArenaError as error:
-            status = 400 if isinstance(error, RequestError) else 500
+            status = status_of(error)
             values |= {"error": str(error)}
     return page(
         request,
