@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -99,7 +98,7 @@ class Asking:
         process = ChildProcess([], PROGRAM, stderr=subprocess.DEVNULL, variables={"MALLOC_ARENA_MAX": "1"})
         limits = self.limits
         setup = {
-            "archive": os.fspath(self._archive) if isinstance(self._archive, os.PathLike) else str(self._archive),
+            "archive": str(self._archive),
             **{name: getattr(limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill", "megabytes")},
         }
         process.write(SETUP, json.dumps(setup).encode())

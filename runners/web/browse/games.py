@@ -104,7 +104,7 @@ def _judged(reader: Reader, shelf: Shelf, game: LoggedGame, seconds: float) -> t
     def work(job: Job) -> Judgements:
         review = replay.review_of(game)
         job.when_stopped(review.stop)
-        review.search(lambda found: job.publish(replay.judged_by(found)))
+        review.search(lambda found: job.publish(replay.judged_by(found)), better=False)
         return replay.judged_by(review.found())
 
     key = game.record.run_id, game.game_id, game.plies

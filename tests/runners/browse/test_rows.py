@@ -91,7 +91,7 @@ def test_a_logged_game_is_replayed_with_exact_regrets(opened: OpenArchive) -> No
     game = logged_game(opened, ROUND_ROBIN, 5)
     seen: list[int] = []
     review = review_of(game)
-    review.search(lambda found: seen.append(len(judged_by(found))))
+    review.search(lambda found: seen.append(len(judged_by(found))), better=False)
     judged = judged_by(review.found())
     assert len(judged) == 2 * len(game.plies)
     assert seen == [2 * (number + 1) for number in range(len(game.plies))]

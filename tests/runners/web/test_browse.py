@@ -187,20 +187,19 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
 def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
     bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "REMOTE_SECONDS", 0.5)
-    monkeypatch.setattr(library, "LOOK_SECONDS", 0.0)
     archive = Archive.open(bucket / "archive", create=True)
     archive.save_run(record())
     archive.commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
     with visitor(archive.root) as guest:
-        assert "1 of 1 runs, with 8 games" in guest.ready("/browse").text
+        assert "1 of 1 run, with 16 games" in guest.ready("/browse").text
         game = guest.ready(f"/browse/games/{RUN_ID}/0")
         assert game.status == 200
         assert "Every decision is judged" in game.text
         (count,) = re.findall(r"<th[^>]*>(\d+)</th>", guest.ready("/ask", q="SELECT count(*) FROM plies").text)
         assert int(count) > 8 * 4
         archive.commit(RUN_ID, [random_block(1, 0, 8)], PAIRINGS)
+        monkeypatch.setattr(library, "REMOTE_SECONDS", 0.5)
         end = time.monotonic() + PATIENCE
-        while "with 16 games" not in guest.ready("/browse").text:
+        while "with 32 games" not in guest.ready("/browse").text:
             assert time.monotonic() < end
             time.sleep(0.1)
