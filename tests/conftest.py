@@ -1,5 +1,6 @@
 """Settings of all tests: quiet, repeatable property tests, and temporary files in memory."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -36,6 +37,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and SELDOM & set(item.callspec.id.split("-"))
         ):
             item.add_marker(pytest.mark.slow)
+
+
+# The libraries make half a million objects that live as long as the process: the collector need not look at them again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector see only what the tests make."""
+    gc.freeze()
+    gc.set_threshold(50_000)
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let Python end as ever: what is still frozen then, its extension modules report as leaks."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

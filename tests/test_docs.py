@@ -22,6 +22,7 @@ from runners.cli.groups import with_option
 from runners.cli.main import app
 from runners.cli.run import is_training
 from runners.hydra_app.flags import FLAGS, flags_first
+from runners.hydra_app.shortcuts import sources_shared
 from runners.hydra_app.sweep_start import _first_value
 from tests.paths import CONF, ROOT
 
@@ -152,7 +153,7 @@ def composed(names: list[str], overrides: list[str]) -> DictConfig:
     config = "_".join(names)
     if config in ("run", "sweep"):
         config = "train" if is_training(overrides) else "run"
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"), sources_shared():
         return compose(config, overrides=overrides)
 
 

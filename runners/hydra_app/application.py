@@ -38,7 +38,8 @@ from runners.hydra_app.config_dir import find_own_modules, folders_of, own_modul
 from runners.hydra_app.error_messages import explained, own_settings
 from runners.hydra_app.finished import Finished
 from runners.hydra_app.flags import config_dirs, flags_first, in_full
-from runners.hydra_app.mode import check_mode, composed_once
+from runners.hydra_app.mode import check_mode
+from runners.hydra_app.shortcuts import composed_once, sources_shared
 from runners.hydra_app.study import Target
 from runners.terminal import console
 
@@ -234,6 +235,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
         explained(command, arguments, application.keys),
         searched(places),
         once,
+        sources_shared(),
     ):
         try:
             # A path: as a package, a folder named conf in ``sys.path`` could hide it.

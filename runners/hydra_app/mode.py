@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
-from hydra._internal.hydra import Hydra
+from collections.abc import Sequence
 
 from quarto.errors import RequestError
 
@@ -26,24 +22,3 @@ def check_mode(arguments: Sequence[str]) -> None:
 def only_flag_decides(arguments: Sequence[str]) -> bool:
     """Whether no argument sets ``hydra.mode`` or chooses a yaml that may: those of the project's ``conf`` do not."""
     return not any(map(MAY_SET_IT.match, arguments))
-
-
-@contextmanager
-def composed_once(arguments: Sequence[str]) -> Iterator[None]:
-    """Let Hydra compose a configuration once instead of twice, inside the context, where that changes nothing.
-
-    Hydra composes all of it first only to look at ``hydra.mode``, which takes a third of the time of a small command.
-    It has no setting for that, so the question is answered here: None, nobody set it.
-    """
-    if not only_flag_decides(arguments):
-        yield
-        return
-    asked, Hydra.get_mode = Hydra.get_mode, _not_set  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Hydra.get_mode = asked  # type: ignore[method-assign]
-
-
-def _not_set(*_args: Any, **_kwargs: Any) -> None:
-    return None

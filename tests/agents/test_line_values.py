@@ -29,6 +29,7 @@ from quarto.jit import float64, kernel, uint64
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
 from tests.agents.learning.test_line_features import image, numbers_of
+from tests.marks import seldom
 from tests.naive import PRESETS, SemiRandom
 from tests.naive_players.agreement import assert_same_games, assert_same_turns
 from tests.naive_policies import lines
@@ -63,7 +64,7 @@ def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int,
     return float(sums[0] + sum(output[unit] * max(sums[1 + unit], 0.0) for unit in range(units)))
 
 
-@pytest.mark.parametrize(("units", "risk"), [(0, 0.25), (3, 0.75)])
+@pytest.mark.parametrize(("units", "risk"), [(0, 0.25), *seldom((3, 0.75))])
 def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> None:
     policy, stages = random_policy(CLASSIC, units)
     agent = LineValues(policy, risk)

@@ -13,6 +13,7 @@ from quarto.batch import Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE
+from tests.marks import seldom
 from tests.naive import PRESETS, safe_pieces
 from tests.naive_players import own_piece_alpha_beta as naive_own_piece
 from tests.naive_players.agreement import assert_same_games, assert_same_turns, endgames
@@ -33,12 +34,13 @@ def wins_at_once(position: Position) -> bool:
 
 
 @pytest.mark.parametrize("faithful", [False, True])
-@pytest.mark.parametrize(("depth", "most_empty"), [(1, 11), (2, 7), (3, 5), (4, 4), (5, 4), (9, 4)])
+@pytest.mark.parametrize(("depth", "most_empty"), [(2, 7), (4, 4), *seldom((1, 11), (3, 5), (5, 4), (9, 4))])
 def test_turns_are_those_of_the_slow_twin(depth: int, most_empty: int, faithful: bool) -> None:
     twin = naive_own_piece.OwnPieceAlphaBeta(depth, faithful)
     assert_same_turns(OwnPieceAlphaBeta(depth, faithful), twin, OWN_PIECE, boards(most_empty, 12))
 
 
+@pytest.mark.slow
 def test_a_win_by_the_fifth_placement_is_found() -> None:
     """Asked about boards where the fifth placement decides: looking ahead one less, it would play something else."""
     positions = [position for position in endgames(CLASSIC, 5, 6000) if position.hand == NONE]

@@ -11,6 +11,7 @@ from agents.ga2 import Ga2
 from agents.learning.policy import Policy
 from agents.q_placement import QPlacement, QPlacementLearner
 from quarto.rules import CLASSIC, Rules
+from tests.marks import seldom
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import q_placement as naive_q_placement
 from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
@@ -34,7 +35,7 @@ def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules
         assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
 
 
-@pytest.mark.parametrize("turns", [60, pytest.param(4000, marks=pytest.mark.slow)])  # the twin takes its time
+@pytest.mark.parametrize("turns", [20, *seldom(4000)])  # the twin takes its time
 @BOTH
 def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: int) -> None:
     policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)

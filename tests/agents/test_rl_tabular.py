@@ -59,6 +59,7 @@ def test_it_learns_what_the_slow_twin_learns() -> None:
     assert same_bytes(learned, nothing_more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["classic", pytest.param("square", marks=pytest.mark.slow)])
 def test_it_learns_from_many_games_what_the_slow_twin_learns(name: str) -> None:
     learned = assert_learns_the_same(250, PRESETS[name], exploration=0.8, exploration_step=0.0005)

@@ -306,6 +306,7 @@ def test_orbits_of_the_canonical_boards_add_up_to_all_boards() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_least_of_all_images_of_every_board_of_one_piece_is_one_of_two() -> None:
     group = permutations_of(CLASSIC)
     boards = [[NONE] * cell + [piece] + [NONE] * (15 - cell) for cell in range(16) for piece in range(16)]

@@ -12,6 +12,7 @@ from analytics.query.selection import select
 from quarto.errors import RequestError
 from tests import naive
 from tests.analytics.exchange.archives import RUNS, archive_of
+from tests.marks import seldom
 
 Key = tuple[str, int]
 
@@ -56,7 +57,7 @@ def naive_words(keys: list[Key], seed: int) -> dict[Key, int]:
 
 
 @pytest.mark.parametrize("where", [None, "agent_0 = 'random'"])
-@pytest.mark.parametrize("sample", [1, 7, 40])
+@pytest.mark.parametrize("sample", [7, *seldom(1, 40)])
 def test_a_sample_is_the_games_with_the_least_words_whatever_the_shards(
     whole: Path, scattered: Path, where: str | None, sample: int
 ) -> None:

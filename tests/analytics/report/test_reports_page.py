@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.paths import ROOT
 
 TEXT = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_notebook_example_runs(tmp_path: Path) -> None:
     (source,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     shutil.copytree(ROOT / "data" / "sample", tmp_path / "data" / "sample")

@@ -19,6 +19,7 @@ from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
+from tests.marks import seldom
 from tests.paths import ROOT
 
 BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
@@ -225,7 +226,7 @@ def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("close", ["opened.close()", "pass"])
+@pytest.mark.parametrize("close", ["pass", *seldom("opened.close()")])
 def test_a_script_leaves_nothing_on_the_standard_error(archive: Archive, close: str) -> None:
     done = in_a_process(
         f"""

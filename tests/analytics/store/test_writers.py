@@ -198,6 +198,7 @@ def test_without_hard_links_the_message_says_so(archive: Archive, monkeypatch: p
         archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
 
 
+@pytest.mark.slow
 def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> None:
     script = textwrap.dedent(
         f"""

@@ -28,6 +28,7 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
 from quarto.errors import FailureError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from tests.marks import seldom
 from tests.object_storage import BOTH
 
 TABLES = ("games", "plies")
@@ -172,7 +173,7 @@ class KilledError(BaseException):
 
 @pytest.mark.parametrize(
     "step",
-    [step if step in (1, 5, 7, 8, 9, 12) else pytest.param(step, marks=pytest.mark.slow) for step in range(1, 16)],
+    [5, 8, 12, *seldom(*({*range(1, 16)} - {5, 8, 12}))],
 )
 def test_killed_at_any_write_it_loses_nothing_and_counts_nothing_twice(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, step: int

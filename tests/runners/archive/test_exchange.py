@@ -108,6 +108,7 @@ def test_text_and_csv_go_down_a_pipe(qarena: Qarena, tmp_path: Path) -> None:
         (tmp_path / "x").unlink()
 
 
+@pytest.mark.slow
 def test_the_page_about_it_shows_what_is_printed(qarena: Qarena) -> None:
     ((typed, printed),) = re.findall(r"^```\n\$ (.*)\n((?:\[.*\n)+)```", PAGE, re.MULTILINE)
     words = [word.replace("data/sample", SAMPLE) for word in shlex.split(typed)]

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from analytics import open_archive
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
@@ -68,6 +70,7 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
     assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
 
 
+@pytest.mark.slow
 def test_the_notebook_example_runs() -> None:
     (source,) = re.findall(r"^```python\n(.*?)^```$", VOCABULARY, re.MULTILINE | re.DOTALL)
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)

@@ -108,6 +108,7 @@ def test_ctrl_c_commits_what_is_in_flight_and_prints_the_command_that_resumes(
     check_rows(folder, expected)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(
     folder: Path, qarena: Qarena, expected: Rows
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path
     assert seconds >= 0
 
 
+@pytest.mark.slow
 def test_the_figures_are_printed_beside_the_yardstick(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "POSITIONS", {9: 20})
     monkeypatch.setattr(solver, "MEGABYTES", 1.0)

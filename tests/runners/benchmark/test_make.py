@@ -54,6 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_same_options_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
     parts = parts_of(chosen(["random-v0", "quarto/medium-v0"]), GAMES, 5)
     assert make(MakeRequest(tmp_path / "again", parts, 1, "other words"), threading.Event())

@@ -46,6 +46,7 @@ def test_build_show_and_verify(qarena: Qarena, own_home: Path) -> None:
     assert "torus_square-2.parquet is damaged (4 bytes that differ from the" in checked.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:
     building = subprocess.Popen([QARENA, *BUILD, "4"], stderr=subprocess.PIPE, text=True)
     while not list(own_home.glob("*.building/lock")):

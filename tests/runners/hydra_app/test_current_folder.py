@@ -9,6 +9,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 
 READER = """
@@ -48,7 +49,7 @@ def typed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["run", "sweep", "train", pytest.param("sprt", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["run", "train", *seldom("sweep", "sprt")])
 def test_games_are_in_the_archive_that_was_named(name: str, typed_in: Path, qarena: Qarena) -> None:
     found = qarena(*COMMANDS[name], "hydra.job.chdir=true")
     assert found.code in (0, 3)  # sprt: undecided

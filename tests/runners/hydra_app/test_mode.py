@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
 
 from runners.arena.config_groups import CONF
+from runners.hydra_app import application
 from runners.hydra_app.mode import only_flag_decides
 from tests.runners.conftest import Qarena
 
@@ -48,3 +51,12 @@ def test_a_run_is_composed_once(argument: str, times: int, qarena: Qarena, monke
     monkeypatch.setattr(Hydra, "compose_config", counting)
     assert qarena("run", "agent@a=random", "agent@b=random", "games=2", argument).code == 0
     assert len(composed) == times
+
+
+def test_help_copies_no_sources(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed is what Hydra prints when it copies them; they are shared in the context of a command only."""
+    shared = qarena("run", "--help")
+    assert not hasattr(ConfigRepository, "__deepcopy__")
+    monkeypatch.setattr(application, "sources_shared", nullcontext)
+    assert shared.code == 0
+    assert shared == qarena("run", "--help")

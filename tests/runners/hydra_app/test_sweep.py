@@ -102,6 +102,7 @@ def test_a_job_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(qa
     assert [job[3:] for job in jobs] == [("classic", 4), ("own_piece", None), ("square", 4)]
 
 
+@pytest.mark.slow
 def test_every_job_failing_still_says_which(qarena: Qarena, tmp_path: Path) -> None:
     found = qarena("sweep", "seed=-1,-2", "games=4")
     assert (found.code, found.out) == (1, "")
@@ -147,6 +148,7 @@ def test_a_run_in_the_mode_of_a_sweep_is_the_same_sweep(flag: str, qarena: Qaren
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.slow
 def test_trainings_and_builds_in_the_mode_of_a_sweep_are_sweeps(qarena: Qarena) -> None:
     training = ("train", "trainer=q_table", "trainer.games=20", "seed=1,2")
     for command in (training, ("policy", "build", "kind=gift", "name=one,two")):

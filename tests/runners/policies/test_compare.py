@@ -124,6 +124,7 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     assert snapshot(root) == before
 
 
+@pytest.mark.slow
 def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena) -> None:
     play(root, "agent@a=random", "agent@b=random", "games=20", "rules=square")
     for rules in ("classic", "square"):

@@ -126,6 +126,7 @@ def stored(root: Path, trained: Trained, name: str) -> str:
     ).policy_id
 
 
+@pytest.mark.slow
 def test_the_last_population_of_a_stored_policy_can_be_the_start(tmp_path: Path) -> None:
     first = trainer("ga5", **SMALL).train(context(tmp_path))
     policy_id = stored(tmp_path, first, "first")

@@ -108,6 +108,7 @@ def opponent(monkeypatch: pytest.MonkeyPatch, target: str, **params: Any) -> Non
     monkeypatch.setattr("runners.training.online.agent_of", lambda *_: spec)
 
 
+@pytest.mark.slow
 def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw_the_same_words(monkeypatch)
     trainer = online(games=400, opponent="dumb", **SWAPPED)
@@ -165,6 +166,7 @@ def test_an_opponent_forgets_each_game_before_the_next(tmp_path: Path) -> None:
 # The archive is the checkpoint.
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_how_games_are_kept_does_not_matter(whole: Path, expected: Policy, tmp_path: Path) -> None:
     found = learned(online(games=GAMES), tmp_path / "a", shard_games=64, shard_seconds=0.0, threads=3)

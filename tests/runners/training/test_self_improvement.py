@@ -133,6 +133,7 @@ def test_stopped_anywhere_it_comes_to_the_same(loop: tuple[Path, Trained], tmp_p
     assert (again.played, knowledge(again)) == (0, knowledge(trained))
 
 
+@pytest.mark.slow
 def test_more_generations_go_on_from_fewer(loop: tuple[Path, Trained]) -> None:
     root, trained = loop
     more = trainer(generations=4).train(named(root))
@@ -150,6 +151,7 @@ def test_of_many_generations_the_last_counts_last(loop: tuple[Path, Trained]) ->
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.slow
 def test_remembering_the_last_generation_only(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     Archive.open(root, create=True)
