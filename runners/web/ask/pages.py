@@ -9,6 +9,7 @@ from starlette.responses import Response
 from analytics.query.cookbook import CookbookQuestion, questions
 from analytics.report.content import Figure
 from analytics.sql.views import VIEWS
+from analytics.store.marker import content_of
 from quarto.errors import ArenaError, FailureError, RequestError
 from runners.browse import charts
 from runners.browse.answers import answer_table
@@ -66,7 +67,8 @@ def ask(
     text = q.strip() or (chosen.sql if chosen else "")
     values: dict[str, object] = {"answer": None, "figure": None, "error": "", "waiting": False, "refresh": None}
     status = 200
-    if text:
+    empty = content_of(site_of(request).settings.archive) is None
+    if text and not empty:
         try:
             values |= _answered(desk_of(request), text, chart, (x, y, colour))
         except ArenaError as error:
@@ -77,6 +79,7 @@ def ask(
         "ask.html",
         status,
         text=text,
+        empty=empty,
         chosen=chosen,
         questions=questions(),
         views=VIEWS,

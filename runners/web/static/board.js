@@ -50,7 +50,8 @@ function replace(found, keep) {
   }
   prepare();
   const wanted = main().querySelector("[data-focus]");
-  const target = keep ? document.getElementById(id) : wanted || document.getElementById(id);
+  const same = active === old ? null : document.getElementById(id); // who waited for a page has the focus on the whole of it
+  const target = keep ? same : wanted || same;
   if (inside || (!keep && wanted)) (target || wanted || main()).focus({ preventScroll: true });
   const text = announcement(main());
   if (text !== before) tell(text);
