@@ -151,7 +151,7 @@ def _labelled(piece: int) -> str:
             (pieces.SQUARE, ("round", "square")),
         )
     ]
-    lines = ((f"{piece:X}", 76, 14, INK), (" ".join(has[:2]), 90, 10.5, FAINT), (" ".join(has[2:]), 102, 10.5, FAINT))
+    lines = ((f"{piece:X}", 76, 14, INK), (" ".join(has[:2]), 90, 9.5, FAINT), (" ".join(has[2:]), 102, 9.5, FAINT))
     texts = [
         f'<text x="{left + _SHEET[0] // 2}" y="{top + below}" font-family="sans-serif" font-size="{size}" '
         f'text-anchor="middle" fill="{colour}">{text}</text>'
