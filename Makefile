@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all test-extras test-all-extras lint debian chromium warm bench docs lock clean
+.PHONY: install run test test-all test-extras test-all-extras test-d3rlpy lint debian chromium warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -43,6 +43,10 @@ test-extras: $(VENV)/installed-extras chromium
 
 test-all-extras: $(VENV)/installed-extras chromium
 	$(PYTEST) -m extras
+
+# d3rlpy pins gymnasium 1.0, so it has an environment of its own, which no lock describes: the newest versions that fit.
+test-d3rlpy: $(VENV)-d3rlpy/installed
+	$(VENV)-d3rlpy/bin/python -m pytest tests/runners/benchmark/test_d3rlpy_folder.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -83,7 +87,7 @@ lock:
 	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-d3rlpy build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # The stamps below are what makes a second `make` instant and a changed lock an update.
 $(VENV)/created:
@@ -109,4 +113,9 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 $(VENV)/installed-extras: $(VENV)/installed-dev requirements-extras.lock
 	$(PIP_INSTALL) --require-hashes -r requirements-extras.lock
 	@$(BYTECODE)
+	@touch $@
+
+$(VENV)-d3rlpy/installed: $(VENV)/created pyproject.toml
+	$(PYTHON) -m venv $(VENV)-d3rlpy
+	$(VENV)-d3rlpy/bin/python -m pip --disable-pip-version-check install -qq --editable '.[d3rlpy]' pytest hypothesis
 	@touch $@

@@ -30,10 +30,10 @@ def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int
     explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[STAGE] > 0.0:
         weights = Weights(table(own), int64(settings[STAGE]), int64(1), int64(settings[UNITS]))
-        work = work_memory()
+        work = work_memory(1)
         judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work)
-        if work.gifts[0] != NONE:
-            return encode_turn(work.cells[0], work.gifts[0])
+        if work.gifts[0, 0] != NONE:
+            return encode_turn(work.cells[0, 0], work.gifts[0, 0])
     return gift_turn(position, draw(seed, 0), rules)
 
 

@@ -52,20 +52,21 @@ class Work(NamedTuple):
     boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, and after a reply to that
     found: NDArray[np.int64]  # [MOST_FEATURES]
     sums: NDArray[np.float64]  # [HEADS + MOST_UNITS] of an afterstate
-    top: NDArray[np.float64]  # [HEADS] the greatest logit of each head; -inf: there is no safe turn
-    cells: NDArray[np.int64]  # [HEADS] where it was found
-    gifts: NDArray[np.int64]  # [HEADS]
+    top: NDArray[np.float64]  # [HEADS, K] the greatest logits of each head, descending; -inf: there are fewer turns
+    cells: NDArray[np.int64]  # [HEADS, K] where they were found
+    gifts: NDArray[np.int64]  # [HEADS, K] NONE: there are fewer turns
 
 
 @inlined
-def work_memory() -> Work:
+def work_memory(kept: int) -> Work:
+    """Memory for the best ``kept`` turns of each head."""
     return Work(
         np.empty((3, BOARD), np.int64),
         np.empty(MOST_FEATURES, np.int64),
         np.empty(HEADS + MOST_UNITS, np.float64),
-        np.empty(HEADS, np.float64),
-        np.empty(HEADS, np.int64),
-        np.empty(HEADS, np.int64),
+        np.empty((HEADS, kept), np.float64),
+        np.empty((HEADS, kept), np.int64),
+        np.empty((HEADS, kept), np.int64),
     )
 
 
@@ -100,14 +101,27 @@ def sum_up(work: Work, count: int, base: int, features: int, weights: Weights) -
             sums[head] += values[output + head * weights.units + unit] * max(sums[weights.heads + unit], 0.0)
 
 
+@inlined
+def keep_turn(head: int, cell: int, gift: int, work: Work) -> None:
+    """Put the turn that was summed up among the best of a head, behind those of its value; the last one is left out."""
+    value, place = work.sums[head], work.top.shape[1] - 1
+    while place > 0 and work.top[head, place - 1] < value:
+        work.top[head, place] = work.top[head, place - 1]
+        work.cells[head, place], work.gifts[head, place] = work.cells[head, place - 1], work.gifts[head, place - 1]
+        place -= 1
+    work.top[head, place], work.cells[head, place], work.gifts[head, place] = value, cell, gift
+
+
 @kernel()
 def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: Work) -> None:
-    """The best safe turn of each head, first on ties by cell, then by gift, into ``work``.
+    """The best safe turns of each head, first on ties by cell, then by gift, into ``work``.
 
     The hand finishes no line; NONE asks for a gift alone.
     """
+    last = work.top.shape[1] - 1
     for head in range(weights.heads):
-        work.top[head], work.cells[head], work.gifts[head] = -np.inf, NONE, NONE
+        for k in range(last + 1):
+            work.top[head, k], work.cells[head, k], work.gifts[head, k] = -np.inf, NONE, NONE
     before, board = work.boards[0], work.boards[1]
     read_lines(lanes, occupied, words, before)
     features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS, occupied
@@ -130,8 +144,8 @@ def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any
             count = features_of(filled, gift, left, words, board, work.boards[2], work.found)
             sum_up(work, count, base, features, weights)
             for head in range(weights.heads):
-                if work.sums[head] > work.top[head]:
-                    work.top[head], work.cells[head], work.gifts[head] = work.sums[head], cell, gift
+                if work.sums[head] > work.top[head, last]:
+                    keep_turn(head, cell, gift, work)
 
 
 def stage_words(features: int, heads: int, units: int) -> int:

@@ -38,12 +38,14 @@ from runners.arena.storage import Storage
 from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, Part, player
 from runners.benchmark.references import GAMES as REFERENCE_GAMES
 from runners.benchmark.references import OPPONENT, References, references
+from runners.benchmark.references import SECONDS as REFERENCE_SECONDS
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
 MAKING = ".making"  # the hidden folder of what is not complete
 BYTES_A_GAME = 1_000  # of both forms, roughly
 ENVIRONMENT = "quarto-arena/QuartoTurns-v0"
+MINUTES_FROM = 90  # seconds, from which a duration is told in minutes
 AUTHOR = "The quarto-arena authors"
 SOURCE = "benchmark"  # key of the metadata that say from which run a dataset was made
 
@@ -91,9 +93,11 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
 def _announcement(parts: Sequence[Part], threads: int) -> str:
     """The size of the work, before it begins."""
     games = sum(part.all_games for part in parts)
-    seconds = sum(part.all_games * part.dataset.seconds / 1000 for part in parts) / threads
+    playing = sum(part.all_games * part.dataset.seconds / 1000 for part in parts)
+    seconds = (REFERENCE_SECONDS + playing) / threads
     size = games * BYTES_A_GAME / 1e6
-    return f"{games:,} games, some {size:,.0f} MB: about {max(1, round(seconds / 60)):,} min on {threads} threads"
+    duration = f"{round(seconds / 60):,} min" if seconds >= MINUTES_FROM else f"{max(1, round(seconds))} s"
+    return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
 
 
 def _made(part: Part, request: MakeRequest, known: References, stop: threading.Event) -> bool:

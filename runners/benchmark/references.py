@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from analytics.statistics.intervals import Estimate, score
+from analytics.statistics.intervals import Estimate, score, wilson
 from analytics.statistics.tally import Tally
 from quarto.rules import CLASSIC
 from runners.arena.spec import AgentSpec
@@ -18,6 +18,8 @@ from runners.strength.judging import JudgeOptions, games_with
 
 OPPONENT = "semi_random"  # unless another one is named
 GAMES = 4_000
+SECONDS = 2.4  # of processor time that references against semi_random take, measured
+FEW_PAIRS = 30  # the variance of fewer says little: they may all have ended alike
 SEED = (1 << 31) - 1  # of their openings, which neither datasets nor judged games have
 
 
@@ -35,9 +37,14 @@ class References(NamedTuple):
 
 
 def mean_return(games: Tally) -> Estimate:
-    """The first agent's mean return, -1 to 1, with its 95 % interval over pairs."""
-    mean, low, high = (2 * each - 1 for each in score(games, by_pairs=True))
-    return Estimate(mean, low, high)
+    """The first agent's mean return, -1 to 1, with its 95 % interval over pairs.
+
+    Of fewer than ``FEW_PAIRS`` it is Wilson's for as many wins and losses, the scores that vary most.
+    """
+    share, low, high = score(games, by_pairs=True)
+    if games.pair_count < FEW_PAIRS:
+        low, high = wilson(share * games.pair_count, games.pair_count)
+    return Estimate(2 * share - 1, 2 * low - 1, 2 * high - 1)
 
 
 def references(opponent: AgentSpec, threads: int, stop: threading.Event) -> References:

@@ -25,8 +25,9 @@ from agents.learning.line_values import (
 )
 from agents.learning.policy import Policy
 from agents.line_values import LineValues
-from quarto.jit import float64, kernel, uint64
+from quarto.jit import int64, kernel, uint64
 from quarto.position import Position
+from quarto.position import board as naive_board
 from quarto.rules import CLASSIC, NONE, Rules
 from tests.agents.learning.test_line_features import image, numbers_of
 from tests.marks import seldom
@@ -88,15 +89,36 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
 
 
 @kernel()
-def _top(lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights) -> float:
-    work = work_memory()
-    judge_turns(lanes, occupied, available, hand, words, weights, work)
-    return float64(work.top[0])
+def _best(position: Position, words: Any, weights: Weights, kept: int) -> tuple[Any, Any, Any]:
+    work = work_memory(kept)
+    lanes, occupied = uint64(position.lanes), int64(position.occupied)
+    judge_turns(lanes, occupied, int64(position.available), int64(position.hand), words, weights, work)
+    return work.top[0], work.cells[0], work.gifts[0]
+
+
+def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
+    """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
+    top, cells, gifts = _best(position._replace(lanes=uint64(position.lanes)), words, weights, kept)
+    return list(zip(top.tolist(), cells.tolist(), gifts.tolist(), strict=True))
 
 
 def top_of(position: Position, words: Any, weights: Weights) -> float:
-    """The value of the best turn; -inf if every turn gives a win away."""
-    return float(_top(uint64(position.lanes), position.occupied, position.available, position.hand, words, weights))
+    return best_of(position, words, weights, 1)[0][0]
+
+
+def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
+    policy, stages = random_policy(CLASSIC, 3)
+    reading = reading_of(policy, CLASSIC, 0.25)
+    weights = Weights(reading.values, stage_words(int(reading.words[STAGE_SIZE]), 1, 3), 1, 3)
+    for position in [each for each in asked(CLASSIC, 4) if each.hand != NONE and each.available][::25]:
+        pieces = [piece for piece in range(16) if position.available >> piece & 1]
+        turns = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
+        valued = [(value_of(after, stages, 3, 0.25), cell, gift) for cell, gift, after in turns]
+        valued.sort(key=lambda each: -each[0])  # a stable order: first on ties by cell, then by gift
+        assert len(valued) < 256
+        for kept in (3, 256):
+            expected = (valued + [(-np.inf, NONE, NONE)] * kept)[:kept]
+            assert best_of(position, reading.words, weights, kept) == expected
 
 
 @pytest.mark.slow

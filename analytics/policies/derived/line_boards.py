@@ -47,6 +47,11 @@ class Boards(NamedTuple):
         lanes, *others = self
         return Boards(lanes[:size], *(field[:size] for field in others))
 
+    def known(self) -> Boards:
+        """Those that have a value."""
+        rows = np.flatnonzero(self.value != UNKNOWN)
+        return Boards(self.lanes[rows], *(field[rows] for field in self[1:]))
+
 
 class ChosenGames(NamedTuple):
     """Games in the order of their random words [G], ascending."""
@@ -112,18 +117,18 @@ def gather(
     """Fill ``boards`` with afterstates of ``stage`` pieces from the games in their order; returns how many.
 
     From each game comes the board as it was logged, then one with another last turn. A placement is drawn again only if
-    it could not finish a line, a gift from the safe ones. With ``values`` [16, G] of the gifts, not [16, 0], only
-    logged boards whose value is known are taken.
+    it could not finish a line, a gift from the safe ones. With ``values`` [16, G] of the gifts, not [16, 0], logged
+    boards have theirs.
     """
     count, size, judged = int64(0), boards.lanes.shape[0], values.shape[1] > 0
     for game in range(words.shape[0]):
-        if games.plies[game] <= stage or (judged and values[stage, game] == UNKNOWN):
+        if games.plies[game] <= stage:
             continue
         lanes, occupied, left = board_of(games, game, stage - 1)
         piece = int64(games.pieces[stage - 1, game])
         left &= ~(int64(1) << piece)
         can_win = winning_cells(lanes, occupied, piece, rules) != 0
-        for redrawn in range(1 if judged else 2):
+        for redrawn in range(2):
             cell, gift = int64(games.cells[stage - 1, game]), int64(games.pieces[stage, game])
             word = draw(words[game], stage)
             if redrawn:
@@ -140,7 +145,9 @@ def gather(
                 return count
             boards.lanes[count], boards.occupied[count] = board, filled
             boards.left[count], boards.gift[count] = left & ~(int64(1) << gift), gift
-            boards.value[count] = int64(values[stage, game]) if judged else UNKNOWN
+            boards.value[count] = UNKNOWN
+            if judged and not redrawn:
+                boards.value[count] = int64(values[stage, game])
             count += 1
     return count
 

@@ -12,15 +12,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.line_values import HEADS, Weights
+from analytics.perfect.tablebase import base_for
 from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_boards import Boards, ChosenGames, boards_of, chosen_games
 from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, rounded, write_features
-from analytics.policies.derived.line_targets import back_up, exact, write
+from analytics.policies.derived.line_targets import back_up, back_up_two, exact
 from quarto.rules import CELLS
 from quarto.solver.solver import Solver
 
 BLOCK = 1000  # boards that a thread takes at a time
 MEGABYTES = 256.0  # of the table of solved boards
+MEASURED_FROM = 7  # pieces on boards held out from which the error is that against exact values, whatever was learned
+SEARCHED_FROM = 6  # pieces on the board from which exact values are searched for with any rules: a millisecond a board
 EARLY, EARLY_SHARE = 5, 5  # with up to so many pieces, where boards are few, a fifth of the boards are enough
 LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
 
@@ -35,11 +38,14 @@ class Plan(NamedTuple):
     """The parameters of a sweep: see ``conf/kind/line_values.yaml``."""
 
     exact_from: int
+    solved_from: int
     boards: int
     passes: int
     rate: float
     seed: int
-    judged: bool = False  # learn the exact values of annotated gifts, and of no other boards
+    breadth: int = 0
+    deep: tuple[int, int] = (1, 0)  # pieces on the boards whose best replies are looked at a turn deeper
+    judged: bool = False  # learn exact values alone
 
     def rate_of(self, number: int) -> float:
         """The step size of a pass, from 0."""
@@ -58,7 +64,7 @@ class Sweep:
         self._rules = dataset.rules.tables
         games = chosen_games(dataset, plan.seed, plan.judged)
         self._learned, self._held_out = games.part(held_out=False), games.part(held_out=True)
-        self._solver = Solver(dataset.rules, MEGABYTES)
+        self._solver = Solver(dataset.rules, MEGABYTES, base_for(dataset.rules) if plan.judged else None)
         self._stages: Stages = {}
         self._curve: list[tuple[float | None, ...]] = []
 
@@ -69,29 +75,46 @@ class Sweep:
             if len(boards.lanes):
                 held_out = self._boards(self._held_out, stage, self._plan.boards_of(stage) // 8)
                 self._stages[stage] = self._fitted(
-                    stage, self._examples(boards, stage), self._examples(held_out, stage)
+                    stage, self.examples(boards, stage), self.examples(held_out, stage, measured=True)
                 )
         return self._stages, pl.DataFrame(self._curve, schema=CURVE, orient="row")
 
     def _boards(self, games: ChosenGames, stage: int, most: int) -> Boards:
-        return boards_of(games, stage, most, self._rules)
+        boards = boards_of(games, stage, most, self._rules)
+        base = self._solver.base
+        searched = stage >= SEARCHED_FROM or (base is not None and stage < base.pieces)
+        return boards if searched or not self._plan.judged else boards.known()
 
-    def _examples(self, boards: Boards, stage: int) -> Examples:
-        """The features of boards and the chances to learn."""
-        examples = Examples.empty(len(boards.lanes), self._words)
-        following = self._stages.get(stage + 1)
+    def examples(self, boards: Boards, stage: int, measured: bool = False) -> Examples:
+        """The features of boards and the chances to learn, or to measure the error against."""
+        examples, plan = Examples.empty(len(boards.lanes), self._words), self._plan
+        alone = plan.judged or stage >= plan.exact_from or stage + 1 not in self._stages
+        alone |= measured and stage >= MEASURED_FROM
 
         def fill(span: tuple[int, int], solver: Solver) -> None:
             write_features(boards, self._words, examples, span)
-            if self._plan.judged:
-                write(boards.value[slice(*span)], examples.targets[slice(*span)])
-            elif following is None or stage >= self._plan.exact_from:
-                exact(boards, examples.targets, span, solver)
-            else:
-                back_up(boards, self._words, Weights(following, 0, HEADS, self._units), examples.targets, span)
+            rows = examples.targets[slice(*span)]
+            if alone:
+                rows[:] = exact(boards, span, solver)
+                return
+            self._back_up(boards, stage, examples.targets, span)
+            if stage >= plan.solved_from:
+                rows[:] = (rows + exact(boards, span, solver)) / 2
 
         self._over_blocks(len(boards.lanes), fill)
         return examples
+
+    def _back_up(self, boards: Boards, stage: int, targets: NDArray[np.float64], span: tuple[int, int]) -> None:
+        """The chances by the best replies, of chosen stages by the best turns after them too."""
+        (first, last), breadth = self._plan.deep, self._plan.breadth
+        replies = self._weights(stage + 1)
+        if breadth and first <= stage <= last and stage + 2 in self._stages:
+            back_up_two(boards, self._words, replies, self._weights(stage + 2), breadth, targets, span)
+        else:
+            back_up(boards, self._words, replies, targets, span)
+
+    def _weights(self, stage: int) -> Weights:
+        return Weights(self._stages[stage], 0, HEADS, self._units)
 
     def _fitted(self, stage: int, examples: Examples, held_out: Examples) -> NDArray[np.float64]:
         """The weights of a stage; its errors are added to the curve."""

@@ -18,7 +18,7 @@ from quarto.rules import CELLS
 
 OUTCOMES, FITTED, EXACT, CLONING = "outcomes", "fitted", "exact", "cloning"
 PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5, CLONING: 3}
-MOST_BOARDS, MOST_PASSES, MOST_SEED = 1 << 24, 1000, 1 << 31
+MOST_BOARDS, MOST_PASSES, MOST_SEED, MOST_BREADTH = 1 << 24, 1000, 1 << 31, 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,12 @@ class LineValues:
     """Two linear values of sparse features for each number of pieces: the chances not to lose and to win.
 
     ``method``: 'outcomes' learns how the logged games ended (Monte Carlo); 'fitted' sweeps backwards over the numbers
-    of pieces, and learns what the best reply by the rules leaves (fitted Q-iteration, D. Ernst et al., 2005), from
-    exact values where ``exact_from`` pieces or more are on the board. Its boards are those that were logged and others
-    one turn away; 'exact' learns the exact values of annotated gifts; 'cloning' learns which turns were made, by the
-    agent with the label ``agent`` or by all (``line_cloning.py``). ``conf/kind/line_values.yaml`` explains the other
-    parameters; the features are in ``agents/learning/line_features.py``, the update in ``line_fit.py``.
+    of pieces, and learns what the best reply by the rules leaves (fitted Q-iteration, D. Ernst et al., 2005), with
+    ``solved_from`` pieces or more on the board the mean of that and of the exact value, with ``exact_from`` the exact
+    value alone. Its boards are those that were logged and others one turn away; 'exact' learns the exact values of the
+    same boards; 'cloning' learns which turns were made, by the agent with the label ``agent`` or by all
+    (``line_cloning.py``). ``conf/kind/line_values.yaml`` explains the other parameters; the features are in
+    ``agents/learning/line_features.py``, the update in ``line_fit.py``.
 
     Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
     is the head of not losing, part 1 that of winning, others are hidden units. Raises ``ValueError`` for a parameter
@@ -43,6 +44,10 @@ class LineValues:
     mobility: bool = True
     foresight: int = 9
     exact_from: int = 12
+    solved_from: int = 7
+    breadth: int = 0
+    deep_from: int = 6
+    deep_to: int = 9
     boards: int = 150_000
     passes: int | None = None
     rate: float = 0.05
@@ -53,7 +58,9 @@ class LineValues:
         checked_one_of("method", self.method, tuple(PASSES))
         checked_flag("mobility", self.mobility)
         checked_whole("foresight", self.foresight, 1, CELLS)
-        checked_whole("exact_from", self.exact_from, 1, CELLS)
+        for name in ("exact_from", "solved_from", "deep_from", "deep_to"):
+            checked_whole(name, getattr(self, name), 1, CELLS)
+        checked_whole("breadth", self.breadth, 0, MOST_BREADTH)
         checked_whole("boards", self.boards, 1, MOST_BOARDS)
         checked_whole("passes", self.plan.passes, 1, MOST_PASSES)
         checked_whole("seed", self.seed, 0, MOST_SEED)
@@ -70,7 +77,17 @@ class LineValues:
     @property
     def plan(self) -> Plan:
         passes = PASSES[self.method] if self.passes is None else self.passes
-        return Plan(self.exact_from, self.boards, passes, self.rate, self.seed, self.method == EXACT)
+        return Plan(
+            self.exact_from,
+            self.solved_from,
+            self.boards,
+            passes,
+            self.rate,
+            self.seed,
+            self.breadth,
+            (self.deep_from, self.deep_to),
+            self.method == EXACT,
+        )
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
         return self.learn(dataset, threads).policy
@@ -84,8 +101,7 @@ class LineValues:
         else:
             stages, curve = Sweep(dataset, words, self.hidden, self.plan, threads).run()
         if not stages:
-            missing = "annotated gift: 'qarena annotate' them" if self.method == EXACT else "board: choose more games"
-            raise RequestError(f"{dataset.size:,} games have no {missing}")
+            raise RequestError(f"{dataset.size:,} games have no board: choose more games")
         parameters = {  # what a player needs to know of the features
             "mobility": float(self.mobility),
             "foresight": float(self.foresight),

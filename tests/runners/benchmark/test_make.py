@@ -166,6 +166,18 @@ def test_what_is_there_is_kept_and_other_games_are_refused(made: Path, capsys: p
         make(MakeRequest(made, parts_of(PLAYED, GAMES + 2, 5), 1, "qarena"), threading.Event())
 
 
+def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stop = threading.Event()
+    stop.set()
+    for games, threads, told in (
+        (40, 1, "44 games, some 1 MB: about 2 s on 1 thread"),
+        (10**6, 2, "about 14 min on 2 thr"),
+    ):
+        parts = parts_of(chosen(["random-v0"] if threads == 1 else ["mixed-v0", "medium-v0"]), games, 5)
+        assert not make(MakeRequest(tmp_path / "none", parts, threads, "qarena"), stop)
+        assert told in capsys.readouterr().out
+
+
 def test_wrong_requests_cost_one_line(qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert qarena("archive", "import", "--help").code == 0

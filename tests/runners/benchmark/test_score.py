@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from analytics.perfect.position_set import encoded, origin_of
-from analytics.statistics.intervals import Estimate
+from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
@@ -44,6 +44,14 @@ def test_returns_are_normalised_between_the_references() -> None:
     returns = mean_return(games)
     assert returns.mean == pytest.approx((games.wins - games.losses) / games.games)
     assert returns.low < returns.mean < returns.high
+    alike = mean_return(Tally(pairs=((0, 0, 0), (0, 0, 0), (2, 0, 0))))  # one game of each pair was won, one lost
+    assert alike.mean == 0
+    low, high = wilson(1, 2)
+    assert (alike.low, alike.high) == (2 * low - 1, 2 * high - 1)
+    assert alike.high - alike.low > 1.6
+    lost = mean_return(Tally(pairs=((1, 0, 0), (0, 0, 0), (0, 0, 0))))
+    assert (lost.mean, lost.low) == (-1, -1)
+    assert lost.high > 0.5
     found = References(-0.5, 0.5).normalised(Estimate(0.25, 0.0, 0.5))
     assert found == (0.75, 0.5, 1.0)
 

@@ -23,7 +23,8 @@ from analytics.policies.derived.line_fit import (
     rounded,
     write_features,
 )
-from analytics.policies.derived.line_targets import back_up, exact
+from analytics.policies.derived.line_sweep import Sweep
+from analytics.policies.derived.line_targets import back_up, back_up_two, exact
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games
@@ -37,7 +38,10 @@ from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.analytics.naive_games import record, spec_of
 from tests.naive_policies import lines
+from tests.naive_policies.games import position_of
 from tests.naive_solver import solve_position
+
+QUICK: dict[str, Any] = {"boards": 200, "exact_from": 12, "foresight": 12}
 
 
 @pytest.fixture(scope="module")
@@ -133,38 +137,95 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
     assert np.abs(known[met] - twin.weights[met]).max() <= UNIT / 2
 
 
+def drawn_weights(seed: int, words: Any) -> np.ndarray:
+    size = stage_words(int(words[STAGE_SIZE]), HEADS, 0)
+    return np.rint(np.random.default_rng(seed).normal(0, 0.2, size) / UNIT) * UNIT
+
+
+def replies_to(after: lines.Afterstate, weights: np.ndarray, words: Any) -> list[tuple[lines.Afterstate, np.ndarray]]:
+    """What each safe reply leaves, and its logits."""
+    rows, found = weights.reshape(-1, HEADS), []
+    for _, gift, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
+        position = position_of(then.board, gift)._replace(available=sum(1 << piece for piece in then.left))
+        found.append((then, rows[numbers_of(position, words)].sum(axis=0)))
+    return found
+
+
+def chances_left(after: lines.Afterstate, weights: np.ndarray, words: Any) -> list[float]:
+    """The giver's chances not to lose and to win, by the best replies."""
+    if not after.left:
+        return [1.0, 0.0]
+    logits = [each for _, each in replies_to(after, weights, words)]
+    if not logits:
+        return [1.0, 1.0]
+    best = np.max(logits, axis=0)
+    return [1 - chance(best[1]), 1 - chance(best[0])]
+
+
 def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset) -> None:
     words, boards = words_of(CLASSIC, True, 11), boards_at(dataset, 10, 25)
-    features, found = int(words[STAGE_SIZE]), np.zeros((25, HEADS))
-    weights = np.rint(np.random.default_rng(2).normal(0, 0.2, stage_words(features, HEADS, 0)) / UNIT) * UNIT
+    found, weights = np.zeros((25, HEADS)), drawn_weights(2, words)
     back_up(boards, words, Weights(weights, 0, HEADS, 0), found, (0, 25))
-    rows = weights.reshape(features, HEADS)
-    for i in range(25):
+    assert found.tolist() == [chances_left(afterstate_at(boards, i), weights, words) for i in range(25)]
+
+
+@pytest.mark.parametrize("stage", [10, 14])
+def test_deeper_targets_value_the_best_replies_by_the_turns_after_them(dataset: Dataset, stage: int) -> None:
+    words, boards = words_of(CLASSIC, True, 12), boards_at(dataset, stage, 12)
+    size, breadth = len(boards.lanes), 2
+    found, first, second = np.zeros((size, HEADS)), drawn_weights(3, words), drawn_weights(4, words)
+    replies, turns = Weights(first, 0, HEADS, 0), Weights(second, 0, HEADS, 0)
+    back_up_two(boards, words, replies, turns, breadth, found, (0, size))
+    shallow, other = 0, 0
+    for i in range(size):
         after = afterstate_at(boards, i)
-        logits = []
-        for _, gift, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
-            position = position_at(boards, i)
-            reply = naive.board_after([(piece, cell) for cell, piece in enumerate(then.board) if piece != NONE])
-            lanes = sum((p >> a & 1) << (16 * a + c) for c, p in enumerate(reply) if p != NONE for a in range(4))
-            occupied = sum(1 << c for c, p in enumerate(reply) if p != NONE)
-            position = Position(lanes, occupied, sum(1 << piece for piece in then.left), gift, NONE)
-            logits.append(rows[numbers_of(position, words)].sum(axis=0))
-        best = np.max(logits, axis=0) if logits else np.array([-np.inf, -np.inf])
-        expected = [1 - chance(best[1]), 1 - chance(best[0])] if logits else [1.0, 1.0]
-        assert found[i].tolist() == expected
+        made = replies_to(after, first, words)
+        orders = [sorted(range(len(made)), key=lambda k: -made[k][1][head]) for head in range(HEADS)]
+        best = {k for order in orders for k in order[:breadth]}
+        values = np.array([chances_left(made[k][0], second, words) for k in sorted(best)])
+        assert found[i].tolist() == [1 - values[:, 1].max(), 1 - values[:, 0].max()] if best else [1.0, 1.0]
+        shallow += found[i].tolist() == chances_left(after, first, words)
+        other += len(best) > breadth
+    assert size > 3
+    assert stage == 14 or (shallow < size and other)
 
 
 def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
     boards, solver = boards_at(dataset, 12, 20), Solver(CLASSIC, 1.0)
-    found = np.zeros((len(boards.lanes), HEADS))
-    exact(boards, found, (0, len(boards.lanes)), solver)
+    found = exact(boards, (0, len(boards.lanes)), solver)
     for i in range(len(boards.lanes)):
         worth = -solve_position(position_at(boards, i), CLASSIC).value
         assert found[i].tolist() == [float(worth >= 0), float(worth > 0)]
     assert len({tuple(row) for row in found.tolist()}) == 3
+    boards.value[4] = 1 - 2 * int(found[4, 1])  # what is known is believed, not searched for
+    assert exact(boards, (3, 6), solver)[1].tolist() == [1.0 - found[4, 1]] * 2
+    assert np.array_equal(exact(boards, (3, 6), solver)[::2], found[3:6:2])
 
 
-QUICK: dict[str, Any] = {"boards": 200, "exact_from": 12, "foresight": 12}
+def test_a_sweep_learns_exact_values_late_both_in_the_middle_and_what_replies_leave_early(dataset: Dataset) -> None:
+    words, plan = (
+        words_of(CLASSIC, True, 12),
+        LineValues(**QUICK, solved_from=8, breadth=2, deep_from=6, deep_to=7).plan,
+    )
+    sweep, solver = Sweep(dataset, words, 0, plan, 1), Solver(CLASSIC, 1.0)
+    stages, curve = sweep.run()
+    weights = {stage: Weights(each, 0, HEADS, 0) for stage, each in stages.items()}
+    for stage in (5, 7, 9, 12):
+        boards = boards_at(dataset, stage, 20)
+        span, backed, worth = (
+            (0, len(boards.lanes)),
+            np.zeros((len(boards.lanes), HEADS)),
+            exact(boards, (0, 20), solver),
+        )
+        if stage == 7:
+            back_up_two(boards, words, weights[8], weights[9], 2, backed, span)
+        else:
+            back_up(boards, words, weights[stage + 1], backed, span)
+        expected = {5: backed, 7: backed, 9: (backed + worth) / 2, 12: worth}[stage]
+        assert np.array_equal(sweep.examples(boards, stage).targets, expected)
+        measured = sweep.examples(boards, stage, measured=True).targets
+        assert np.array_equal(measured, worth if stage >= 7 else backed)
+    assert curve["held_out_won"].null_count() == 0
 
 
 @pytest.mark.parametrize(
@@ -206,6 +267,8 @@ def test_a_small_network_overfits_ten_games(dataset: Dataset) -> None:
         ({"method": "guess"}, "method='guess' is not one of outcomes, fitted, exact"),
         ({"foresight": 0}, "foresight=0 is not a whole number from 1 to 16"),
         ({"exact_from": 17}, "exact_from=17 is not a whole number from 1 to 16"),
+        ({"solved_from": 0}, "solved_from=0 is not a whole number from 1 to 16"),
+        ({"breadth": -1}, "breadth=-1 is not a whole number from 0 to 256"),
         ({"rate": 0.0}, "rate=0.0 is not above 0"),
         ({"passes": 0}, "passes=0 is not a whole number from 1 to 1000"),
         ({"mobility": 1}, "mobility=1 is neither true nor false"),
