@@ -78,7 +78,7 @@ def review_game(
     and are not judged. The search ends after about ``seconds``; until then ``on_wait`` is called on this thread several
     times a second, and an exception in it ends the search and is passed on. A call searches on a thread of its own.
     """
-    review = _Review(rules, tuple(plies), hand, opening)
+    review = Review(rules, plies, hand, opening)
     deadline = time.monotonic() + seconds
 
     def check() -> None:
@@ -87,21 +87,26 @@ def review_game(
             raise _TimeUpError
 
     with suppress(_TimeUpError):
-        run_jobs([review.search], 1, lambda _none: None, review.solver.stop, check)
+        run_jobs([review.search], 1, lambda _none: None, review.stop, check)
     return review.found()
 
 
-class _Review:
-    """A review under way. ``search`` may be stopped at any time; ``found`` is what it has found until then."""
+class Review:
+    """A review under way: the arguments are those of ``review_game``.
 
-    def __init__(self, rules: Rules, plies: tuple[Choice, ...], hand: int, opening: int) -> None:
+    ``search`` may be stopped at any time; ``found`` is what it has found until then.
+    """
+
+    def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
+        """Loads the kernel, which may have to be compiled."""
         self.solver = Solver(rules, MEGABYTES, base_for(rules))
-        self._rules, self._plies, self._hand, self._opening = rules, plies, hand, opening
+        self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
         self._game = _as_shard(plies, opening)
+        self._ending = False
         self._first, self._values = len(plies), ExactValues.empty(1)  # the plies that are judged begin with ``first``
         self._given: JudgedDecision | None = None  # the piece in hand
         self._better: dict[JudgedDecision, tuple[Choice, ...]] = {}
-        self._evaluate(0, 0)  # loads the kernel, which may have to be compiled: that is not the search's time
+        self._evaluate(0, 0)  # loads the kernel: that is not the search's time
 
     def _evaluate(self, games: int, first: int) -> ExactValues:
         """The values from ply ``first`` on of no game or of this one. What was searched before is looked up."""
@@ -109,17 +114,31 @@ class _Review:
         evaluate(Task(0, games, 0), self._game.games, np.array([first], np.int8), values, *self.solver.state)
         return values
 
-    def search(self) -> None:
-        """Judge the decisions, and look for better ones in place of mistakes, from the last ply to the first."""
+    def stop(self) -> None:
+        """End the search soon, from any thread."""
+        self._ending = True
+        self.solver.stop()
+
+    def search(self, on_found: Callable[[GameReview], None] | None = None, better: bool = True) -> None:
+        """Judge the decisions, from the last ply to the first.
+
+        ``better``: look for those that would have been better in place of mistakes too, which takes longer than all the
+        rest. ``on_found``, if given, gets what is found after each ply.
+        """
         if self._hand != NONE:
             self._given = self._gift_in_hand()
             self._note_better([] if self._given is None else [self._given])
         for first in range(len(self._plies) - 1, self._opening - 1, -1):
+            if self._ending:  # the solver notices it in a long search alone
+                return
             values = self._evaluate(1, first)
             if self.solver.stopped:
                 return
             self._first, self._values = first, values
-            self._note_better([each for each in self._decisions() if each.ply == first])
+            if better:
+                self._note_better([each for each in self._decisions() if each.ply == first])
+            if on_found:
+                on_found(self.found())
 
     def _note_better(self, decisions: Sequence[JudgedDecision]) -> None:
         for decision in decisions:
@@ -128,6 +147,7 @@ class _Review:
                 self._better[decision] = kept
 
     def found(self) -> GameReview:
+        """The review so far."""
         decisions = self._decisions()
         kinds = 1 if self._rules.mover_chooses else 2
         unjudged = kinds * (self._first - min(self._opening, len(self._plies)))

@@ -143,8 +143,7 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     named = [record for record in wanted if record.rules.name == rules_name]
     if not named:
         names = sorted({record.rules.name for record in wanted})
-        there = f"{', '.join(names)} (see --rules){nearest(rules_name, names)}"
-        raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {there}")
+        raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {', '.join(names)}")
     if len({record.rules for record in named}) > 1:
         ids = ", ".join({record.rules: record.run_id for record in named}.values())
         raise RequestError(f"rules {rules_name!r} are not the same in all runs: choose with --run one of {ids}")

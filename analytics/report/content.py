@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analytics.report import style
-
 STRONGEST_TINT = 0.45  # opacity: text on it can be read on light and on dark paper
 BETTER, WORSE = "0,114,178", "213,94,0"  # red, green, blue
 
@@ -25,11 +23,6 @@ class Cell:
     itself: bool = False  # where the row and the column of a crosstable are the same agent
     piece: int | None = None  # drawn beside the text
     link: str = ""  # address that the text leads to; reports have none
-
-    @property
-    def picture(self) -> str | None:
-        """The piece as SVG."""
-        return None if self.piece is None else style.piece_svg(self.piece)
 
     @property
     def background(self) -> str | None:

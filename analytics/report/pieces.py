@@ -1,4 +1,4 @@
-"""A piece as SVG, the same in reports, in the browser and in the documents.
+"""A piece as SVG, the same in reports, in charts, in the browser and in the documents.
 
 Each attribute has a form of its own, so that no piece is told by its colour alone: high pieces are tall, coloured ones
 are dark and have light bands, square ones have edges, and hollow ones a hole.
@@ -6,13 +6,17 @@ are dark and have light bands, square ones have edges, and hollow ones a hole.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
+from urllib.parse import quote
 
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
 VIEW = "5 6 54 54"  # what of a picture of 64 by 64 is shown: the pieces fill it
 MIDDLE, FLOOR = 32, 50  # the axis of the piece, the middle of its foot
 HEIGHTS = (15, 33)  # low, high
+
+PIECES = 16
 
 
 class Paint(NamedTuple):
@@ -30,17 +34,31 @@ PLAIN = Paint("#fff7e3", "#f0dfb8", "#d9c190", "#5a4826", "#4a3a1d", "")
 DARK = Paint("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d6ff")
 
 
-def piece_svg(piece: int, css_class: str = "piece") -> str:
-    """A picture of a piece, hidden from readers of the screen: the text beside it names the piece."""
-    return f'<svg class="{css_class}" viewBox="{VIEW}" aria-hidden="true">{piece_shapes(piece)}</svg>'
+def piece_svg(piece: int) -> str:
+    """A picture of a piece in a page with ``piece_symbols``, hidden from readers of the screen: a text names it."""
+    return f'<svg class="piece" viewBox="0 0 54 54" aria-hidden="true"><use href="#piece-{piece}"/></svg>'
 
 
 def piece_symbols() -> str:
     """All pieces as symbols ``piece-0`` to ``piece-15``, for ``<use href="#piece-0"/>`` in the same page."""
     symbols = "".join(
-        f'<symbol id="piece-{piece}" viewBox="{VIEW}">{piece_shapes(piece)}</symbol>' for piece in range(16)
+        f'<symbol id="piece-{piece}" viewBox="{VIEW}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
     )
     return f'<svg width="0" height="0" class="symbols" aria-hidden="true">{symbols}</svg>'
+
+
+@cache
+def piece_address(piece: int) -> str:
+    """A picture of a piece as an address that contains it, for the images of a chart."""
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{VIEW}">{piece_shapes(piece)}</svg>'
+    return f"data:image/svg+xml,{quote(svg)}"
+
+
+def with_symbols(chart: str) -> str:
+    """A chart as SVG in which images of pieces are replaced by their symbols, which are a tenth as long."""
+    for piece in range(PIECES):
+        chart = chart.replace(f'<image xlink:href="{piece_address(piece)}"', f'<use href="#piece-{piece}"')
+    return chart
 
 
 def piece_shapes(piece: int) -> str:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from analytics.report import style
+from analytics.report.pieces import piece_svg, piece_symbols
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,6 +29,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["piece_svg"] = piece_svg
+    environment.globals["piece_symbols"] = piece_symbols
     environment.globals["agent_colours"] = style.AGENTS
     environment.globals["result_colours"] = style.RESULTS
     environment.globals["page_colours"] = {style.INK: "--ink", style.FAINT: "--faint", style.GRID: "--rule"}

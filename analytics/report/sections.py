@@ -163,7 +163,7 @@ def _length_rows(frame: pl.DataFrame) -> list[list[str]]:
 
 def _mean_length(rows: pl.DataFrame) -> str:
     games, plies = (int(rows.select(each).item()) for each in (pl.col("games").sum(), pl.col("games").dot("plies")))
-    text = f"{games:,} games, {plies / games:.2f} plies on average"
+    text = f"{games:,} {'game' if games == 1 else 'games'}, {plies / games:.2f} plies on average"
     if rows["random"].null_count():
         return text
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
@@ -182,8 +182,8 @@ def first_gifts_section(chosen: ChosenGames) -> Section:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
-        "8 high, 4 coloured, 2 solid, 1 square: high pieces are drawn large, coloured ones in purple, those that are "
-        "not solid with a dot. "
+        "8 high, 4 coloured, 2 solid, 1 square: coloured pieces are purple with light bands, those that are not solid "
+        "have a hole. "
         "By symmetry no first gift is better than another: what differs is how agents answer it."
     )
     return _openings(chosen, openings.GIFTS, "Openings: first gifts", note)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from analytics.report import pieces
 from analytics.statistics.intervals import wilson_bounds
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
@@ -115,8 +116,9 @@ def svg(picture: Picture) -> str:
 
     Drawing needs no network, and the same picture is the same text.
     """
-    text = _renumbered(_drawn(picture.to_dict()), "")
-    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _dark_style(), text, count=1)
+    text = pieces.with_symbols(_renumbered(_drawn(picture.to_dict()), ""))
+    symbols = pieces.piece_symbols() if '<use href="#piece-' in text else ""
+    return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _dark_style() + symbols, text, count=1)
 
 
 def _dark_style() -> str:
@@ -127,23 +129,36 @@ def _dark_style() -> str:
     return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>"
 
 
-def piece_svg(piece: int) -> str:
-    """A piece as SVG for the middle of a line: large if high, purple if coloured, with a dot if not solid."""
-    size, fill = PIECE_SIZES[piece >> 3 & 1], PIECE_FILLS[piece >> 2 & 1]
-    middle, edge = 8, 8 - size / 2
-    form = (
-        f'<rect x="{edge}" y="{edge}" width="{size}" height="{size}" '
-        if piece & 1
-        else f'<circle cx="{middle}" cy="{middle}" r="{size / 2}" '
-    )
-    hole = "" if piece & 2 else f'<circle cx="{middle}" cy="{middle}" r="{HOLE / 2}" fill="{ON_TILE}"/>'
-    drawn = f'{form}fill="{fill}" stroke="{ON_TILE}"/>{hole}'
-    return f'<svg class="piece" viewBox="0 0 16 16" aria-hidden="true">{drawn}</svg>'
+def piece_sheet() -> str:
+    """All pieces with their digits and attributes, as a picture that stands alone."""
+    drawn = "".join(_labelled(piece) for piece in range(pieces.PIECES))
+    width, height = 4 * _SHEET[0], 4 * _SHEET[1]
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{_dark_style()}{drawn}</svg>\n'
 
 
-PIECE_SIZES = (7, 11)  # pixels: low, high
-PIECE_FILLS = ("#ffffff", "#c86bb0")  # not coloured, coloured
-HOLE = 3  # pixels
+_SHEET = (88, 112)  # pixels of a piece with its labels
+
+
+def _labelled(piece: int) -> str:
+    left, top = piece % 4 * _SHEET[0], piece // 4 * _SHEET[1]
+    has = [
+        names[bool(piece & bit)]
+        for bit, names in (
+            (pieces.HIGH, ("low", "high")),
+            (pieces.COLOURED, ("uncoloured", "coloured")),
+            (pieces.SOLID, ("hollow", "solid")),
+            (pieces.SQUARE, ("round", "square")),
+        )
+    ]
+    lines = ((f"{piece:X}", 76, 14, INK), (" ".join(has[:2]), 90, 9.5, FAINT), (" ".join(has[2:]), 102, 9.5, FAINT))
+    texts = [
+        f'<text x="{left + _SHEET[0] // 2}" y="{top + below}" font-family="sans-serif" font-size="{size}" '
+        f'text-anchor="middle" fill="{colour}">{text}</text>'
+        for text, below, size, colour in lines
+    ]
+    box = f'x="{left + 14}" y="{top + 2}" width="60" height="60" viewBox="{pieces.VIEW}"'
+    return f"<svg {box}>{pieces.piece_shapes(piece)}</svg>{''.join(texts)}"
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -154,11 +169,13 @@ def wrap(text: str, width: int) -> list[str]:
 def inline(picture: Picture, name: str) -> str:
     """A panel as SVG for the middle of a page, where text beside it describes it.
 
-    It is transparent, its ids begin with ``name``, and it contains no address and no ARIA roles.
+    It is transparent, its ids begin with ``name``, and it contains no address and no ARIA roles. Where it shows pieces,
+    the page has ``piece_symbols``.
     """
     alone = {"background": "transparent", "padding": 2, "config": _config(11)}
     text = _drawn(picture.to_dict(validate=False) | alone)  # tests draw every chart with validation
-    return re.sub(r"<[^>]+>", lambda tag: _NEEDLESS.sub("", tag[0]), _renumbered(text, name))
+    text = pieces.with_symbols(_renumbered(text, name))
+    return re.sub(r"<[^>]+>", lambda tag: _NEEDLESS.sub("", tag[0]), text)
 
 
 _NEEDLESS = re.compile(r' (xmlns(:\w+)?|version|class|role|aria-[a-z]+)="[^"]*"')

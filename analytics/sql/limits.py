@@ -28,6 +28,7 @@ class Limits:
     memory: str = MEMORY  # 1GiB, 70%; what needs more is spilled to the disk
     spill: str | None = None  # 10GiB; None: nine tenths of what is free
     seconds: float | None = None  # None: no limit
+    stopped: Event | None = None  # set from any thread, it ends the question and all that follow
     options: bool = True  # whoever asks sets these by options of the command line, which errors then name
 
     def __post_init__(self) -> None:
@@ -46,7 +47,7 @@ class Limits:
         DuckDB 2.0 does not keep its own setting ``max_temp_directory_size`` (it spilled 740 MB where 5 were
         allowed), so the folder is measured, twenty times a second.
         """
-        if self.seconds is None and self.spill is None:
+        if self.seconds is None and self.spill is None and self.stopped is None:
             yield
             return
         done = Event()
@@ -78,6 +79,8 @@ class Limits:
                         f"{self._more('allow more (--spill), or more memory (--memory), or ')}ask about fewer games"
                     )
                 )
+            if not broken and self.stopped is not None and self.stopped.is_set():
+                broken.append(RequestError("SQL: the question was stopped"))
             if broken:
                 connection.interrupt()  # again and again: one between two statements is lost
 

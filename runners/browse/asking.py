@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +21,7 @@ import polars as pl
 
 from agents.base import LateError
 from quarto.errors import FailureError, RequestError
+from runners.browse.busy import BusyError
 from runners.contestants.child_process import ChildProcess, ProcessDiedError
 from runners.contestants.framing import ANSWERED, ASKED, FAILED, MOST_BYTES, READY, SETUP
 
@@ -71,7 +71,7 @@ class Asking:
         """The answer to a question.
 
         Raises ``RequestError`` for a question that is not allowed, wrong, or beyond a limit; ``FailureError`` for a
-        damaged archive and while too many other questions are answered.
+        damaged archive, ``BusyError`` while too many other questions are answered.
         """
         if not question.strip():
             raise RequestError("SQL: there is no question: write a SELECT, or take one of the questions below")
@@ -82,7 +82,7 @@ class Asking:
         try:
             slot = self._slots.get(timeout=self.limits.waiting_seconds)
         except Empty:
-            raise FailureError("the server is answering other questions in SQL: ask again in a moment") from None
+            raise BusyError("the server is answering other questions in SQL: ask again in a moment") from None
         try:
             return SqlAnswer(self._answer(slot, question), self.limits.rows)
         finally:
@@ -98,7 +98,7 @@ class Asking:
         process = ChildProcess([], PROGRAM, stderr=subprocess.DEVNULL, variables={"MALLOC_ARENA_MAX": "1"})
         limits = self.limits
         setup = {
-            "archive": os.fspath(self._archive) if isinstance(self._archive, os.PathLike) else str(self._archive),
+            "archive": str(self._archive),
             **{name: getattr(limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill", "megabytes")},
         }
         process.write(SETUP, json.dumps(setup).encode())

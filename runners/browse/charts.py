@@ -17,6 +17,7 @@ WIDTH, HEIGHT = 560, 300  # pixels of the plot
 MOST_BARS = 60
 MOST_POINTS = 2_000
 MOST_LABEL = 24  # letters
+LEGEND_COLUMNS = 4  # the reader's letters may be wider than the ones that the renderer knows
 
 
 class Plan(NamedTuple):
@@ -118,7 +119,13 @@ def _colour(alt: Any, plan: Plan, fields: dict[str, str], rows: pl.DataFrame) ->
         f"{fields[plan.colour].partition(':')[0]}:nominal",
         scale=alt.Scale(domain=names[: len(colours)], range=colours[: len(names)]),
         legend=alt.Legend(
-            title=plan.colour, titleColor=style.INK, symbolType="square", symbolOpacity=1, symbolStrokeWidth=3
+            title=plan.colour,
+            titleColor=style.INK,
+            symbolType="square",
+            symbolOpacity=1,
+            symbolStrokeWidth=3,
+            columns=LEGEND_COLUMNS,
+            columnPadding=24,
         ),
     )
 
@@ -186,7 +193,7 @@ def _heat(rows: pl.DataFrame, plan: Plan) -> Any:
         x=alt.X(f"{x}:ordinal", title=plan.x, axis=alt.Axis(labelAngle=0, domain=False, ticks=False, orient="top")),
         y=alt.Y(f"{y}:ordinal", title=plan.y, axis=alt.Axis(domain=False, ticks=False)),
     )
-    tiles = base.mark_rect(cornerRadius=3).encode(color=alt.Color(f"{colour}:Q", scale=scale, legend=None))
+    tiles = base.mark_rect().encode(color=alt.Color(f"{colour}:Q", scale=scale, legend=None))
     few = rows[plan.x].n_unique() <= 14
     form = "d" if numbers.dtype.is_integer() else ".4~g"
     texts = base.mark_text(color=style.ON_TILE, fontSize=12).encode(text=alt.Text(f"{colour}:Q", format=form))

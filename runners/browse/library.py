@@ -17,6 +17,7 @@ from analytics.sql.limits import Limits
 from analytics.store import marker
 from analytics.store.snapshot import Snapshot
 from quarto.errors import ArenaError, FailureError
+from runners.browse.busy import BusyError
 
 CONNECTIONS = 3  # questions that are answered at once
 LIMITS = Limits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
@@ -130,8 +131,8 @@ class Content:
         self._closed()
 
 
-def _busy() -> FailureError:
-    return FailureError("the server is answering other questions: try again in a moment")
+def _busy() -> BusyError:
+    return BusyError("the server is answering other questions: try again in a moment")
 
 
 def _close(everyone: Sequence[OpenArchive]) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from threading import Event
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import polars as pl
 
 from analytics.derived_tables.decisions import ANNOTATIONS
-from analytics.perfect.tablebase import base_for
+from analytics.perfect.game_review import GameReview, Review
 from analytics.sql.database import OpenArchive
-from quarto.notation import format_cell, format_piece, format_position, parse_position
+from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, NONE, finished_lines
-from quarto.solver.solver import Solver
 from runners.browse import links
 from runners.browse.games import LoggedGame
 
-MEGABYTES = 16.0  # of proven positions: a game is sixteen boards
 SECONDS = 20.0  # that a game may be searched
 
 GIFT, PLACEMENT = "gift", "placement"
@@ -107,64 +104,17 @@ def _free(game: LoggedGame) -> Iterator[tuple[int, str]]:
 
 def prepare() -> None:
     """Load what solves, so that the time of the first game is not spent on it."""
-    Solver(CLASSIC, 1.0, base_for(CLASSIC)).solve(parse_position(_LATE)[0], turns=False, distance=False)
+    Review(CLASSIC, ())
 
 
-_LATE = "0123/4567/89A./.... B"
+def review_of(game: LoggedGame) -> Review:
+    """The review of a game, which begins at its end, where positions are solved soonest."""
+    return Review(game.record.rules, game.plies, opening=game.opening)
 
 
-class GameSolver:
-    """Judges a game from its end, where positions are solved soonest."""
-
-    def __init__(self, game: LoggedGame) -> None:
-        rules = game.record.rules
-        self._game, self._rules = game, rules
-        self._solver = Solver(rules, MEGABYTES, base_for(rules))
-        self._stopped = Event()
-
-    def stop(self) -> None:
-        """End the search, from any thread."""
-        self._stopped.set()
-        self._solver.stop()
-
-    def judge(self, publish: Callable[[Judgements], None]) -> Judgements:
-        """The judgements of all decisions that were free; ``publish`` gets those so far. Stopped, it returns these."""
-        found: dict[tuple[int, str], Judgement] = {}
-        following: int | None = None  # value of the board after the ply, for the player that placed
-        for ply in range(len(self._game.plies) - 1, self._game.opening - 1, -1):
-            for kind, judgement in self._of_ply(ply, following):
-                found[ply, kind] = judgement
-                following = judgement.before
-            if self._stopped.is_set():  # then the last values mean nothing
-                return {key: each for key, each in found.items() if key[0] > ply}
-            if self._rules.mover_chooses:
-                following = -found[ply, PLACEMENT].before
-            publish(dict(found))
-        return found
-
-    def _of_ply(self, ply: int, following: int | None) -> Iterator[tuple[str, Judgement]]:
-        plies = self._game.plies
-        if following is None:
-            following = self._end(ply)
-        if self._rules.mover_chooses:
-            yield PLACEMENT, Judgement(self._value(from_plies(plies[:ply])), following)
-            return
-        placing = self._value(from_plies(plies[:ply], plies[ply][0]))
-        yield PLACEMENT, Judgement(placing, following)
-        yield GIFT, Judgement(self._value(from_plies(plies[:ply])), -placing)
-
-    def _end(self, ply: int) -> int:
-        """The value of the last ply for the player that placed it; a forfeit says nothing of the board."""
-        after = from_plies(self._game.plies[: ply + 1])
-        if finished_lines(board(after), self._rules):
-            return 1
-        if after.available == 0:
-            return 0
-        value = self._value(after)
-        return -value if self._rules.mover_chooses else value
-
-    def _value(self, position: Position) -> int:
-        return self._solver.solve(position, turns=False, distance=False).value
+def judged_by(review: GameReview) -> Judgements:
+    """The judgements of a review."""
+    return {(each.ply, each.kind): Judgement(each.before, each.after) for each in review.decisions}
 
 
 def decisions(game: LoggedGame, judged: Judgements) -> list[Decision]:

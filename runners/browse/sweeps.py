@@ -104,24 +104,33 @@ def _results(opened: OpenArchive, job: SweepJob) -> list[PairingResult]:
 Found = Sequence[tuple[SweepJob, list[PairingResult]]]
 
 
+def _objective(found: Found) -> str | None:
+    return next((job.objective for job, _ in found if job.objective), None)
+
+
+def _is_score(found: Found) -> bool:
+    """Whether jobs are judged by the first agent's score, and each is one pairing."""
+    return all(len(pairings) == 1 for _, pairings in found if pairings) and _objective(found) in (None, "score")
+
+
 def _table(settings: Sequence[str], found: Found) -> Table:
     rows: list[list[str | Cell]] = []
+    objective = [] if _is_score(found) else [_objective(found) or "objective"]  # a score has columns of its own
     for job, pairings in found:
         head: list[str | Cell] = [
             Cell(str(job.job), link=links.run_page(job.run_id) if job.run_id else ""),
             *(job.overrides.get(name, "·") for name in settings),
         ]
-        value = "·" if job.value is None else f"{job.value:.6g}"
+        value = ["·" if job.value is None else f"{job.value:.6g}" for _ in objective]
         if not pairings:
-            rows.append([*head, value, job.error or job.status, "", "", "", ""])
+            rows.append([*head, *value, job.error or job.status, "", "", "", ""])
         for each in pairings:
             score = interval(each.score.low, each.score.high, percent)
-            rows.append([*head, value, each.first, each.second, f"{each.games:,}", percent(each.score.mean), score])
+            rows.append([*head, *value, each.first, each.second, f"{each.games:,}", percent(each.score.mean), score])
     shown = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
-    objective = next((job.objective for job, _ in found if job.objective), None) or "objective"
-    names = [*settings, objective, "first agent", "second agent"]
-    headings = ["job", *names, "games", "score", "95 %"]
-    left = [*range(1, len(settings) + 1), len(settings) + 2, len(settings) + 3]
+    headings = ["job", *settings, *objective, "first agent", "second agent", "games", "score", "95 %"]
+    agents = len(settings) + len(objective) + 1
+    left = [*range(1, len(settings) + 1), agents, agents + 1]
     return Table(f"Jobs{shown}", headings, rows[:MOST_ROWS], left)
 
 
@@ -153,9 +162,7 @@ def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
 
     It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
     """
-    single = all(len(pairings) == 1 for _, pairings in found if pairings)
-    objective = next((job.objective for job, _ in found if job.objective), None)
-    by_score = single and objective in (None, "score")
+    objective, by_score = _objective(found), _is_score(found)
     rows: list[dict[str, Any]] = []
     for job, pairings in found:
         point: dict[str, Any] = _settings(job.overrides, settings)

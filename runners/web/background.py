@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from enum import StrEnum
 from typing import Any
 
-from quarto.errors import FailureError
+from runners.browse.busy import BusyError
 
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
 MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready
@@ -149,7 +149,7 @@ class Background:
     def job(self, key: Hashable, work: Callable[[Job], Any], seconds: float = 60.0) -> Job:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
-        Raises ``FailureError`` while too many jobs wait.
+        Raises ``BusyError`` while too many jobs wait.
         """
         with self._changed:
             found = self._jobs.get(key)
@@ -158,7 +158,7 @@ class Background:
                 self._jobs.move_to_end(key)
                 return found
             if self._closed or len(self._queue) >= self._most_waiting:
-                raise FailureError(
+                raise BusyError(
                     f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
                 )
             made = self._jobs[key] = Job(work, seconds)

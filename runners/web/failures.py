@@ -13,21 +13,31 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarto.errors import ArenaError, RequestError
+from runners.browse.busy import BusyError
 from runners.web.pages import page
+from runners.web.security import SAFE
 
 logger = logging.getLogger(__name__)
 
 
 def add_error_pages(app: FastAPI) -> None:
-    """Answer errors with pages: a wrong request 400, a failure 500, an unknown address 404."""
+    """Answer errors with pages: a wrong request 400, a failure 500, a busy server 503, an unknown address 404."""
     app.add_exception_handler(ArenaError, _of_ours)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_form)
     app.add_middleware(LastResort)
 
 
+def status_of(error: ArenaError) -> int:
+    """The status of the page that shows an error."""
+    if isinstance(error, BusyError):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    return HTTPStatus.BAD_REQUEST if isinstance(error, RequestError) else HTTPStatus.INTERNAL_SERVER_ERROR
+
+
 def _of_ours(request: Request, error: Exception) -> Response:
-    return _page(request, 400 if isinstance(error, RequestError) else 500, str(error))
+    assert isinstance(error, ArenaError)  # noqa: S101  (it is registered for this class alone)
+    return _page(request, status_of(error), str(error))
 
 
 def _of_http(request: Request, error: Exception) -> Response:
@@ -73,4 +83,7 @@ class LastResort:
 
 def _page(request: Request, status: int, line: str) -> Response:
     title = "That does not work" if status < 500 else "Something failed"
-    return page(request, "error.html", status, title=title, line=" ".join(line.split()))
+    title = "One moment" if status == HTTPStatus.SERVICE_UNAVAILABLE else title
+    busy = status == HTTPStatus.SERVICE_UNAVAILABLE and request.method in SAFE
+    again = f"{request.url.path}?{request.url.query}" if busy else ""
+    return page(request, "error.html", status, title=title, line=" ".join(line.split()), again=again)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
 from fastapi import APIRouter
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from analytics.report.pieces import piece_symbols
+from analytics.report.pieces import piece_svg, piece_symbols
 from runners.browse.links import address
 from runners.web.settings import site_of
 
@@ -26,6 +27,7 @@ class Section(NamedTuple):
 
 
 STATIC = Path(__file__).parent / "static"
+RETRY_SECONDS = 3  # after which a busy server may be asked again
 SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
 QUICKLY = "x-quick"  # header of a request by our script, which replaces parts of the page by those of the answer
 
@@ -43,7 +45,8 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         "archive": str(site.settings.archive),
         "refresh": None,
     }
-    return HTMLResponse(environment().get_template(template).render(known | values), status)
+    headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    return HTMLResponse(environment().get_template(template).render(known | values), status, headers)
 
 
 def go_to(path: str, **query: object) -> Response:
@@ -60,13 +63,16 @@ async def form_fields(request: Request) -> dict[str, str]:
 def environment() -> Environment:
     """The templates and what they can call."""
     made = Environment(
-        loader=PackageLoader("runners.web"),
+        loader=ChoiceLoader(
+            [PackageLoader("runners.web"), PrefixLoader({"report": PackageLoader("analytics.report")})]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.globals["static"] = static
+    made.globals["piece_svg"] = piece_svg
     made.globals["piece_symbols"] = piece_symbols
     made.globals["address"] = lambda path, **query: address(path, query)
     return made

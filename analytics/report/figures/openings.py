@@ -9,6 +9,7 @@ import polars as pl
 
 from analytics.report import style
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.pieces import piece_address
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import quantile
@@ -18,6 +19,7 @@ from quarto.rules import PIECES, SIDE
 
 PLIES = 3  # the first ones: later, positions differ too much to compare a cell or a piece alone
 TILE = 38  # pixels: the widest number, five letters, leaves a margin
+PIECE = 20  # pixels of its picture
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
 FAINT_ON_TILE = "#5b5b5b"
 ENOUGH = 100  # games that a tile needs for its mean outcome to set the scale of the colours
@@ -124,31 +126,24 @@ def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
         .mark_text(align="left", fontSize=11, color=style.INK)
         .encode(x=x, y=alt.datum(-HEADING / 2, scale=down), text="text:N")
     )
-    pieces = _pieces(alt, x, y) if kind is GIFTS else []
+    pieces = [_pieces(alt, x, y)] if kind is GIFTS else []
     layers = alt.layer(squares, *pieces, names, values, title)
     return layers.properties(width=(2 * SIDE + GAP) * TILE, height=(SIDE + HEADING) * TILE)
 
 
-def _pieces(alt: Any, x: Any, y: Any) -> list[Picture]:
+def _pieces(alt: Any, x: Any, y: Any) -> Picture:
     """The pieces, each in the corner of its tile."""
     places = [
         {
-            "x": each % SIDE + board * (SIDE + GAP) + 0.76,
-            "y": each // SIDE + 0.22,
-            "form": "square" if each & 1 else "circle",
-            "area": style.PIECE_SIZES[each >> 3 & 1] ** 2,
-            "fill": style.PIECE_FILLS[each >> 2 & 1],
-            "solid": bool(each & 2),
+            "x": each % SIDE + board * (SIDE + GAP) + 0.72,
+            "y": each // SIDE + 0.28,
+            "picture": piece_address(each),
         }
         for board in range(2)
         for each in range(PIECES)
     ]
-    base = alt.Chart(alt.Data(values=places)).encode(x=x, y=y)
-    pieces = base.mark_point(stroke=style.ON_TILE, strokeWidth=1, opacity=1).encode(
-        shape=alt.Shape("form:N", scale=None), size=alt.Size("area:Q", scale=None), fill=alt.Fill("fill:N", scale=None)
-    )
-    holes = base.transform_filter("!datum.solid")
-    return [pieces, holes.mark_point(filled=True, shape="circle", size=style.HOLE**2, color=style.ON_TILE, opacity=1)]
+    base = alt.Chart(alt.Data(values=places)).mark_image(width=PIECE, height=PIECE, aria=False)
+    return base.encode(x=x, y=y, url=alt.Url("picture:N"))
 
 
 def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from quarto.errors import RequestError
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.play.game import NextDecision
@@ -36,13 +37,31 @@ def analysis(request: Request, text: str | None = None, rules: str = CLASSIC_NAM
     site = site_of(request)
     choices = site.service(Choices)
     if text is not None:
-        pasted = read_pasted(text, rules, choices)
-        if len(pasted) == 1 and pasted[0].line is not None:
-            return RedirectResponse(pasted[0].line.url, SEE_OTHER)
-        return page(request, "analyse_choice.html", pasted=pasted)
+        return _pasted(request, text, rules, choices)
     line = parse_line(request.query_params, choices)
     chosen = parse_piece(piece) if piece and line.game.asked is NextDecision.PLY else NONE
     return _shown(request, line, chosen if chosen in line.game.left else NONE)
+
+
+def _pasted(request: Request, text: str, rules: str, choices: Choices) -> Response:
+    pasted, error = [], ""
+    try:
+        pasted = read_pasted(text, rules, choices)
+    except RequestError as raised:
+        error = str(raised)
+    if len(pasted) == 1 and pasted[0].line is not None:
+        return RedirectResponse(pasted[0].line.url, SEE_OTHER)
+    return page(
+        request,
+        "analyse_choice.html",
+        400 if error else 200,
+        pasted=pasted,
+        error=error,
+        text=text,
+        rules=rules,
+        all_rules=choices.all_rules,
+        example=EXAMPLE,
+    )
 
 
 @router.post(STOP)

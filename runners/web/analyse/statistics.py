@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from threading import Event
 from typing import Any, NamedTuple
 
-from analytics import open_archive
 from analytics.query.openings import Filters, explore
+from analytics.sql.database import OpenArchive
+from analytics.sql.limits import Limits
 from quarto.errors import RequestError
 from runners.web.background import Background, Job
 from runners.web.settings import Site
@@ -48,13 +50,15 @@ class Statistics:
     def of(self, position: str) -> Job:
         """The search for the games in a position in text form; its result is ``Found``."""
         key = position, int(time.monotonic()) // FRESH_SECONDS
-        return self._background.job(key, lambda _job: self._find(position), SECONDS)
+        return self._background.job(key, lambda job: self._find(job, position), SECONDS)
 
-    def _find(self, position: str) -> Found:
+    def _find(self, job: Job, position: str) -> Found:
         if self._site.existing_archive() is None:
             return Found(0, (), f"the archive is empty: {FILL} fills it")
         try:
-            with open_archive(self._site.settings.archive, seconds=SECONDS) as opened:
+            stopped = Event()
+            job.when_stopped(stopped.set)
+            with OpenArchive(self._site.settings.archive, Limits(stopped=stopped)) as opened:
                 explored = explore(opened, position, None, Filters(), samples=False)
         except RequestError as error:
             return Found(0, (), str(error))

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from analytics.query.cookbook import CookbookQuestion, questions
 from analytics.report.content import Figure
 from analytics.sql.views import VIEWS
+from analytics.store.marker import content_of
 from quarto.errors import ArenaError, FailureError, RequestError
 from runners.browse import charts
 from runners.browse.answers import answer_table
@@ -16,6 +17,7 @@ from runners.browse.asking import Asking, SqlAnswer
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
 from runners.web.background import Background, Job
+from runners.web.failures import status_of
 from runners.web.pages import page
 from runners.web.settings import Site, site_of
 
@@ -65,17 +67,19 @@ def ask(
     text = q.strip() or (chosen.sql if chosen else "")
     values: dict[str, object] = {"answer": None, "figure": None, "error": "", "waiting": False, "refresh": None}
     status = 200
-    if text:
+    empty = content_of(site_of(request).settings.archive) is None
+    if text and not empty:
         try:
             values |= _answered(desk_of(request), text, chart, (x, y, colour))
         except ArenaError as error:
-            status = 400 if isinstance(error, RequestError) else 500
+            status = status_of(error)
             values |= {"error": str(error)}
     return page(
         request,
         "ask.html",
         status,
         text=text,
+        empty=empty,
         chosen=chosen,
         questions=questions(),
         views=VIEWS,

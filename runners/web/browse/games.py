@@ -11,7 +11,7 @@ from analytics.sql.database import OpenArchive
 from runners.browse import games, links, replay
 from runners.browse.explorer import explorer
 from runners.browse.games import GameFilter, LoggedGame
-from runners.browse.replay import GameSolver, Judgements
+from runners.browse.replay import Judgements
 from runners.browse.runs import run_rows
 from runners.web.background import Job
 from runners.web.browse.pages import paged, whole
@@ -102,9 +102,10 @@ def _judged(reader: Reader, shelf: Shelf, game: LoggedGame, seconds: float) -> t
         return known, None
 
     def work(job: Job) -> Judgements:
-        solver = GameSolver(game)
-        job.when_stopped(solver.stop)
-        return solver.judge(job.publish)
+        review = replay.review_of(game)
+        job.when_stopped(review.stop)
+        review.search(lambda found: job.publish(replay.judged_by(found)), better=False)
+        return replay.judged_by(review.found())
 
     key = game.record.run_id, game.game_id, game.plies
     job = shelf.judges.job(key, work, min(seconds, MOST_SECONDS))

@@ -50,7 +50,8 @@ function replace(found, keep) {
   }
   prepare();
   const wanted = main().querySelector("[data-focus]");
-  const target = keep ? document.getElementById(id) : wanted || document.getElementById(id);
+  const same = active === old ? null : document.getElementById(id); // who waited for a page has the focus on the whole of it
+  const target = keep ? same : wanted || same;
   if (inside || (!keep && wanted)) (target || wanted || main()).focus({ preventScroll: true });
   const text = announcement(main());
   if (text !== before) tell(text);
@@ -68,6 +69,10 @@ function prepare() {
     const all = spots(grid);
     const first = all.find((each) => each.matches("[data-focus]")) || all.find((each) => each.getAttribute("aria-disabled") !== "true") || all[0];
     for (const each of all) each.tabIndex = each === first ? 0 : -1;
+  }
+  for (const tabs of document.querySelectorAll(".tabs")) {
+    const here = tabs.querySelector("[aria-current]"); // may be out of sight on a narrow screen
+    if (here) tabs.scrollLeft = here.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - here.offsetWidth) / 2;
   }
   const after = Number(main().dataset.refresh);
   if (after) waiting = setTimeout(() => show(location.href, {}, true), after);

@@ -20,6 +20,7 @@ from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, strength
 from analytics.report.figures.chosen_games import chosen_games
 from analytics.report.page import report
+from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.rendering import render
 from analytics.report.sections import SECTIONS
 from analytics.report.style import AGENTS
@@ -123,8 +124,9 @@ def test_every_section_is_there(content: str) -> None:
     page = Page(content)
     assert page.said_in("h2") == [*TITLES]
     assert len(TITLES) == len(SECTIONS)
-    assert {f"#{anchor}" for anchor in page.all("id") if not anchor.startswith("mark-")} == {*page.all("href")}
-    assert content.count("<svg") - content.count('<svg class="piece"') == content.count("<figcaption") > 20
+    anchors = {f"#{anchor}" for anchor in page.all("id") if not anchor.startswith("mark-")}
+    assert anchors == {*page.all("href")}
+    assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("caption")
     assert len(captions) == content.count("<table") == 8
 
@@ -176,12 +178,14 @@ def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -
 
 
 def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
-    drawn = {piece: style.piece_svg(piece) for piece in range(16)}
-    assert len({*drawn.values()}) == 16
+    assert content.count(piece_symbols()) == 1
     (section,) = re.findall(r'<section id="openings--first-gifts">.*?</section>', content, re.DOTALL)
     found = re.findall(r'(<svg class="piece".*?</svg>) ?([0-9A-F])</td>', section)
-    assert found
-    assert all(picture == drawn[int(digit, 16)] for picture, digit in found)
+    assert {*found} == {(piece_svg(piece), f"{piece:X}") for piece in range(16)}
+    charts = re.findall(r"</figcaption>(<svg.*?</svg>)</figure>", section, re.DOTALL)
+    for chart in charts:  # each piece on either board
+        assert sorted(re.findall(r'<use href="#piece-(\d+)"', chart)) == sorted([*map(str, range(16))] * 2)
+    assert charts
 
 
 @pytest.mark.usefixtures("quick_pictures")

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
-from analytics.report.pieces import DARK, HEIGHTS, PLAIN, piece_shapes, piece_svg, piece_symbols
+from analytics.report.pieces import DARK, HEIGHTS, PLAIN, piece_shapes, piece_symbols
+from analytics.report.style import piece_sheet
+from tests.paths import ROOT
 
 
 def forms(piece: int) -> list[str]:
@@ -31,4 +33,8 @@ def test_each_attribute_changes_the_form_that_stands_for_it(piece: int) -> None:
 def test_symbols_are_the_same_drawings() -> None:
     symbols = dict(re.findall(r'<symbol id="piece-(\d+)" viewBox="[^"]+">(.*?)</symbol>', piece_symbols()))
     assert symbols == {str(piece): piece_shapes(piece) for piece in range(16)}
-    assert all(piece_shapes(piece) in piece_svg(piece) for piece in range(16))
+
+
+def test_the_documents_show_the_same_drawings() -> None:
+    assert (ROOT / "docs" / "pieces.svg").read_text() == piece_sheet()
+    assert "](pieces.svg)" in (ROOT / "docs" / "rules.md").read_text()

@@ -6,11 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event, Timer
 
 import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.sql.database import OpenArchive
+from analytics.sql.limits import Limits
 from analytics.sql.scratch import PREFIX, Scratch, remove_abandoned
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -29,6 +32,18 @@ def test_a_question_ends_in_time_and_the_next_one_is_answered(archive: Archive) 
             opened.stream("SELECT range FROM range(10000000000)", lambda rows, _: rows.sink_csv(os.devnull))
         assert time.monotonic() - started < 5
         assert opened.sql("SELECT count(*) FROM games").item() == 56
+
+
+def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(archive: Archive) -> None:
+    stopped = Event()
+    with OpenArchive(archive.root, Limits(stopped=stopped)) as opened:
+        opened.sql("SELECT 1")
+        started = time.monotonic()
+        Timer(0.1, stopped.set).start()
+        for _ in range(2):
+            with pytest.raises(RequestError, match="the question was stopped"):
+                opened.sql(ENDLESS)
+        assert 0.1 < time.monotonic() - started < 5
 
 
 def test_a_question_spills_no_more_than_it_may(archive: Archive) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from quarto.errors import FailureError, RequestError
+from quarto.errors import RequestError
 from runners.browse import asking as module
 from runners.browse.asking import Asking, AskLimits
+from runners.browse.busy import BusyError
 from tests.paths import SAMPLE
 
 LIMITS = AskLimits(rows=5, bytes=1_000_000, seconds=1.0, memory="200MB", spill="20MB", processes=1, waiting_seconds=0.1)
@@ -66,7 +67,7 @@ def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(aski
     thread = threading.Thread(target=ask_for_much)
     thread.start()
     time.sleep(0.1)
-    with pytest.raises(FailureError, match="answering other questions in SQL: ask again"):  # there is one process
+    with pytest.raises(BusyError, match="answering other questions in SQL: ask again"):  # there is one process
         asking.ask("SELECT 1 AS x")
     thread.join()
     assert refused == ["SQL: the question took longer than 1 seconds: ask about fewer games"]

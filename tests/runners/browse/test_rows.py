@@ -24,7 +24,7 @@ from runners.browse.games import GameFilter, games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.policies import policies_table
-from runners.browse.replay import GIFT, PLACEMENT, GameSolver, Judgement, decisions, mistakes_at, moment
+from runners.browse.replay import GIFT, PLACEMENT, Judgement, decisions, judged_by, mistakes_at, moment, review_of
 from runners.browse.runs import RunFilter, known, run_rows
 from runners.browse.sections import section
 from tests.naive_solver import solve_position
@@ -90,7 +90,9 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
 def test_a_logged_game_is_replayed_with_exact_regrets(opened: OpenArchive) -> None:
     game = logged_game(opened, ROUND_ROBIN, 5)
     seen: list[int] = []
-    judged = GameSolver(game).judge(lambda found: seen.append(len(found)))
+    review = review_of(game)
+    review.search(lambda found: seen.append(len(judged_by(found))), better=False)
+    judged = judged_by(review.found())
     assert len(judged) == 2 * len(game.plies)
     assert seen == [2 * (number + 1) for number in range(len(game.plies))]
     late = len(game.plies) - 1
@@ -105,9 +107,9 @@ def test_a_logged_game_is_replayed_with_exact_regrets(opened: OpenArchive) -> No
 
 def test_a_search_that_is_stopped_returns_what_is_judged(opened: OpenArchive) -> None:
     game = logged_game(opened, ROUND_ROBIN, 5)
-    solver = GameSolver(game)
-    found = solver.judge(lambda found: solver.stop() if len(found) == 4 else None)
-    assert sorted({ply for ply, _ in found}) == [len(game.plies) - 2, len(game.plies) - 1]
+    review = review_of(game)
+    review.search(lambda found: review.stop() if len(found.decisions) == 4 else None)
+    assert sorted({ply for ply, _ in judged_by(review.found())}) == [len(game.plies) - 2, len(game.plies) - 1]
 
 
 def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +14,10 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.openings import openings
+from analytics.sql.database import OpenArchive
 from quarto.notation import format_position
 from quarto.rules import CLASSIC
-from runners.web.analyse import solving
+from runners.web.analyse import solving, statistics
 from runners.web.background import IDLE
 from tests.naive import PRESETS
 from tests.positions import asked
@@ -203,6 +206,8 @@ def test_a_wrong_text_or_address_is_one_line(reader: Visitor, values: dict[str, 
     page = reader.get("/analyse", **values)
     assert page.status == 400
     assert line in page.line
+    if values.get("text"):  # it can be mended where it is
+        assert f"{values['text'].splitlines()[0]}" in html.unescape(page.text.partition("<textarea")[2])
 
 
 def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None:
@@ -244,3 +249,18 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     wait_until(lambda: not service.searching)
     assert job.reason == IDLE
     wait_until(lambda: job.ended)
+
+
+def test_a_question_to_the_archive_that_nobody_waits_for_ends(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def endless(opened: OpenArchive, *_: object, **__: object) -> None:
+        begun.set()
+        opened.sql("SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(1000000) b")
+
+    monkeypatch.setattr(statistics, "explore", endless)
+    job = statistics.Statistics(reader.site).of("..../..../..../.... 7")
+    assert begun.wait(PATIENCE)
+    job.stop("nobody waits")
+    assert job.wait(PATIENCE)
+    assert job.elapsed < statistics.SECONDS

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from quarto.errors import FailureError
+from runners.browse.busy import BusyError
 from runners.web import background
 from runners.web.background import IDLE, Background, Job, State
 
@@ -112,7 +112,7 @@ def test_at_most_so_many_work_and_so_many_wait() -> None:
         assert begun[number].wait(PATIENCE)
     third = jobs.job(2, until_stopped(begun[2]))
     assert third.state is State.WAITING
-    with pytest.raises(FailureError, match="busy: 1 questions wait"):
+    with pytest.raises(BusyError, match="busy: 1 questions wait"):
         jobs.job(3, until_stopped())
     made[0].stop("enough")
     assert begun[2].wait(PATIENCE)

@@ -16,14 +16,17 @@ from analytics.query.openings import Filters
 from analytics.query.openings import openings as asked_openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
+from runners.browse import library
 from runners.browse.asking import Asking, AskLimits
 from runners.browse.library import Library
 from runners.web.ask.pages import Desk
 from runners.web.browse.shelf import Shelf
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
 from tests.paths import SAMPLE
-from tests.runners.web.visiting import plain
+from tests.runners.web.visiting import PATIENCE, plain, visitor
 
 if TYPE_CHECKING:
+    from analytics.files.location import ObjectUrl
     from tests.runners.web.visiting import Page, Visitor
 
 pytestmark = pytest.mark.extras
@@ -163,3 +166,40 @@ def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
     desk.asking.close()
     desk.asking = usual
     assert waited < 1
+
+
+def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = reader.site.service(Shelf).library.content()
+    assert content is not None
+    monkeypatch.setattr(content, "_places", threading.BoundedSemaphore(1))
+    assert content._places.acquire()
+    page = reader.get("/browse/games?result=drawn&agent=dumb&rules=classic")
+    assert (page.status, page.headers["retry-after"]) == (503, "3")
+    assert "answering other questions" in page.line
+    assert links(page) == {"/browse/games?result=drawn&agent=dumb&rules=classic"} | {"/browse", "/ask"}
+    desk = reader.site.service(Desk)
+    monkeypatch.setattr(desk._background, "_most_waiting", 0)
+    page = reader.get("/ask", q="SELECT 'a question that nobody asked'")
+    assert (page.status, page.headers["retry-after"]) == (503, "3")
+    assert "ask again in a moment" in page.line
+
+
+def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
+    bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive.open(bucket / "archive", create=True)
+    archive.save_run(record())
+    archive.commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
+    with visitor(archive.root) as guest:
+        assert "1 of 1 run, with 16 games" in guest.ready("/browse").text
+        game = guest.ready(f"/browse/games/{RUN_ID}/0")
+        assert game.status == 200
+        assert "Every decision is judged" in game.text
+        (count,) = re.findall(r"<th[^>]*>(\d+)</th>", guest.ready("/ask", q="SELECT count(*) FROM plies").text)
+        assert int(count) > 8 * 4
+        archive.commit(RUN_ID, [random_block(1, 0, 8)], PAIRINGS)
+        monkeypatch.setattr(library, "REMOTE_SECONDS", 0.5)
+        end = time.monotonic() + PATIENCE
+        while "with 32 games" not in guest.ready("/browse").text:
+            assert time.monotonic() < end
+            time.sleep(0.1)

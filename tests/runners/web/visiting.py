@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -97,7 +97,7 @@ def plain(part: str) -> str:
 
 
 @contextmanager
-def visitor(archive: Path, **settings: Any) -> Iterator[Visitor]:
+def visitor(archive: PurePath, **settings: Any) -> Iterator[Visitor]:
     """A visitor of a site over an archive."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is a newer client than the one that is locked
