@@ -60,6 +60,7 @@ def test_there_are_sql_examples() -> None:
     assert len(SQL) >= 3
 
 
+@pytest.mark.slow
 def test_the_notebook_example_runs() -> None:
     (source,) = [block for block in blocks("python") if "open_archive" in block]
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)

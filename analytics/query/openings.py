@@ -143,7 +143,8 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     named = [record for record in wanted if record.rules.name == rules_name]
     if not named:
         names = sorted({record.rules.name for record in wanted})
-        raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {', '.join(names)}")
+        there = f"{', '.join(names)}{nearest(rules_name, names)}"
+        raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {there}")
     if len({record.rules for record in named}) > 1:
         ids = ", ".join({record.rules: record.run_id for record in named}.values())
         raise RequestError(f"rules {rules_name!r} are not the same in all runs: choose with --run one of {ids}")

@@ -18,7 +18,7 @@ from tests.naive_players.agreement import (
 )
 
 CASES = [  # depth, empty cells that the slow twin can look through, rules
-    pytest.param(depth, most_empty, rules, id=f"{depth} {rules.name}")
+    pytest.param(depth, most_empty, rules, id=f"{depth} {rules.name}", marks=[pytest.mark.slow] if depth == 3 else [])
     for depth, most_empty in ((1, 9), (2, 6), (3, 5), (4, 4), (16, 4))
     for rules in (OPPONENT_CHOOSES if depth == 1 else LONG_GAMES)
 ]

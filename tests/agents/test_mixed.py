@@ -12,6 +12,7 @@ from agents.mixed import Mixed
 from agents.rule_based import RuleBased
 from quarto.rules import CLASSIC, Rules
 from tests import naive
+from tests.marks import seldom
 from tests.naive_players import mixed as naive_mixed
 from tests.naive_players.agreement import (
     LONG_GAMES,
@@ -59,7 +60,7 @@ def test_whole_games_are_those_of_the_slow_twin() -> None:
     assert_same_games(BestMixed(4), naive_mixed.Mixed(4, 3), CLASSIC, pairs=30)
 
 
-@pytest.mark.parametrize("version", ["last", "earlier"])
+@pytest.mark.parametrize("version", ["last", *seldom("earlier")])
 def test_by_the_code_whole_games_are_those_of_the_slow_twin(version: str) -> None:
     """Its old board, which the search leaves as it was, comes into play when a turn that was found is worth nothing."""
     agent, twin = Mixed(7, 2, True, version), naive_mixed.FaithfulMixed(7, 2, version)

@@ -48,7 +48,7 @@ def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: i
 
 
 @pytest.mark.parametrize("games", [250, pytest.param(700, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seats", ["1", "both"])
+@pytest.mark.parametrize("seats", ["both", *seldom("1")])
 @BOTH
 def test_it_learns_what_the_slow_twin_learns(faithful: bool, seats: str, games: int) -> None:
     assert_learns_the_same(games, CLASSIC, seats, faithful)

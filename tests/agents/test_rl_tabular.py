@@ -52,6 +52,7 @@ def assert_learns_the_same(games: int, rules: Rules, **parameters: float) -> Pol
     return policy
 
 
+@pytest.mark.slow
 def test_it_learns_what_the_slow_twin_learns() -> None:
     learned = assert_learns_the_same(100, CLASSIC)
     assert {-2, -1, 1} < {*learned.table["count"].tolist()}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
 from quarto.jit import uint64
@@ -29,6 +30,7 @@ def test_safe_pieces_are_those_that_win_on_no_cell(position: Position, rules: Ru
     assert [piece for piece in left if int(fast) >> piece & 1] == naive.safe_pieces(board(position), left, rules)
 
 
+@pytest.mark.slow
 @given(positions(), preset_rules)
 def test_a_look_at_a_piece_finds_what_trying_every_cell_finds(position: Position, rules: Rules) -> None:
     pieces, left = board(position), bits(position.available)

@@ -91,7 +91,7 @@ def test_a_sample_that_is_too_large_is_a_wrong_request(whole: Path) -> None:
         list(games_in_order(select(opened), 10_000))
 
 
-@pytest.mark.parametrize("form", ["text", "csv", "d3rlpy", "rlds", "minari"])
+@pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy", "rlds")])
 def test_the_same_games_are_the_same_bytes_whatever_the_shards(
     whole: Path, scattered: Path, tmp_path: Path, form: str
 ) -> None:

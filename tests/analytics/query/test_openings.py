@@ -20,6 +20,7 @@ from quarto.notation import format_position, parse_cell, parse_game, parse_piece
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, Game, block_of, random_game, record, spec_of
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_turns import Form, canonical_form, cell_maps, outcome, piece_maps, turns_of
 from tests.quarto.test_turns import board_of
@@ -98,7 +99,7 @@ def positions_of_game(kept: Kept, rules: Rules) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", ["own_piece", *seldom(*sorted({*PRESETS} - {"own_piece"}))])
 def test_what_was_decided_is_what_a_naive_replay_counts(name: str, tmp_path: Path) -> None:
     rules = PRESETS[name]
     archive, kept = made(tmp_path / "archive", rules, pairs=5 if "torus" in name else 10)

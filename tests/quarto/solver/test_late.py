@@ -9,11 +9,12 @@ from quarto.position import Position
 from quarto.rules import CELLS, NONE
 from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
 from quarto.solver.table import DRAW, WIN
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position
 from tests.quarto.solver.test_solver import live_positions
 
-NAMES = ("classic", "square", "torus")  # with 32 lines hardly any random board has a safe gift so late
+NAMES = ("classic", *seldom("square", "torus"))  # with 32 lines hardly any random board has a safe gift so late
 
 
 @pytest.mark.parametrize("name", NAMES)

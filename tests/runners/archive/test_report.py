@@ -104,6 +104,7 @@ def test_ten_million_random_games_are_as_long_as_exact_random_play(tmp_path: Pat
     assert games_at_random(tmp_path / "random", 10**7) < 40
 
 
+@pytest.mark.slow
 def test_mistakes_are_drawn_as_a_page_and_as_a_picture(qarena: Qarena, root: Path, tmp_path: Path) -> None:
     found = qarena("mistakes", "--archive", str(root), "--html", "m.html", "--svg", "m.txt", "--positions", "0")
     assert found.code == 0

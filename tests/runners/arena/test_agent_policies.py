@@ -151,6 +151,7 @@ def test_a_genome_that_no_agent_has_all_genes_of_is_refused() -> None:
         player_of(Policy(GENOME, {"omega": 1.0}))
 
 
+@pytest.mark.slow
 def test_a_kind_of_ones_own_is_played_by_the_agent_whose_yaml_reads_it(
     root: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
     assert mcts["ratio_of_rollouts_to_yardstick"] == ratio > 0
 
 
+@pytest.mark.slow
 def test_starting_is_measured_as_a_ratio_to_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in set(COMMANDS) - {"help", "wrong_request"}:
         monkeypatch.delitem(COMMANDS, name)

@@ -26,6 +26,7 @@ def test_positions_are_live_safe_and_the_same_every_time() -> None:
         assert not winning_cells(view.board, position.hand, CLASSIC)
 
 
+@pytest.mark.slow
 def test_the_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path) -> None:
     program = compiled("yardstick_solver.cpp", tmp_path)
     assert program is not None

@@ -80,6 +80,7 @@ def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
     assert names == {"__init__.py", "template.yaml", "test_template.py", *(f"{seam}.py" for seam in SEAMS)}
 
 
+@pytest.mark.slow
 def test_the_command_writes_into_a_folder_and_its_commands_work(qarena: Qarena, tmp_path: Path) -> None:
     made = qarena("agents", "new", "fresh_one", "--seam", "play")
     assert (made.code, made.err) == (0, "")

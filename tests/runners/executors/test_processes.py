@@ -202,6 +202,7 @@ def test_wrong_requests(arguments: str, code: int, text: str, qarena: Qarena) ->
     assert len(found.err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_without_ray_one_line_says_how_to_install_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     found = qarena("run", "executor=ray")

@@ -161,6 +161,7 @@ def test_trainings_and_builds_in_the_mode_of_a_sweep_are_sweeps(qarena: Qarena) 
     assert {tuple(rest) for _, *rest in jobs} == expected
 
 
+@pytest.mark.slow
 def test_a_file_can_ask_for_a_sweep(qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "conf/experiment").mkdir(parents=True)
     recipe = "# @package _global_\ngames: 4\nhydra: {mode: MULTIRUN, sweeper: {params: {seed: '1,2'}}}\n"

@@ -375,6 +375,7 @@ def test_ctrl_c_leaves_with_130_while_the_pipe_stays_open(tmp_path: Path) -> Non
     check(tmp_path / "data/archive", 0)
 
 
+@pytest.mark.slow
 def test_nothing_is_drawn_over_and_bytes_that_are_no_text_are_a_wrong_answer(tmp_path: Path) -> None:
     with begin(tmp_path, "dumb", "--no-log", FORCE_COLOR="1", TERM="xterm-256color") as process:
         out, err = process.communicate(b"d4 F\n\xff\xfe\nquit\n", timeout=DEADLINE)

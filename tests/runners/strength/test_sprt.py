@@ -35,6 +35,7 @@ from runners.strength.sprt_config import SprtRequest, sprt_request_of
 from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
 from runners.strength.sprt_show import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import SLEEPY, assert_same_rows, play, rows, start, stored_at
 
@@ -111,13 +112,15 @@ def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
     assert decision(counts, hypotheses) == verdict["accepted"]
 
 
-@pytest.mark.parametrize("overrides", [("threads=2",), ("threads=3", "archive.shard_games=50"), ("threads=8",)])
+@pytest.mark.parametrize(
+    "overrides", [("threads=3", "archive.shard_games=50"), *seldom((("threads=2",),), (("threads=8",),))]
+)
 def test_threads_and_shards_change_nothing(tmp_path: Path, long_one: Path, overrides: tuple[str, ...]) -> None:
     carried_out(tmp_path / "archive", *LONG, *overrides)
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 
 
-@pytest.mark.parametrize("most", [1, 5, 10**6])
+@pytest.mark.parametrize("most", [5, *seldom(1, 10**6)])
 def test_the_size_of_blocks_changes_nothing(
     tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

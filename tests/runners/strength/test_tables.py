@@ -24,6 +24,7 @@ from analytics.store.archive import Archive
 from runners.strength.tables import show_head_to_head, show_ratings, with_half_width
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 
 SAMPLE = Path("data/sample").resolve()
@@ -48,7 +49,7 @@ def test_ratings_are_printed_best_first_with_what_all_have_in_common(qarena: Qar
     )
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("form", ["parquet", *seldom("csv", "json")])
 def test_ratings_in_every_format_are_those_of_the_function(qarena: Qarena, form: str) -> None:
     found = qarena("rate", *CLASSIC, "--where", "opening = 0", "--output", f"ratings.{form}", "--samples", "30")
     assert (found.code, found.out, found.err) == (0, "", "")

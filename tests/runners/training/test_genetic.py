@@ -181,6 +181,7 @@ def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(qar
     assert on.code == 0, on.err
 
 
+@pytest.mark.slow
 def test_the_command_rounds_odd_games_and_refuses_in_one_line(qarena: Qarena) -> None:
     odd = qarena(*TYPED, "trainer.games=5")
     assert odd.code == 0

@@ -63,6 +63,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
     return root, trainer().train(named(root))
 
 
+@pytest.mark.slow
 def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path, Trained]) -> None:
     root, trained = loop
     archive = Archive.open(root)

@@ -186,6 +186,7 @@ def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> 
     assert jobs == [(job, "complete", 60, 60) for job in range(4)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_that_fails_is_told_of_and_the_others_go_on(qarena: Qarena) -> None:
     found = qarena("train", "-m", *SMALL[1:], "trainer.games=0,20", "policy.name=mine")
