@@ -14,6 +14,8 @@ from quarto.rules import CLASSIC, NONE, Rules, finished_lines
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 
+UNKNOWN = Rules("unknown", diagonals="none", squares="plain")  # no tablebase ships for them
+
 OPENING = 11  # plies: positions after them take the slow twin milliseconds
 Kept = dict[tuple[int, int], int]
 
@@ -85,7 +87,7 @@ def test_a_whole_game_is_judged_from_the_first_gift() -> None:
 
 
 def test_what_the_time_does_not_suffice_for_is_the_beginning() -> None:
-    rules, plies = PRESETS["square"], parse_game("0@a1 7@b2 9@d3 F@c1 1@b4 5@d1")
+    rules, plies = UNKNOWN, parse_game("0@a1 7@b2 9@d3 F@c1 1@b4 5@d1")
     started = time.monotonic()
     found = review_game(rules, plies, seconds=0)
     assert time.monotonic() - started < 5
@@ -100,5 +102,5 @@ def test_an_exception_while_waiting_ends_the_search_and_is_passed_on() -> None:
 
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        review_game(PRESETS["square"], parse_game("0@a1 7@b2"), seconds=600, on_wait=press)
+        review_game(UNKNOWN, parse_game("0@a1 7@b2"), seconds=600, on_wait=press)
     assert time.monotonic() - started < 5
