@@ -15,8 +15,10 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 # What test-extras installs.
 EXTRAS := rl openspiel ray slurm optuna s3 delta web docs notebooks
 
-# Two or more cores share the tests, a file at a time: what a file's tests prepare together is prepared once.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+# Workers share the tests, a file at a time: what a file's tests prepare together is prepared once. Two cores have three
+# workers, because tests wait for processes and terminals.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4)))
+PYTEST := $(BIN)/python -m pytest --dist loadfile
 
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -31,18 +33,18 @@ run: install
 
 test: debian
 	@$(MAKE) --no-print-directory -j2 lint warm
-	$(PYTEST) -m "not slow and not extras" --durations=5 --durations-min=2
+	$(PYTEST) -n $(WORKERS) -m "not slow and not extras" --durations=5 --durations-min=2
 
 test-all: debian
 	@$(MAKE) --no-print-directory -j2 lint warm
-	$(PYTEST) -m "not extras"
+	$(PYTEST) -n $(WORKERS) -m "not extras"
 
 # Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.
 test-extras: $(VENV)/installed-extras chromium
-	$(PYTEST) -m "extras and not slow" --durations=5 --durations-min=2
+	$(PYTEST) -n auto --maxprocesses 4 -m "extras and not slow" --durations=5 --durations-min=2
 
 test-all-extras: $(VENV)/installed-extras chromium
-	$(PYTEST) -m extras
+	$(PYTEST) -n auto --maxprocesses 4 -m extras
 
 # d3rlpy pins gymnasium 1.0, so it has an environment of its own, which no lock describes: the newest versions that fit.
 test-d3rlpy: $(VENV)-d3rlpy/installed

@@ -308,6 +308,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
+@pytest.mark.slow
 def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,7 @@ def test_ctrl_c_commits_what_is_finished(processes: Processes, tmp_path: Path) -
 # The command line.
 
 
+@pytest.mark.slow
 def test_agents_files_policies_and_archives_are_found_where_the_command_was_typed(
     qarena: Qarena, tmp_path: Path
 ) -> None:

@@ -253,6 +253,7 @@ def test_a_folder_used_again_shows_the_jobs_of_this_sweep_alone(qarena: Qarena, 
     assert refused.err.startswith("error: rules 'clasic' does not exist")
 
 
+@pytest.mark.slow
 def test_jobs_that_share_a_folder_are_all_shown(qarena: Qarena) -> None:
     found = qarena("sweep", "seed=1,2", "games=4", "hydra.sweep.subdir=all")
     assert [row[:2] for row in table_of(found)] == [["0", "1"], ["1", "2"]]

@@ -120,6 +120,7 @@ def test_a_whole_game_at_a_terminal(terminals: list[Terminal], tmp_path: Path) -
     assert verify(Archive.open(tmp_path / "data/archive")).problems == []
 
 
+@pytest.mark.slow
 def test_small_terminals_plain_ones_and_the_ways_to_leave(terminals: list[Terminal], tmp_path: Path) -> None:
     for folder in ("narrow", "low", "plain"):
         (tmp_path / folder).mkdir()

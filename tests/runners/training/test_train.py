@@ -166,6 +166,7 @@ def test_trainings_that_differ_have_names_of_their_own(typed: str, name: str) ->
     assert (found.training == training("trainer=q_placement").training) == (name == "q_placement")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> None:
     found = qarena(*SMALL[:1], "-m", *SMALL[1:], "trainer.learner.decay=.5,.9", "seed=1,2")
