@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analytics.parquet.encoder import encode
@@ -33,6 +33,7 @@ def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
         return connection.execute("FROM read_parquet($1)", [str(path)]).fetchall()
 
 
+@settings(max_examples=25)  # each is read by Polars and by DuckDB
 @given(
     rows=st.lists(st.tuples(INT8, INT32, st.integers(1 - 2**62, 2**62 - 1)), max_size=300),
     repeats=st.integers(1, 40),

@@ -118,6 +118,7 @@ def test_the_page_about_it_shows_what_is_printed(qarena: Qarena) -> None:
     run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_again_and_another_by_another_seed(qarena: Qarena, tmp_path: Path) -> None:
     for name, seed in (("a", "4"), ("b", "4"), ("c", "5")):
         qarena(*EXPORT, name, "--format", "csv", "--rows", "games", "--sample", "50", "--seed", seed)

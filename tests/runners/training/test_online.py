@@ -220,6 +220,7 @@ def test_more_games_extend_the_run(whole: Path, expected: Policy, tmp_path: Path
     assert_same_rows(rows(root), rows(whole))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     whole: Path, expected: Policy, tmp_path: Path
