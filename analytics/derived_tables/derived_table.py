@@ -52,6 +52,16 @@ class Shard(Generic[M]):
     manifest: M | None
 
 
+def parts_of_file(
+    archive: Archive, path: PurePath, stored: StoredFile, schema: pl.Schema, rows: int, remedy: str
+) -> Iterator[pl.DataFrame]:
+    """A stored table in parts of so many rows. A damaged one raises ``FailureError``, which ends with ``remedy``."""
+    try:
+        yield from table_parts(archive.backend, path, stored, schema, rows)
+    except ValueError as error:
+        raise FailureError(f"{path} {error}; {remedy}") from error
+
+
 @dataclass(frozen=True)
 class DerivedTable(Generic[M]):
     """A kind of derived table: where its files lie, and which of them count."""
@@ -153,10 +163,7 @@ class DerivedTable(Generic[M]):
     def parts(self, archive: Archive, run_id: str, manifest: M, rows: int) -> Iterator[pl.DataFrame]:
         """The table that a manifest names, in parts of so many rows. Raises ``FailureError`` for a damaged file."""
         path = self.file(archive, run_id, manifest)
-        try:
-            yield from table_parts(archive.backend, path, self.stored(manifest), self.schema, rows)
-        except ValueError as error:
-            raise FailureError(f"{path} {error}; {self.remedy}") from error
+        return parts_of_file(archive, path, self.stored(manifest), self.schema, rows, self.remedy)
 
     def files(self, archive: Archive) -> list[PurePath]:
         """The paths of all files that count, also for shards that were replaced.

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.derived_tables.derived_table import Shard
+from analytics.derived_tables.derived_table import Shard, parts_of_file
 from analytics.derived_tables.digests import (
     COMMAND,
     FOLDER,
@@ -29,7 +29,7 @@ from analytics.derived_tables.position_index import END_PLY, INDEXES, VERSION, I
 from analytics.files.atomic import explained
 from analytics.files.pending import PendingFiles
 from analytics.store.archive import Archive, store
-from analytics.store.blocks import ROW_GROUP_ROWS, table_of, table_parts
+from analytics.store.blocks import ROW_GROUP_ROWS, table_of
 from analytics.store.json_records import dump
 from analytics.store.records import Commit, RunRecord, StoredFile, now
 from analytics.store.schema import FIRST_PLIES, POSITIONS
@@ -224,16 +224,7 @@ def positions_of_job(
 def _positions_of(archive: Archive, run_id: str, digest: Digest, rows: int) -> Iterator[pl.DataFrame]:
     for part in digest.summed_positions:
         path = archive.file("summed_positions", run_id, part)
-        yield from _rows_of(archive, path, part, (POSITIONS, rows))
-
-
-def _rows_of(
-    archive: Archive, path: PurePath, stored: StoredFile, form: tuple[pl.Schema, int]
-) -> Iterator[pl.DataFrame]:
-    try:
-        yield from table_parts(archive.backend, path, stored, *form)
-    except ValueError as error:
-        raise FailureError(f"{path} {error}; {REMEDY}") from error
+        yield from parts_of_file(archive, path, part, POSITIONS, rows, REMEDY)
 
 
 def _index_of(shard: Shard[Index]) -> Index:
@@ -247,11 +238,8 @@ def first_plies_of_job(archive: Archive, job: DigestJob) -> pl.DataFrame:
     run_id = job.record.run_id
     if job.digests:
         key = ["pairing", "second", "piece", "cell"]
-        stored = [digest.first_plies for digest in job.digests]
-        parts = (
-            _rows_of(archive, archive.file("first_plies", run_id, each), each, (FIRST_PLIES, ROW_GROUP_ROWS))
-            for each in stored
-        )
+        stored = [(archive.file("first_plies", run_id, each.first_plies), each.first_plies) for each in job.digests]
+        parts = (parts_of_file(archive, *each, FIRST_PLIES, ROW_GROUP_ROWS, REMEDY) for each in stored)
         rows = pl.concat(part for each in parts for part in each)
         return rows.group_by(key).agg(pl.sum("games", "wins", "draws")).sort(key)
     counts = np.zeros((len(job.record.pairings), 2, PIECES, PIECES, 3), np.int64)

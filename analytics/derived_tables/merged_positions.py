@@ -175,7 +175,7 @@ def _columns(sums: Sums, counts: Counts, of_plies: NDArray[np.int64], tables: Sy
 
 
 def rows_at_once(tables: int) -> int:
-    """How many rows of each of so many tables are in memory at once: in such parts they are to be read."""
+    """The rows of each of so many tables that are in memory at once: read the tables in parts of that size."""
     return min(ROW_GROUP_ROWS, ROWS_IN_MEMORY // max(1, min(tables, AT_ONCE)))
 
 
@@ -252,12 +252,12 @@ def _frame(sums: Sums, symmetry: Symmetries, opening: int) -> pl.DataFrame:
 
 
 def row_groups(parts: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """What ``merged`` gives in parts of so many rows, of which ``ROW_GROUP_ROWS`` is a multiple."""
+    """The rows of ``merged`` in parts of so many, of which ``ROW_GROUP_ROWS`` is a multiple."""
     return (part[first : first + rows] for part in parts for first in range(0, len(part), rows))
 
 
 def sorted_parts(parts: Iterator[pl.DataFrame], most_rows: int) -> Iterator[SortedPart]:
-    """What ``merged`` gives, as tables of so many rows, a multiple of ``ROW_GROUP_ROWS``; the last one has the rest."""
+    """The rows of ``merged`` as tables of so many, a multiple of ``ROW_GROUP_ROWS``; the last table has the rest."""
     for first in parts:
         latest = [first]
         groups = _noted(chain([first], islice(parts, most_rows // ROW_GROUP_ROWS - 1)), latest)

@@ -54,7 +54,7 @@ def test_a_run_is_composed_once(argument: str, times: int, qarena: Qarena, monke
 
 
 def test_help_copies_no_sources(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed is what Hydra prints when it copies them; they are shared in the context of a command only."""
+    """The text is that of Hydra with copies; the sources are shared in the context of a command only."""
     shared = qarena("run", "--help")
     assert not hasattr(ConfigRepository, "__deepcopy__")
     monkeypatch.setattr(application, "sources_shared", nullcontext)

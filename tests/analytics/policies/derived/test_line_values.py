@@ -143,7 +143,7 @@ def drawn_weights(seed: int, words: Any) -> np.ndarray:
 
 
 def replies_to(after: lines.Afterstate, weights: np.ndarray, words: Any) -> list[tuple[lines.Afterstate, np.ndarray]]:
-    """What each safe reply leaves, and its logits."""
+    """The afterstate of each safe reply, and its logits."""
     rows, found = weights.reshape(-1, HEADS), []
     for _, gift, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
         position = position_of(then.board, gift)._replace(available=sum(1 << piece for piece in then.left))
