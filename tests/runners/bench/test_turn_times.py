@@ -92,13 +92,14 @@ def test_a_kernel_agrees_with_a_clock_around_many_calls() -> None:
     rng = Streams(np.arange(16, dtype=np.uint64))
     for iterations in (20, 2000):  # turns that are repeated, turns that are not
         player = lift(Mcts(iterations=iterations), CLASSIC, "mcts")
-        inside = min(turn_nanoseconds(player, batch, rng).mean() for _ in range(5))
-        around = []
-        for _ in range(20):
-            started = time.perf_counter_ns()
-            player.play(batch, rng)
-            around.append((time.perf_counter_ns() - started) / 16)
-        assert inside == pytest.approx(min(around), rel=0.5)
+        inside, around = [], []
+        for _ in range(20):  # in turn, because other work comes and goes
+            inside.append(turn_nanoseconds(player, batch, rng).mean())
+            for _ in range(4):
+                started = time.thread_time_ns()
+                player.play(batch, rng)
+                around.append((time.thread_time_ns() - started) / 16)
+        assert min(inside) == pytest.approx(min(around), rel=0.5)
 
 
 class Sleeper:
