@@ -14,6 +14,7 @@ from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from runners.hydra_app.sweep_start import sweep_id
+from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows, stop_the_second_run
 
@@ -133,9 +134,7 @@ def test_an_unknown_name_anywhere_is_refused_before_any_job(
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    "flag", ["hydra.mode=MULTIRUN", *(pytest.param(flag, marks=pytest.mark.slow) for flag in ("--multirun", "-m"))]
-)
+@pytest.mark.parametrize("flag", ["hydra.mode=MULTIRUN", *seldom("--multirun", "-m")])
 def test_a_run_in_the_mode_of_a_sweep_is_the_same_sweep(flag: str, qarena: Qarena, tmp_path: Path) -> None:
     sweep = ("seed=1,2", "games=4")
     swept = qarena("sweep", *sweep)

@@ -20,6 +20,7 @@ from runners.arena.config_groups import names
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
 
@@ -73,9 +74,7 @@ def test_there_is_a_build_for_every_kind() -> None:
     assert set(BUILDS) == set(names("kind"))
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDS]
-)
+@pytest.mark.parametrize("kind", [*QUICK, *seldom(*(kind for kind in BUILDS if kind not in QUICK))])
 def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: Path, qarena: Qarena) -> None:
     built = qarena(*words(kind, root))
     assert (built.code, built.err) == (0, "")
@@ -142,7 +141,7 @@ def test_a_q_table_from_the_log_of_its_own_training_is_the_one_that_was_saved(ro
 @pytest.mark.parametrize(
     "overrides",
     [
-        pytest.param(["trainer=rl_tabular", "trainer.games=60"], marks=pytest.mark.slow),
+        *seldom(["trainer=rl_tabular", "trainer.games=60"]),
         ["trainer=q_table", "trainer.games=60", "trainer.learner.discount=.5", "rules=square"],
         ["trainer=ga2", "trainer.generations=2", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"],
     ],
