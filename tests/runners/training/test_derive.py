@@ -344,6 +344,7 @@ def test_a_condition_reaches_sql_as_it_was_typed(root: Path, qarena: Qarena) -> 
     card = card_of(root, "gift")
     assert card.learned["where"] == odd
     again = shlex.split(card.learned["command"])  # the command on the card asks for the same again
+    assert again[again.index("--where") + 1] == odd
     assert qarena(*again[1:]).code == 0
     assert card_of(root, "gift").learned["where"] == odd
 
