@@ -31,12 +31,12 @@ install: $(VENV)/installed
 run: install
 	$(BIN)/qarena run experiment=round_robin
 
-test: debian
-	@$(MAKE) --no-print-directory -j2 lint warm
+test:
+	@$(MAKE) --no-print-directory -j3 debian lint warm
 	$(PYTEST) -n $(WORKERS) -m "not slow and not extras" --durations=5 --durations-min=2
 
-test-all: debian
-	@$(MAKE) --no-print-directory -j2 lint warm
+test-all:
+	@$(MAKE) --no-print-directory -j3 debian lint warm
 	$(PYTEST) -n $(WORKERS) -m "not extras"
 
 # Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.

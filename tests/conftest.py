@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (
             isinstance(item, pytest.Function)
             and hasattr(item, "callspec")
-            and SELDOM & set(item.callspec.id.split("-"))
+            and SELDOM & set(re.split("[- ]", item.callspec.id))
         ):
             item.add_marker(pytest.mark.slow)
 

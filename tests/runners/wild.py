@@ -42,7 +42,7 @@ class Wild(OneByOne):
             case "memory":
                 np.zeros(1 << 28)  # 2 GB
             case "garbage":
-                for descriptor in range(3, 30):
+                for descriptor in range(3, 1000):
                     try:
                         os.write(descriptor, b"?" * 1000)
                     except OSError:

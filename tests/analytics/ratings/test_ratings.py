@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
-import choix
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from analytics import open_archive
 from analytics.ratings.ratings import ELO, Ratings, rate, ratings
@@ -112,6 +110,8 @@ def random_tallies(seed: int, agents: int, draws: bool = True) -> dict[tuple[str
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_scipy_finds_the_same_maximum(seed: int) -> None:
+    from scipy.optimize import minimize  # takes half a second, which processes without this test need not pay
+
     tallies = random_tallies(seed, 5)
     agents = sorted({agent for pair in tallies for agent in pair})
 
@@ -133,6 +133,8 @@ def test_scipy_finds_the_same_maximum(seed: int) -> None:
 
 
 def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> None:
+    import choix  # takes half a second, which processes without this test need not pay
+
     tallies = {
         pair: pairs_of(tally.results(0), tally.results(0)) for pair, tally in random_tallies(4, 6, draws=False).items()
     }

@@ -91,9 +91,15 @@ def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
         assert_only("positions", opened, "1 of 2 shards are not indexed: run 'qarena archive index' first")
 
 
-@pytest.mark.parametrize("damage", [truncate, Path.unlink])
-@pytest.mark.parametrize("shard", [1, pytest.param(0, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("table", list(TABLES))
+@pytest.mark.parametrize(
+    ("table", "shard", "damage"),
+    [
+        ("games", 1, truncate),
+        ("plies", 1, Path.unlink),
+        *seldom(("games", 1, Path.unlink), ("plies", 1, truncate)),
+        *seldom(*((table, 0, damage) for table in TABLES for damage in (truncate, Path.unlink))),
+    ],
+)
 def test_a_missing_or_truncated_file_spoils_one_view(
     swept: Archive, table: str, shard: int, damage: Callable[[Path], None]
 ) -> None:

@@ -8,7 +8,6 @@ import random
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from analytics.statistics.sprt import (
     PAIR_SCORES,
@@ -79,6 +78,8 @@ def test_counts_that_leave_outcomes_out_have_a_ratio(counts: tuple[int, ...]) ->
 
 def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
     """The most likely distribution of this strength, found by a general optimiser from several starts."""
+    from scipy.optimize import minimize  # takes half a second, which processes without this test need not pay
+
     scores, shares = np.array(PAIR_SCORES), np.array([count or 1e-3 for count in counts])
     strength_a_pair = elo * math.log(10) / 800 * math.sqrt(2)
 

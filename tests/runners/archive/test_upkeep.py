@@ -1,10 +1,12 @@
 """``qarena archive compact``, ``merge`` and ``to-delta`` as a person uses them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from analytics.store.archive import Archive
+from runners.bench.timing import process
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -29,6 +31,19 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
     assert qarena("archive", "verify", *where).out.endswith(": no problem(s)\n")
     nothing = qarena("archive", "compact", *where)
     assert nothing.out.startswith("Nothing to compact")
+
+
+@pytest.mark.slow
+def test_memory_of_compaction_grows_no_faster_than_the_shards_it_makes(tmp_path: Path) -> None:
+    small, many = ("archive.shard_games=65536", "archive.shard_seconds=60"), "games=10_000_000"
+    process(["run", "agent@a=random", "agent@b=random", many, *small, "archive=many"], tmp_path)
+    process(["archive", "index", "--archive", "many"], tmp_path)
+    peaks = {}
+    for size in (16, 64):  # megabytes of a shard; all at once would be 330
+        shutil.copytree(tmp_path / "many", tmp_path / "compacted")
+        peaks[size] = process(["archive", "compact", "--archive", "compacted", "--size", f"{size}MB"], tmp_path).peak
+        shutil.rmtree(tmp_path / "compacted")
+    assert peaks[64] - peaks[16] < 2 * (64 - 16) * 1_000_000
 
 
 def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qarena: Qarena) -> None:

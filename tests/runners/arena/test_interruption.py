@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from analytics.verify import garbage
 from analytics.verify.archive import verify
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, command, rows, start
+from tests.runners.experiments import SLEEPY, assert_same_rows, rows, start
 
 ARGUMENTS = (
     *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=400"),
@@ -46,13 +46,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+@pytest.fixture
+def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Rows:
     """The rows of the command that nobody interrupts."""
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    done = command(folder, *ARGUMENTS, PYTHONPATH=str(furnish(folder)))
-    assert done.returncode == 0, done.stderr
-    found = rows(folder / "games here")
+    with monkeypatch.context() as elsewhere:
+        furnish(folder / "uninterrupted")
+        elsewhere.chdir(folder / "uninterrupted")
+        assert qarena(*ARGUMENTS).code == 0
+    found = rows(folder / "uninterrupted/games here")
     assert len(found["games"]) == 400
     return found
 

@@ -16,6 +16,7 @@ from runners.arena.config_groups import load_rules
 from runners.arena.experiment import prepare
 from runners.hydra_app import objectives
 from runners.hydra_app.objectives import Elo, Regret, Score, WinRate
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, stored_at
 from tests.runners.hydra_app.test_sweep import table_of
@@ -101,7 +102,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("command", ["run", "sweep"])
+@pytest.mark.parametrize("command", ["run", *seldom("sweep")])
 @pytest.mark.parametrize("wrong", WRONG, ids=" ".join)
 def test_a_wrong_objective_is_refused_before_anything_is_made(
     command: str, wrong: tuple[str, ...], qarena: Qarena, tmp_path: Path

@@ -198,7 +198,8 @@ def test_a_plugin_that_is_missing_is_one_line(
 
 
 def joblib(tmp_path: Path) -> tuple[str, ...]:
-    """Paths are absolute because joblib keeps its processes, and their current folder, from test to test."""
+    """Let joblib start processes of its own here: it keeps them, and they stay in the folder of an earlier test."""
+    get_reusable_executor().shutdown()
     paths = f"archive.root={tmp_path / 'two'}", f"hydra.sweep.dir={tmp_path / 'jobs'}"
     return "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "threads=1", *paths
 

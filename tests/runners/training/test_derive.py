@@ -33,7 +33,7 @@ BUILDS = {
     "line_network": ["kind.method=outcomes", "kind.units=2", "where=game_id < 100"],
     "encoded_q": ["kind.agent=semi_random", "kind.rewards=[1,-1,0,0]"],
 }
-QUICK = ("mc_afterstate", "gift", "line_values")  # one of each design in the default suite
+QUICK = ("gift", "line_values")  # one of each design in the default suite
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,13 @@ from runners.cli import options
 from runners.training import application
 from runners.training.config import check
 from tests.analytics.folders import snapshot
+from tests.marks import seldom
 from tests.paths import CONF
 from tests.runners.conftest import Qarena
 from tests.runners.hydra_app.test_sweep import table_of
 from tests.runners.training.trainings import LEARNERS, training
 
+QUICK = ("rl_encoded", "q_table")
 SMALL = ("train", "trainer=q_placement", "trainer.games=60", "curve.block=20", "progress=false")
 
 
@@ -42,7 +44,7 @@ def test_every_yaml_is_an_option_and_its_training_begins(qarena: Qarena) -> None
     assert set(LEARNERS) <= set(names("trainer"))
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", [*QUICK, *seldom(*(name for name in LEARNERS if name not in QUICK))])
 def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qarena, root: Path) -> None:
     found = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")
     assert (found.code, found.err) == (0, "")

@@ -28,12 +28,14 @@ ARGUMENTS = (
 DEADLINE = 120  # seconds that nothing here takes
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture
+def expected(tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> str:
     """The knowledge of the training that nobody interrupts."""
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    with start(folder, *ARGUMENTS) as process:
-        assert process.wait(timeout=DEADLINE) == 0
+    folder = tmp_path / "uninterrupted"
+    folder.mkdir()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(folder)
+        assert qarena(*ARGUMENTS).code == 0
     return knowledge(folder)
 
 

@@ -169,6 +169,7 @@ def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset) -> None:
     assert found.tolist() == [chances_left(afterstate_at(boards, i), weights, words) for i in range(25)]
 
 
+@pytest.mark.slow  # two seconds of compiling, and no build backs up so deep unless it is told to
 @pytest.mark.parametrize("stage", [10, 14])
 def test_deeper_targets_value_the_best_replies_by_the_turns_after_them(dataset: Dataset, stage: int) -> None:
     words, boards = words_of(CLASSIC, True, 12), boards_at(dataset, stage, 12)
