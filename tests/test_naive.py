@@ -9,6 +9,7 @@ import pytest
 
 from quarto.rules import Rules
 from tests import naive
+from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, Player, View, play_game
 
 CLASSIC = PRESETS["classic"]
@@ -66,8 +67,8 @@ def test_a_line_needs_four_pieces_that_share_a_value() -> None:
     ("name", "seat_1_wins", "draws", "plies"),
     [
         ("classic", 396559745769377 / 818113776480000, 359633803 / 18162144000, 11.664852),
-        pytest.param("square", 0.4975, 0.00301, 10.512, marks=pytest.mark.slow),
-        pytest.param("torus", 0.4991, 0.00092, 10.638, marks=pytest.mark.slow),
+        *seldom(("square", 0.4975, 0.00301, 10.512)),
+        *seldom(("torus", 0.4991, 0.00092, 10.638)),
     ],
 )
 def test_random_games_end_as_often_as_known(name: str, seat_1_wins: float, draws: float, plies: float) -> None:

@@ -186,12 +186,17 @@ def _new_file(archive: Archive, job: DigestJob, table: str) -> PurePath:
 
 def make_all(
     archive: Archive, jobs: Sequence[DigestJob], threads: int, progress: Callable[[int], None] = lambda _games: None
-) -> None:
-    """Make digests on several threads, then join them; ``progress`` is called with the games of each of ``jobs``."""
+) -> int:
+    """Make digests on several threads, then join them. Returns how many were made.
+
+    ``progress`` is called with the games of each of ``jobs``.
+    """
     run_jobs((partial(_made, archive, job) for job in jobs), threads, progress)
-    run_ids = sorted({job.record.run_id for job in jobs})
+    run_ids, made = sorted({job.record.run_id for job in jobs}), len(jobs)
     while joining := [*joining_jobs(archive, run_ids)]:
         run_jobs((partial(_made, archive, job) for job in joining), threads, lambda _games: None)
+        made += len(joining)
+    return made
 
 
 def _made(archive: Archive, job: DigestJob) -> int:

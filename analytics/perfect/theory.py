@@ -212,9 +212,9 @@ def _game(proof: Proof) -> str:
 
 def _section(found: Finding) -> Iterator[str]:
     start = VALUES[found.boards[0].canonical.index(1)]
-    acts = "moves" if found.rules.mover_chooses else "gives"
+    first = "player who moves first" if found.rules.mover_chooses else "first giver"
     yield f"## {found.rules.name}\n"
-    yield f"The game is {WORDS[start]} for the player who {acts} first.\n"
+    yield f"The game is {WORDS[start]} for the {first}.\n"
     yield from _counts("Boards", found.boards)
     if found.positions:
         yield from _counts("Positions", found.positions)

@@ -7,6 +7,7 @@ machine or many, no pair of games is ever in the archive twice, and no reader op
 
 from __future__ import annotations
 
+import difflib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -35,7 +36,7 @@ from analytics.store.ranges import Range
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError
 
 
 def readable(record: RunRecord) -> RunRecord:
@@ -281,7 +282,9 @@ class Archive:
 
 def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> RequestError:
     """The error for a run that is not in an archive; ``known`` are those that could be meant."""
-    return RequestError(f"run {run_id!r} is not in archive {archive.root}{nearest(run_id, known)}")
+    close = difflib.get_close_matches(run_id, [*known], n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return RequestError(f"run {run_id!r} is not in archive {archive.root}: {meant}'qarena archive ls' lists its runs")
 
 
 def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:

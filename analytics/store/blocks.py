@@ -248,7 +248,7 @@ def _require_same_bytes(file: io.BufferedIOBase, stored: StoredFile) -> None:
         raise ValueError(f"has {size} bytes, its commit says {stored.bytes}")
     file.seek(0)
     if hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256:
-        raise ValueError("its SHA-256 is not that of its commit: some byte has changed since")
+        raise ValueError("has another SHA-256 than its commit says: some byte has changed since")
 
 
 def _parts(file: io.BufferedIOBase, stored: StoredFile, schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import PurePath
+from typing import NamedTuple
 
 import typer
 
@@ -24,6 +25,16 @@ from runners.executors.threads import THREADS
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
+
+
+class Done(NamedTuple):
+    """The shards that were asked about, and what was made for them."""
+
+    shards: int
+    indexed: IndexSummary
+    digests: int
+    digested_games: int  # of the shards that these digests are about
+
 
 INDEX_FOLDERS = ("indexes", "positions", digests.FOLDER, *digests.TABLES)
 
@@ -51,12 +62,13 @@ def bring_up_to_date(
     end_ply: int | None = None,
     threads: int | None = None,
     executor: Executor = THREADS,
-) -> IndexSummary:
+) -> Done:
     """Index the shards of some runs that are not indexed yet, then make digests; with a progress bar on a terminal.
 
     Digests are made on threads of this process, whatever the executor.
     """
-    jobs = index_jobs(archive, INDEXES.shards(archive, runs), end_ply)
+    shards = INDEXES.shards(archive, runs)
+    jobs = index_jobs(archive, shards, end_ply)
     with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
         bar.start(sum(job.plies for job in jobs))
         indexing = Indexing(archive, jobs, bar.advance)
@@ -65,17 +77,26 @@ def bring_up_to_date(
     left = [*digest_making.digest_jobs(archive, runs)]
     with progress_bar("adding up", "games", wanted=bool(left)) as bar:
         bar.start(sum(job.games for job in left))
-        digest_making.make_all(archive, left, threads or available_cores(), bar.advance)
-    return indexing.done
+        made = digest_making.make_all(archive, left, threads or available_cores(), bar.advance)
+    return Done(len(shards), indexing.done, made, sum(job.games for job in left))
 
 
-def _summary(done: IndexSummary, seconds: float, root: PurePath) -> str:
-    if not done.shards:
-        return f"Nothing to index: all shards in {root} are indexed."
-    shards = "shard" if done.shards == 1 else "shards"
+def _summary(done: Done, seconds: float, root: PurePath) -> str:
+    """A line about what was made, or that everything was there."""
+    indexed, digests = done.indexed, f"{done.digests:,} digest{'' if done.digests == 1 else 's'}"
+    added = f"{digests} made, of {done.digested_games:,} games" if done.digests else ""
+    if not indexed.shards:
+        complete = f"{done.shards:,} shard{' is' if done.shards == 1 else 's are'} indexed"
+        return (
+            f"{added} in {seconds:.1f} s; {complete} in {root}."
+            if added
+            else f"Nothing to index: {complete} in {root}."
+        )
+    shards, speed = "shard" if indexed.shards == 1 else "shards", f"{indexed.plies / seconds:,.0f} a second"
     return (
-        f"{done.plies:,} plies of {done.shards} {shards} in {seconds:.1f} s, {done.plies / seconds:,.0f} a second: "
-        f"{done.rows:,} rows, {done.bytes / 1e6:.1f} MB; use 'qarena openings', or the view positions in SQL"
+        f"{indexed.plies:,} plies of {indexed.shards} {shards} in {seconds:.1f} s, {speed}: "
+        f"{indexed.rows:,} rows, {indexed.bytes / 1e6:.1f} MB{f'; {added}' if added else ''}; "
+        "use 'qarena openings', or the view positions in SQL"
     )
 
 

@@ -224,8 +224,8 @@ def made(
     except BaseException as error:  # a user's class may raise anything
         if is_ctrl_c(error):
             raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise RequestError(f"{what} cannot be made with {dict(params)}: {reason}") from error
+        reason = " ".join(str(error).split()) or "no reason was given"
+        raise RequestError(f"{what} cannot be made: {reason} ({type(error).__name__}, with {dict(params)})") from error
 
 
 def _class(what: str, target: str) -> type[Any]:

@@ -17,6 +17,7 @@ WIDTH, HEIGHT = 560, 300  # pixels of the plot
 MOST_BARS = 60
 MOST_POINTS = 2_000
 MOST_LABEL = 24  # letters
+FEW_TICKS = 12
 LEGEND_COLUMNS = 4  # the reader's letters may be wider than the ones that the renderer knows
 
 
@@ -134,10 +135,19 @@ def _axes(alt: Any, rows: pl.DataFrame, plan: Plan, fields: dict[str, str]) -> t
     plain = alt.Scale(zero=False, nice=True)
     numeric = rows.schema[plan.x].is_numeric()
     whole = numeric and rows[plan.x].dtype.is_integer()
-    across = alt.Axis(grid=False, labelAngle=0 if numeric else -35, **({"format": "d"} if whole else {}))
+    ticks = _whole_ticks(rows[plan.x]) if whole else {}
+    across = alt.Axis(grid=False, labelAngle=0 if numeric else -35, **ticks)
     sort = {} if numeric else {"sort": None}
     x = alt.X(fields[plan.x], title=plan.x, axis=across, **sort, **({"scale": plain} if numeric else {}))
     return x, alt.Y(fields[plan.y], title=plan.y, scale=plain)
+
+
+def _whole_ticks(values: pl.Series) -> dict[str, Any]:
+    """Ticks of whole numbers: on a short axis each of them, where fractions would be rounded to the same ones."""
+    if not len(values):
+        return {}
+    least, most = min(values), max(values)
+    return {"format": "d", **({"values": [*range(least, most + 1)]} if most - least <= FEW_TICKS else {})}
 
 
 def _line(rows: pl.DataFrame, plan: Plan) -> Any:

@@ -68,7 +68,7 @@ def _runs(opened: OpenArchive, rows: Sequence[RunRow], wanted: GameFilter) -> li
     if wanted.run:
         rows = [row for row in rows if row.run_id == wanted.run]
         if not rows:
-            raise unknown_run(opened.archive, wanted.run, opened.archive.recorded()[:20])
+            raise unknown_run(opened.archive, wanted.run, opened.archive.recorded())
     filters = RunFilter(wanted.rules, wanted.agent)
     return [
         row
@@ -134,7 +134,7 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
     """A game of a run. Raises ``RequestError`` if it is not in the archive."""
     record = opened.archive.run(run_id)
     if record is None:
-        raise unknown_run(opened.archive, run_id, opened.archive.recorded()[:20])
+        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
     if not 0 <= game_id < 1 << 63:
         raise RequestError(f"game {game_id} is no number of a game")
     own = pl.col("game_id") == game_id

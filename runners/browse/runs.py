@@ -134,7 +134,7 @@ def one_run(opened: OpenArchive, run_id: str) -> OneRun:
     """A run by its id. Raises ``RequestError`` if there is none."""
     record = opened.archive.run(run_id)
     if record is None:
-        raise unknown_run(opened.archive, run_id, opened.archive.recorded()[:20])
+        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
     found = results(opened.archive, run_id)
     games = opened.archive.log(run_id).summary.games
     return OneRun(record, games, _properties(record, games), _pairings(record, found))
@@ -187,7 +187,7 @@ def chosen_records(opened: OpenArchive, rules: str, run: str, trainings: bool) -
     if run:
         record = archive.run(run)
         if record is None:
-            raise unknown_run(archive, run, archive.recorded()[:20])
+            raise unknown_run(archive, run, archive.recorded())
         return [record]
     found = [
         record

@@ -73,6 +73,7 @@ class OneSweep(NamedTuple):
     settings: tuple[str, ...]  # that vary
     fixed: tuple[tuple[str, str], ...]  # settings that all jobs share
     table: Table
+    failures: list[tuple[int, str]]  # number and error of each job that has no results because of it
     figure: Figure | None
     why_not: str  # there is no picture
 
@@ -87,7 +88,8 @@ def one_sweep(opened: OpenArchive, sweep_id: str) -> OneSweep:
     found = [(job, _results(opened, job)) for job in jobs]
     figure, why_not = _figure(settings, found)
     shared = {name: value for name, value in jobs[0].overrides.items() if name not in (*settings, *_NOT_SETTINGS)}
-    return OneSweep(sweep_id, tuple(settings), tuple(sorted(shared.items())), _table(settings, found), figure, why_not)
+    fixed, failures = tuple(sorted(shared.items())), [(job.job, job.error) for job in jobs if job.error]
+    return OneSweep(sweep_id, tuple(settings), fixed, _table(settings, found), failures, figure, why_not)
 
 
 def _varying(jobs: Sequence[SweepJob]) -> list[str]:
@@ -123,7 +125,7 @@ def _table(settings: Sequence[str], found: Found) -> Table:
         ]
         value = ["·" if job.value is None else f"{job.value:.6g}" for _ in objective]
         if not pairings:
-            rows.append([*head, *value, job.error or job.status, "", "", "", ""])
+            rows.append([*head, *value, job.status, "", "", "", ""])
         for each in pairings:
             score = interval(each.score.low, each.score.high, percent)
             rows.append([*head, *value, each.first, each.second, f"{each.games:,}", percent(each.score.mean), score])

@@ -80,8 +80,9 @@ def build(
     from runners.hydra_app.flags import quoted
     from runners.policies.build import BUILD
 
-    own = [] if where is None else [f"where={quoted(where)}"]
-    raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *context.args, *own]))
+    given = [*(arguments or []), *context.args]
+    asked, typed = ([], []) if where is None else ([f"where={quoted(where)}"], ["--where", where])
+    raise typer.Exit(launch(BUILD, "policy build", [*given, *asked], typed=[*given, *typed]))
 
 
 @app.command("import")

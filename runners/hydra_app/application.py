@@ -10,7 +10,6 @@ import copy
 import datetime as dt
 import logging
 import os
-import shlex
 import sys
 import uuid
 from abc import ABC, abstractmethod
@@ -207,9 +206,16 @@ class EarlyChecks(Callback):
             raise Refused(error) from error
 
 
-def launch(application: Application[Any], command: str, given: Sequence[str], multirun: bool = False) -> int:
+def launch(
+    application: Application[Any],
+    command: str,
+    given: Sequence[str],
+    multirun: bool = False,
+    typed: Sequence[str] | None = None,
+) -> int:
     """Let Hydra carry out a command with the arguments that the user gave, in any order. Returns the exit code.
 
+    ``typed``, which is recorded, are the arguments as they were typed, where ``given`` has some in Hydra's words.
     Raises ``ArenaError`` with a message of one line for any error.
     """
     asked, flags, overrides = flags_first(given)
@@ -219,7 +225,7 @@ def launch(application: Application[Any], command: str, given: Sequence[str], mu
     for name in FOLDERS:
         if name in os.environ:
             os.environ[name] = str(Path(os.environ[name]).absolute())
-    os.environ[COMMAND] = shlex.join([*command.split(), *given])
+    os.environ[COMMAND] = console.shell_line([*command.split(), *(given if typed is None else typed)])
     os.environ[sweep_folders.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
     sweep_folders.forget()
     EarlyChecks.application, EarlyChecks.prepared = application, None

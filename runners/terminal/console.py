@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
@@ -247,6 +247,16 @@ def _summary(outcome: Outcome) -> str:
 def speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
     return f"{games:,} games in {seconds:.1f} s, {games / seconds:,.0f} games a second with every ply on disk"
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """Words as a line for a shell, with double quotes around a word that has single ones in it."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    plain = "'" in word and not set('"$`\\!\n') & set(word)  # what means something between double quotes
+    return f'"{word}"' if plain else shlex.quote(word)
 
 
 def sql_command(question: str, root: PurePath) -> str:

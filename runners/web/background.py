@@ -34,8 +34,10 @@ class State(StrEnum):
 class Job:
     """A piece of work. ``work(job)`` gets the job: it may ``publish`` and must end soon after ``stopped``."""
 
-    def __init__(self, work: Callable[[Job], Any], seconds: float) -> None:
+    def __init__(self, work: Callable[[Job], Any], seconds: float, version: Hashable = None) -> None:
         self.seconds = seconds  # that it may work
+        self.version = version  # of what it is about
+        self.seen = False  # a page knows that it has ended
         self.latest: Any = None  # what it has published so far
         self.reason = ""  # why it was stopped
         self.asked = time.monotonic()  # when a page last asked for it
@@ -97,7 +99,10 @@ class Job:
 
     def wait(self, seconds: float = MOMENT) -> bool:
         """Whether it has ended, after at most so many seconds."""
-        return self._ended.wait(seconds)
+        if not self._ended.wait(seconds):
+            return False
+        self.seen = True
+        return True
 
     def result(self) -> Any:
         """The result of a job that is done. Raises what the work raised."""
@@ -146,14 +151,24 @@ class Background:
         self._closed = False
         self._watched = False
 
-    def job(self, key: Hashable, work: Callable[[Job], Any], seconds: float = 60.0) -> Job:
+    def job(
+        self,
+        key: Hashable,
+        work: Callable[[Job], Any],
+        seconds: float = 60.0,
+        *,
+        version: Hashable = None,
+        again: bool = False,
+    ) -> Job:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
-        Raises ``BusyError`` while too many jobs wait.
+        ``again``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
+        archive. If that has changed there is a new job, but not before a page has seen the end of one that it waits
+        for: else what changes often would never be answered. Raises ``BusyError`` while too many jobs wait.
         """
         with self._changed:
             found = self._jobs.get(key)
-            if found is not None and not (found.stopped and (found.seconds < seconds or found.reason == IDLE)):
+            if found is not None and not (_goes_on_longer(found, seconds, again) or _is_outdated(found, version)):
                 found.asked = time.monotonic()
                 self._jobs.move_to_end(key)
                 return found
@@ -161,7 +176,8 @@ class Background:
                 raise BusyError(
                     f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
                 )
-            made = self._jobs[key] = Job(work, seconds)
+            made = self._jobs[key] = Job(work, seconds, version)
+            self._jobs.move_to_end(key)
             self._queue.append(made)
             self._forget()
             self._enlist()
@@ -234,3 +250,12 @@ class Background:
 
 
 IDLE = "no page asked for it any more"
+FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
+
+
+def _goes_on_longer(job: Job, seconds: float, again: bool) -> bool:
+    return job.stopped and (again or job.seconds < seconds or job.reason == IDLE)
+
+
+def _is_outdated(job: Job, version: Hashable) -> bool:
+    return job.version != version and (job.seen or time.monotonic() - job.asked > FORGOTTEN_SECONDS)

@@ -19,6 +19,8 @@ from runners.web.security import SAFE
 
 logger = logging.getLogger(__name__)
 
+FORMS = ("/play/game",)  # pages whose forms are sent to their own address: a refused one leads back to it
+
 
 def add_error_pages(app: FastAPI) -> None:
     """Answer errors with pages: a wrong request 400, a failure 500, a busy server 503, an unknown address 404."""
@@ -85,5 +87,14 @@ def _page(request: Request, status: int, line: str) -> Response:
     title = "That does not work" if status < 500 else "Something failed"
     title = "One moment" if status == HTTPStatus.SERVICE_UNAVAILABLE else title
     busy = status == HTTPStatus.SERVICE_UNAVAILABLE and request.method in SAFE
-    again = f"{request.url.path}?{request.url.query}" if busy else ""
-    return page(request, "error.html", status, title=title, line=" ".join(line.split()), again=again)
+    address = f"{request.url.path}?{request.url.query}".removesuffix("?")
+    return page(
+        request,
+        "error.html",
+        status,
+        title=title,
+        line=" ".join(line.split()),
+        again=address if busy else "",
+        back=address if request.url.path in FORMS and request.method not in SAFE else "",
+        section=next((each for each in request.app.state.sections if request.url.path.startswith(each.path)), None),
+    )

@@ -16,6 +16,7 @@ from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from runners.arena.engine import Engine, Order
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts
 from tests.naive_players.agreement import assert_same_games, assert_same_match, assert_same_turns, late
@@ -46,7 +47,7 @@ def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"c": 0.1}, *(pytest.param(each, marks=pytest.mark.slow) for each in ({}, {"faithful": True}, {"solver": True}))],
+    [{"c": 0.1}, *seldom({}, {"faithful": True}, {"solver": True})],
     ids=str,
 )
 def test_turns_of_wide_families_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
@@ -79,10 +80,10 @@ def test_whole_games_are_those_of_the_slow_twin(settings: dict[str, Any], rules:
 @pytest.mark.parametrize(
     ("settings", "opening_plies", "most_kept"),
     [
-        pytest.param({"iterations": 150}, 7, 150, marks=pytest.mark.slow),  # the twin takes its time
+        *seldom(({"iterations": 150}, 7, 150)),  # the twin takes its time
         ({"iterations": 100, "c": 0.2}, 8, 12),
-        pytest.param({"iterations": 200, "solver": True}, 9, 200, marks=pytest.mark.slow),
-        pytest.param({"iterations": 200, "solver": True, "c": 0.1}, 9, 20, marks=pytest.mark.slow),
+        *seldom(({"iterations": 200, "solver": True}, 9, 200)),
+        *seldom(({"iterations": 200, "solver": True, "c": 0.1}, 9, 20)),
         ({"iterations": 60, "solver": True, "c": 0.1, "safe_gifts": True, "final": "value"}, 8, 60),
     ],
     ids=str,

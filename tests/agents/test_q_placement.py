@@ -46,7 +46,7 @@ def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: i
         assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
 
 
-@pytest.mark.parametrize("games", [250, pytest.param(700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("games", [250, *seldom(700)])
 @pytest.mark.parametrize("seats", ["both", *seldom("1")])
 @BOTH
 def test_it_learns_what_the_slow_twin_learns(faithful: bool, seats: str, games: int) -> None:

@@ -15,6 +15,7 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.contestants.contestant import Contestant
 from tests import naive
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import rl_tabular as naive_rl_tabular
 from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
@@ -31,7 +32,7 @@ def test_untrained_and_by_the_code_it_plays_at_random(rules: Rules) -> None:
         assert_same_turns(agent, naive.Random(), rules, met(played, 200))
 
 
-@pytest.mark.parametrize("turns", [300, pytest.param(1500, marks=pytest.mark.slow)])  # the twin takes its time
+@pytest.mark.parametrize("turns", [300, *seldom(1500)])  # the twin takes its time
 @pytest.mark.parametrize("rules", OPPONENT_CHOOSES_QUICK, ids=lambda rules: rules.name)
 def test_turns_with_a_policy_are_those_of_the_slow_twin(rules: Rules, turns: int) -> None:
     policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 300)
@@ -61,7 +62,7 @@ def test_it_learns_what_the_slow_twin_learns() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["classic", pytest.param("square", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["classic", *seldom("square")])
 def test_it_learns_from_many_games_what_the_slow_twin_learns(name: str) -> None:
     learned = assert_learns_the_same(250, PRESETS[name], exploration=0.8, exploration_step=0.0005)
     assert len(learned.table["count"]) > 500

@@ -19,7 +19,7 @@ from runners.web.analyse.line import PATH, SECONDS, Line, parse_line, text_of
 from runners.web.analyse.reading import read_pasted
 from runners.web.analyse.solving import Solved, Solving, Values
 from runners.web.analyse.statistics import Found, Statistics
-from runners.web.background import MOMENT, Job, State
+from runners.web.background import IDLE, MOMENT, Job, State
 from runners.web.choices import Choices
 from runners.web.compiling import compiling
 from runners.web.pages import SEE_OTHER, page
@@ -29,6 +29,7 @@ router = APIRouter()
 
 EXAMPLE = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 STOP = "/analyse/stop"
+AGAIN = "/analyse/again"
 
 
 @router.get(PATH)
@@ -74,10 +75,19 @@ def stop(request: Request) -> Response:
     return RedirectResponse(line.url, SEE_OTHER)
 
 
-def _searches(solving: Solving, line: Line) -> list[Job]:
-    jobs = [solving.values(line.games, line.seconds)] if line.words else []
+@router.post(AGAIN)
+def search_again(request: Request) -> Response:
+    """Search on where searches of a line were stopped."""
+    site = site_of(request)
+    line = parse_line(request.query_params, site.service(Choices))
+    _searches(site.service(Solving), line, again=True)
+    return RedirectResponse(line.url, SEE_OTHER)
+
+
+def _searches(solving: Solving, line: Line, again: bool = False) -> list[Job]:
+    jobs = [solving.values(line.games, line.seconds, again)] if line.words else []
     if line.game.asked is not NextDecision.NOTHING:
-        jobs.insert(0, solving.solution(line.game, line.seconds))
+        jobs.insert(0, solving.solution(line.game, line.seconds, again))
     return jobs
 
 
@@ -93,7 +103,7 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
             job.result()  # raises what went wrong
     solved: Solved | None = None if over else jobs[0].latest
     values: Values | None = jobs[-1].latest if line.words else None
-    pending = [job for job in jobs if not job.ended]
+    pending = [job for job in jobs if not job.ended or job.reason == IDLE]  # for which this page asks again
     return page(
         request,
         "analyse.html",
@@ -104,7 +114,8 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
         searching=pending[0] if pending else None,
         queued=bool(pending) and all(job.state is State.WAITING for job in pending),
         stopped=next((job.reason for job in jobs if job.ended and job.stopped), ""),
-        longer=next((replace(line, seconds=each).url for each in SECONDS if each > line.seconds), ""),
+        longer=next((replace(line, seconds=each) for each in SECONDS if each > line.seconds), None),
+        again=line.url.replace(PATH, AGAIN, 1),
         compiling=bool(pending) and compiling().active,
         all_rules=site.service(Choices).all_rules,
         example=EXAMPLE,

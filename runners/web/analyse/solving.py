@@ -58,8 +58,11 @@ class Solving:
     def close(self) -> None:
         self.background.close()
 
-    def solution(self, game: Game, seconds: float) -> Job:
-        """The search for all turns of a game that is not over; publishes ``Solved``, values first, then distances."""
+    def solution(self, game: Game, seconds: float, again: bool = False) -> Job:
+        """The search for all turns of a game that is not over; publishes ``Solved``, values first, then distances.
+
+        ``again``: a new one if it was stopped. What the former one proved is known to it.
+        """
 
         def work(job: Job) -> None:
             with self._solver(game.rules, job) as solver:
@@ -70,10 +73,10 @@ class Solving:
                         return
                     job.publish(Solved(found, *safe))
 
-        return self.background.job(("position", text_of(game)), work, seconds)
+        return self.background.job(("position", text_of(game)), work, seconds, again=again)
 
-    def values(self, games: list[Game], seconds: float) -> Job:
-        """The search for the value of each game of a line; publishes ``Values`` from the end on."""
+    def values(self, games: list[Game], seconds: float, again: bool = False) -> Job:
+        """The search for the value of each game of a line; publishes ``Values`` from the end on; again as above."""
 
         def work(job: Job) -> None:
             found: list[int | None] = [None] * len(games)
@@ -84,7 +87,7 @@ class Solving:
                         return
                     job.publish(Values(tuple(found)))
 
-        return self.background.job(("line", tuple(text_of(game) for game in games)), work, seconds)
+        return self.background.job(("line", tuple(text_of(game) for game in games)), work, seconds, again=again)
 
     @contextmanager
     def _solver(self, rules: Rules, job: Job) -> Iterator[Solver]:

@@ -49,8 +49,8 @@ class Statistics:
 
     def of(self, position: str) -> Job:
         """The search for the games in a position in text form; its result is ``Found``."""
-        key = position, int(time.monotonic()) // FRESH_SECONDS
-        return self._background.job(key, lambda job: self._find(job, position), SECONDS)
+        minute = int(time.monotonic()) // FRESH_SECONDS
+        return self._background.job(position, lambda job: self._find(job, position), SECONDS, version=minute)
 
     def _find(self, job: Job, position: str) -> Found:
         if self._site.existing_archive() is None:

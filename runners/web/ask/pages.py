@@ -40,11 +40,13 @@ class Desk:
         )
 
     def job(self, question: str) -> Job:
-        """The job that answers a question to the archive as it is now."""
+        """The job that answers a question to the archive as it is, or was when the page began to wait for it."""
         limits = self.asking.limits
-        key = question, stamp_of(self._archive)
         return self._background.job(
-            key, lambda _job: self.asking.ask(question), limits.waiting_seconds + limits.seconds
+            question,
+            lambda _job: self.asking.ask(question),
+            limits.waiting_seconds + limits.seconds,
+            version=stamp_of(self._archive),
         )
 
     def close(self) -> None:

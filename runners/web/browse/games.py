@@ -90,7 +90,8 @@ def one_game(request: Request, run_id: str, game_id: int, ply: str = "", seconds
         run_page=links.run_page(run_id),
         whole_game=links.analysis_of_game(game.plies, game.record),
         openings=links.openings_page(now.text) if now.plies < len(game.plies) else None,
-        longer=links.address(request.url.path, {"ply": ply, "seconds": 120}),
+        longer=_longer(job),
+        search=lambda more: links.address(request.url.path, {"ply": ply, "seconds": more}),
         refresh=1 if job is not None and not job.ended else None,
     )
 
@@ -108,14 +109,19 @@ def _judged(reader: Reader, shelf: Shelf, game: LoggedGame, seconds: float) -> t
         return replay.judged_by(review.found())
 
     key = game.record.run_id, game.game_id, game.plies
-    job = shelf.judges.job(key, work, min(seconds, MOST_SECONDS))
+    job = shelf.judges.job(key, work, min(seconds, LONGER[-1]))
     job.wait()
     if job.ended and not job.stopped:
         return job.result(), job
     return {**known, **(job.latest or {})}, job
 
 
-MOST_SECONDS = 300.0  # that a game may be searched
+LONGER = (120, 300)  # seconds that a game may be searched, after the usual ones
+
+
+def _longer(job: Job | None) -> int | None:
+    """The seconds in which a search that was stopped may be tried again."""
+    return next((each for each in LONGER if job is not None and each > job.seconds), None)
 
 
 def _rows(game: LoggedGame, judged: Judgements) -> list[list[replay.Decision | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form
@@ -10,14 +11,15 @@ from starlette.responses import Response
 
 from analytics.store.schema import first_game_id
 from quarto.errors import RequestError
-from quarto.notation import parse_piece
+from quarto.notation import format_game, format_piece, parse_piece
 from quarto.rules import NONE
 from runners.arena.agent_policies import untrained
 from runners.browse.links import address as url_of
+from runners.play.game import Game
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.background import Job, State
-from runners.web.choices import Choices, label_of
+from runners.web.choices import Choices, label_of, parts_of
 from runners.web.compiling import compiling
 from runners.web.pages import form_fields, go_to, page
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
@@ -37,41 +39,57 @@ SUGGESTED = (
 
 
 @router.get("/play")
-def setup_page(request: Request, agent: str = FIRST, rules: str = "classic", seat: str = "1") -> Response:
-    """The form for a new game; another agent's parameters are shown by asking for the page with ``agent``."""
+def setup_page(request: Request) -> Response:
+    """The form for a new game, filled in as the address says; ``agent`` may be a label with parameters."""
+    return _setup(request, request.query_params)
+
+
+def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
+    """The form with these values, and why they were refused."""
     site = site_of(request)
     choices = site.service(Choices)
-    described = {choice.name: choice.text for choice in choices.all_agents}
-    parameters = choices.parameters(agent)
+    agent, given = parts_of(fields.get("agent") or FIRST)
     return page(
         request,
         "play_setup.html",
+        400 if error else 200,
         agent=agent,
-        described=described,
-        parameters=parameters,
+        described={choice.name: choice.text for choice in choices.all_agents},
+        parameters=choices.parameters(agent),
+        given=given | _parameters(agent, fields),
         suggested=SUGGESTED,
         all_rules=choices.all_rules,
-        rules=rules,
-        seat=seat,
-        name=site.settings.name,
+        rules=fields.get("rules") or "classic",
+        seat=fields.get("seat") or "1",
+        name=fields.get("name") or site.settings.name,
+        seed=fields.get("seed") or "1",
+        error=error,
     )
+
+
+def _parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """An agent's own parameters: a form may still have those of one that was chosen before."""
+    prefix = f"{agent}."
+    return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
 
 
 @router.post("/play")
 def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_fields)]) -> Response:
-    """Begin a game."""
+    """Begin a game, or show the form again with what is wrong in it."""
     site = site_of(request)
-    setup = checked_setup(fields)
-    prefix = f"{setup.agent}."  # the form may still have the parameters of an agent that was chosen before
-    given = {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
-    if given:
-        usual = {each.name: each.usual for each in site.service(Choices).parameters(setup.agent)}
-        setup = setup._replace(agent=label_of(setup.agent, given, usual))
-    identity, job = site.service(Games).begin(setup)
-    if job.wait():
+    try:
+        setup = checked_setup(fields)
+        given = _parameters(setup.agent, fields)
+        if given:
+            usual = {each.name: each.usual for each in site.service(Choices).parameters(setup.agent)}
+            setup = setup._replace(agent=label_of(setup.agent, given, usual))
+        identity, job = site.service(Games).begin(setup)
+        if not job.wait():
+            return go_to(f"/play/begun/{identity}")
         held: HeldGame = job.result()
-        return go_to(PATH, **held.begun.query())
-    return go_to(f"/play/begun/{identity}")
+    except RequestError as error:
+        return _setup(request, fields, str(error))
+    return go_to(PATH, **held.begun.query())
 
 
 @router.get("/play/begun/{identity}")
@@ -102,7 +120,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     if pending and pending.wait():
         hints, pending = pending.result() or [], None  # raises what went wrong
         seen = held.seen(address.moves)
-    view = view_of(seen, parse_piece(piece) if piece else NONE, hints)
+    view = view_of(seen, parse_piece(piece) if piece else NONE, hints, closed=held.entry is not None)
     return _shown(request, address, held, seen, view, pending)
 
 
@@ -116,7 +134,7 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
         return _waiting(request, held, "The agent is being set up")
     if command == "hint":
         held.hint()
-        return go_to(PATH, **address.query(), hint=1)
+        return go_to(PATH, **address.query(), piece=request.query_params.get("piece"), hint=1)
     if command == "undo":
         return go_to(PATH, **address._replace(moves=held.undo(address.moves)).query())
     if command == "log":
@@ -146,7 +164,9 @@ def _shown(
         seen=seen,
         setup=setup,
         query=address.query(),
-        action=url_of(PATH, address.query()),
+        action=url_of(PATH, {**address.query(), "piece": request.query_params.get("piece")}),
+        end=url_of(PATH, address._replace(moves=held.moves).query()) if logged and not seen.session.over else "",
+        analysis=_analysis(seen.game),
         heading=f"{human} and {setup.agent}",
         compiling=pending is not None and compiling().active,
         over=seen.session.over,
@@ -159,6 +179,14 @@ def _shown(
         notes=list(untrained([held.table.spec.agents[1]])),
         refresh=1 if pending is not None else None,
     )
+
+
+def _analysis(game: Game) -> str:
+    """The analysis of a game so far."""
+    hand = [] if game.hand == NONE else [format_piece(game.hand)]
+    played = [*([format_game(game.plies)] if game.plies else []), *hand]
+    query = {"rules": game.rules.name, "text": " ".join(played)} if played else {"rules": game.rules.name}
+    return url_of("/analyse", query)
 
 
 def _waiting(request: Request, job: Job, what: str) -> Response:

@@ -26,10 +26,13 @@ class GameView(NamedTuple):
     hints: list[str]
 
 
-def view_of(seen: Seen, chosen: int, hints: list[str]) -> GameView:
-    """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that."""
+def view_of(seen: Seen, chosen: int, hints: list[str], closed: bool = False) -> GameView:
+    """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that.
+
+    ``closed``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
+    """
     game = seen.game
-    yours = not seen.session.over and not seen.thinking
+    yours = not (closed or seen.session.over or seen.thinking)
     asked = game.asked if yours else NextDecision.NOTHING
     hand = game.hand if asked is not NextDecision.PLY or chosen not in game.left else chosen
     return GameView(

@@ -163,7 +163,7 @@ document.addEventListener("change", (event) => {
   const chosen = event.target.closest("select[data-auto]");
   if (!chosen) return;
   const values = new URLSearchParams();
-  for (const each of chosen.form.querySelectorAll("select")) values.set(each.name, each.value);
+  for (const each of chosen.form.querySelectorAll("select, [data-kept]")) values.set(each.name, each.value);
   show(`${chosen.dataset.auto}?${values}`, {}, false);
 });
 

@@ -24,6 +24,7 @@ from quarto.position import Position, board, from_plies
 from quarto.rules import Rules
 from quarto.symmetry import symmetries
 from tests import naive
+from tests.marks import seldom
 from tests.naive import NONE, PRESETS
 from tests.naive_policies import lines
 from tests.positions import asked
@@ -63,7 +64,7 @@ def occurrences(found: list[list[Any]]) -> Counter[tuple[tuple[int, int], ...]]:
 
 
 @pytest.mark.parametrize(("mobility", "foresight"), [(True, 6), (False, 16), (True, 16)])
-@pytest.mark.parametrize("name", ["classic", pytest.param("torus_square", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["classic", *seldom("torus_square")])
 def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str, mobility: bool, foresight: int) -> None:
     rules = PRESETS[name]
     words, positions = words_of(rules, mobility, foresight), afterstates(rules, 5)

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from analytics.perfect import theory
 from analytics.perfect.tablebase import SHIPPED, open_tablebase
 from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build
 from analytics.perfect.theory import Finding, Proof, finding, proofs, report
@@ -19,13 +20,13 @@ from quarto.symmetry import symmetries
 from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES
 
+(CLASSIC,) = SHIPPED.glob("classic-[0-9].parquet")
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")
 
 
 @pytest.fixture(scope="module")
 def classic() -> Finding:
-    (path,) = SHIPPED.glob("classic-[0-9].parquet")
-    return finding(open_tablebase(path), 4)  # six pieces take half a minute
+    return finding(open_tablebase(CLASSIC), 4)  # six pieces take half a minute
 
 
 def test_boards_and_positions_are_counted_completely(classic: Finding) -> None:
@@ -36,6 +37,11 @@ def test_boards_and_positions_are_counted_completely(classic: Finding) -> None:
         assert sum(positions.every) == live[pieces] * (16 - pieces)
         if pieces < 4:  # beyond that the known numbers count boards with a line too
             assert sum(positions.canonical) == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][pieces]
+
+
+def test_the_page_says_whose_the_value_of_the_game_is(classic: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theory, "finding", lambda _base: classic)
+    assert "## classic\n\nThe game is drawn for the first giver.\n" in report([open_tablebase(CLASSIC)])
 
 
 def test_the_first_turns_are_complete(classic: Finding) -> None:
@@ -59,6 +65,7 @@ def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
     assert sum(times for _, times, _ in found.turns) == 256
     text = report([built])
     assert "## quick" in text
+    assert "for the player who moves first." in text
     assert "| 3 | 157 | 157 | 0 | 0 | " in text
 
 

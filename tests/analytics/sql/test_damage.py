@@ -110,7 +110,7 @@ def test_a_missing_or_truncated_file_spoils_one_view(
 
 
 @pytest.mark.parametrize("damage", [spoil_footer, spoil_magic])
-@pytest.mark.parametrize("shard", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shard", [1, *seldom(0)])
 @pytest.mark.parametrize("table", list(TABLES))
 def test_a_file_that_is_no_longer_parquet_is_named(
     archive: Archive, table: str, shard: int, damage: Callable[[Path], None]

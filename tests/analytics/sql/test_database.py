@@ -148,7 +148,7 @@ def test_a_lazy_frame_of_one_run_holds_its_rows_only(archive: Archive) -> None:
         for run_id, rows in ((RUN_ID, 56), (OTHER.run_id, 16)):
             assert opened.games(run_id).collect()["run_id"].to_list() == [run_id] * rows
             assert opened.games().filter(run_id=run_id).collect().equals(opened.games(run_id).collect())
-        with pytest.raises(RequestError, match=f"run 'x{RUN_ID[1:]}' is not in archive .*; did you mean '{RUN_ID}'"):
+        with pytest.raises(RequestError, match=f"run 'x{RUN_ID[1:]}' is not in archive .*: did you mean '{RUN_ID}'"):
             opened.games("x" + RUN_ID[1:])
 
 

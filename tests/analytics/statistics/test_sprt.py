@@ -21,6 +21,7 @@ from analytics.statistics.sprt import (
     strength,
 )
 from quarto.errors import RequestError
+from tests.marks import seldom
 
 FIRST = (379, 10170, 21828, 10640, 343)
 SECOND = (78, 2504, 5251, 2695, 95)
@@ -102,7 +103,7 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
     return float(min(found))
 
 
-@pytest.mark.parametrize("elo", [235, 500, *(pytest.param(elo, marks=pytest.mark.slow) for elo in (200, 300))])
+@pytest.mark.parametrize("elo", [235, 500, *seldom(200, 300)])
 @pytest.mark.parametrize("counts", [(5, 20, 100, 60, 15), (10, 20, 40, 22, 11), (1, 5, 30, 60, 100), (30, 1, 9, 2, 3)])
 def test_far_hypotheses_are_as_likely_as_scipy_finds_them(counts: tuple[int, ...], elo: float) -> None:
     expected = unlikelihood(counts, 0) - unlikelihood(counts, elo)

@@ -50,7 +50,7 @@ def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Pat
     for content, what in (
         (None, "cannot be read"),
         (table.content[:-1], "bytes, its commit says"),
-        (b"X" + table.content[1:], "SHA-256 is not that"),
+        (b"X" + table.content[1:], "another SHA-256 than"),
     ):
         if content is not None:
             path.write_bytes(content)

@@ -50,7 +50,7 @@ def test_scatter_does_what_its_slow_twin_does(seed: int) -> None:
 def test_a_damaged_file_is_named_with_what_to_do(archive: Archive, table: str) -> None:
     path = archive.committed_files(table)[0]
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
-    with pytest.raises(FailureError, match=rf"{path.name} its SHA-256 is not .*: see 'qarena archive verify'$"):
+    with pytest.raises(FailureError, match=rf"{path.name} has another SHA-256 .*: see 'qarena archive verify'$"):
         read_shard(archive, RUN_ID, archive.commits(RUN_ID)[0])
 
 

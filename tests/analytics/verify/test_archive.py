@@ -103,7 +103,7 @@ def test_any_changed_byte_is_found(archive: Archive, table: str, at: float) -> N
     content = bytearray(archive.backend.read(path))
     content[int(at * len(content))] ^= 1
     archive.backend.replace(path, bytes(content))
-    assert only_problem(archive).startswith(f"{path}: its SHA-256 is not that of its commit")
+    assert only_problem(archive).startswith(f"{path}: has another SHA-256 than its commit says")
 
 
 @pytest.mark.parametrize("keep", [0, 3, 500])

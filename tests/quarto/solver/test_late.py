@@ -39,7 +39,7 @@ def wins_at_once(position: Position, name: str) -> bool:
     return solve_position(position, PRESETS[name]).distance == 1 and solve_position(position, PRESETS[name]).value == 1
 
 
-@pytest.mark.parametrize("boards", [6, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("boards", [6, *seldom(16)])
 @pytest.mark.parametrize("name", NAMES)
 def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> None:
     rules, asked = PRESETS[name], 0

@@ -33,7 +33,7 @@ def live_positions(rules: Rules, pieces: int, count: int, seed: int) -> list[Pos
     return found
 
 
-@pytest.mark.parametrize("part", [4, pytest.param(1, marks=pytest.mark.slow)])  # to play games out takes seconds
+@pytest.mark.parametrize("part", [4, *seldom(1)])  # to play games out takes seconds
 @pytest.mark.parametrize("name", ["classic", *seldom(*sorted({*PRESETS} - {"classic"}))])
 def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: str, part: int) -> None:
     rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)

@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from analytics.derived_tables import digest_making
 from analytics.derived_tables.position_index import INDEXES
 from analytics.store.archive import Archive
 from tests.analytics.folders import snapshot
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
 
 
 @pytest.fixture
@@ -142,11 +146,27 @@ def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
     assert one.out.startswith("8,849 plies of 1 shard in")
     rest = qarena("archive", "index", "--threads", "1", "--archive", str(sample))
     assert "plies of 4 shards" in rest.out
-    assert qarena("archive", "index", "--archive", str(sample)).out.startswith("Nothing to index")
+    assert (
+        qarena("archive", "index", "--archive", str(sample)).out
+        == f"Nothing to index: 5 shards are indexed in {sample}.\n"
+    )
+    one = qarena("archive", "index", "d2a027fc112c", "--archive", str(sample))
+    assert one.out == f"Nothing to index: 1 shard is indexed in {sample}.\n"
     wrong = qarena("archive", "index", "d2a027fc112d", "--archive", str(sample))
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problem(s)" in qarena("archive", "verify", "--archive", str(sample)).out
     assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
+
+
+def test_archive_index_tells_of_digests_also_where_all_shards_were_indexed(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(tmp_path, "agent@a=random", "agent@b=random", "games=40", "archive.shard_games=20")
+    assert "plies of 2 shards in" in qarena("archive", "index", "--archive", str(tmp_path)).out
+    monkeypatch.setattr(digest_making, "digest_jobs", partial(digest_making.digest_jobs, games=40))
+    made, again = (qarena("archive", "index", "--archive", str(tmp_path)).out for _ in range(2))
+    assert re.fullmatch(r"1 digest made, of 40 games in [\d.]+ s; 2 shards are indexed in .*\n", made)
+    assert again == f"Nothing to index: 2 shards are indexed in {tmp_path}.\n"
 
 
 def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, sample: Path) -> None:

@@ -214,7 +214,7 @@ REFUSED = {
     "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
     "a=random": "a=random is not an agent: choose one with agent@a=NAME",
     "+a.depth=3": "has no parameter 'depth'; valid: faithful, version",
-    "a.faithful=[1]": "'rule_based(faithful=[1])' cannot be made with {'faithful': [1], 'version': 'last'}: ValueError",
+    "a.faithful=[1]": "(ValueError, with {'faithful': [1], 'version': 'last'})",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",

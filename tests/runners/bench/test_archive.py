@@ -5,6 +5,7 @@ import pytest
 from runners.bench import archive
 from runners.bench.archive import KINDS, exponent
 from runners.bench.tables import bench_table
+from tests.marks import seldom
 
 
 def test_the_exponent_is_that_of_the_power_that_fits() -> None:
@@ -13,7 +14,7 @@ def test_the_exponent_is_that_of_the_power_that_fits() -> None:
         assert exponent(sizes, [3 * size**power for size in sizes]) == pytest.approx(power)
 
 
-@pytest.mark.parametrize("kinds", [(), pytest.param(KINDS, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("kinds", [(), *seldom((KINDS,))], ids=str)
 def test_every_figure_has_its_target_beside_it(kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Policies, each in two processes of its own, take most of the time."""
     monkeypatch.setattr(archive, "QUICK_GAMES", (5_000, 10_000))

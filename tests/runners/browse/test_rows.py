@@ -10,11 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from analytics.query.openings import Filters
 from analytics.ratings.head_to_head import GameFilter as Games
 from analytics.ratings.head_to_head import head_to_head
 from analytics.sql.database import OpenArchive
+from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
 from runners.browse.answers import answer_table
@@ -184,6 +186,23 @@ def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
     assert dict(sweep.fixed) == {"experiment": "openings", "games": "1000"}
     with pytest.raises(RequestError, match="sweep 'x' is not in archive"):
         sweeps.one_sweep(opened, "x")
+
+
+def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
+    opened: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, error = opened.archive.sweep_jobs(), "run x was begun by other code"
+    jobs[1] = structs.replace(jobs[1], run_id=None, status="failed", error=error)
+    monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
+    sweep = sweeps.one_sweep(opened, jobs[0].sweep_id)
+    assert sweep.failures == [(jobs[1].job, error)]
+    assert texts(sweep.table)[1][-5:] == ["failed", "", "", "", ""]
+
+
+def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
+    frame = pl.DataFrame({"plies": [4, 6], "score": [0.25, 0.75]})
+    labels = re.findall(r">(\d+)</text>", charts.chart(frame, planned(frame), "t").svg)
+    assert labels == ["4", "5", "6"]
 
 
 def test_a_chart_follows_from_the_columns() -> None:

@@ -70,7 +70,7 @@ def test_an_index(roots: tuple[Path, Path], executors: dict[str, Executor]) -> N
         archive = Archive.open(root)
         totals.append(bring_up_to_date(archive, archive.run_ids(), 16, 1, executors[root.name]))
     assert totals[0] == totals[1]
-    assert (totals[0].shards, Inline.parts) == (3, 3)
+    assert (totals[0].indexed.shards, Inline.parts) == (3, 3)
     assert_same_view("positions", roots)
 
 

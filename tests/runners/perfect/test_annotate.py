@@ -208,7 +208,7 @@ def damage(root: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("byte", "its SHA-256 is not that of its commit"),
+        ("byte", "has another SHA-256 than its commit says"),
         ("missing", "cannot be read: No such file"),
         ("not JSON", "is damaged"),
         ("another number", "it says shard 0"),

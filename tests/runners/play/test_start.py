@@ -282,7 +282,7 @@ def test_the_login_name_is_the_default(play: Play, tmp_path: Path, monkeypatch: 
         ([], "Missing argument"),
         (["rule_basd"], "agent 'rule_basd' does not exist; did you mean 'rule_based'?"),
         (["mcts(iteration=3)"], "agent 'mcts' has no parameter 'iteration'; did you mean 'iterations'?"),
-        (["mcts(iterations=0)"], "agent 'mcts(iterations=0)' cannot be made with"),
+        (["mcts(iterations=0)"], "agent 'mcts(iterations=0)' cannot be made: iterations=0"),
         (["rule_based", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
         (["rule_based", "--rules", "own_piece"], "agent 'rule_based' does not play rules 'own_piece'"),
         (["own_piece_alpha_beta"], "does not play rules 'classic'"),

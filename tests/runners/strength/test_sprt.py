@@ -129,7 +129,7 @@ def test_the_size_of_blocks_changes_nothing(
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 7])
+@pytest.mark.parametrize("every", [*seldom(1), 7])
 def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path, long_one: Path, every: int) -> None:
     root, sessions = tmp_path / "archive", 0
     while True:

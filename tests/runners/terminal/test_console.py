@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations, pairwise
@@ -130,6 +131,22 @@ def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str
     assert not set(found.out) & set("\x1b\x07\x9b\r\u202e")
     assert "Zoë 人" in found.out
     assert tables.as_csv(frame).decode().startswith(f'"{label}"\n')  # a file has the text as it is
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("games=20", "games=20"),
+        ("winner = 0", "'winner = 0'"),
+        ("rules = 'classic' AND x", "\"rules = 'classic' AND x\""),
+        ("it's $HOME", "'it'\"'\"'s $HOME'"),
+        ('"a\'b"', "'\"a'\"'\"'b\"'"),
+        ("", "''"),
+    ],
+)
+def test_a_command_can_be_pasted_in_a_shell_and_read(word: str, shown: str) -> None:
+    assert console.shell_line(["qarena", word]) == f"qarena {shown}"
+    assert shlex.split(console.shell_line([word])) == [word]
 
 
 def test_numbers_stand_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:

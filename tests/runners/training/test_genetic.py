@@ -66,7 +66,7 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str
     ("changes", "message"),
     [
         ({"opponents": ["randon"]}, "agent 'randon' does not exist; did you mean 'random'\\? valid: .*"),
-        ({"opponents": ["mcts(iterations=0)"]}, r"agent 'mcts\(iterations=0\)' cannot be made with .*"),
+        ({"opponents": ["mcts(iterations=0)"]}, r"agent 'mcts\(iterations=0\)' cannot be made: .*"),
         ({"agent": "rule_based"}, "trainer.agent=rule_based has no gene 'alpha': it has faithful, version"),
         (
             {"opponents": ["random", "ga2", {"agent": "random"}]},

@@ -299,7 +299,9 @@ def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None
     path = archive.file("plies", run_id, second.plies)
     content = Path(path).read_bytes()
     Path(path).write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
-    with pytest.raises(FailureError, match=rf"{path} its SHA-256 is not that of its commit.*'qarena archive verify'"):
+    with pytest.raises(
+        FailureError, match=rf"{path} has another SHA-256 than its commit says.*'qarena archive verify'"
+    ):
         relearn(archive, run_id, learner)
     Path(archive.folder("commits", run_id) / "000001.json").unlink()
     with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {missing} on"):

@@ -242,7 +242,15 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     wait_until(lambda: not service.searching)
     page = ada.get(page.url)
     assert "The search ended before it was done: you stopped it" in page.text
+    assert "Search longer, 60 s" in page.text
     assert not page.refreshes
+    again = re.search(r'action="(/analyse/again[^"]*)"', page.text)
+    assert again
+    page = Page(ada.client.post(html.unescape(again[1]), data={"token": ada.site.token}))
+    assert page.refreshes
+    assert "Still searching" in page.text
+    ada.client.post(page.url.replace("/analyse", "/analyse/stop"), data={"token": ada.site.token})
+    wait_until(lambda: not service.searching)
     assert ada.get("/analyse", text=f"7{HARD[1:]}").refreshes
     monkeypatch.setattr(service.background, "_idle_seconds", 0.1)
     (job,) = [each for each in service.background._jobs.values() if not each.ended]

@@ -72,6 +72,42 @@ def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
     jobs.close()
 
 
+def test_a_job_that_was_stopped_begins_again_when_that_is_wanted() -> None:
+    jobs = Background(1)
+    job = jobs.job("key", until_stopped(), seconds=60)
+    job.stop("you stopped it")
+    assert job.wait(PATIENCE)
+    assert jobs.job("key", until_stopped(), seconds=60) is job
+    second = jobs.job("key", lambda _job: "done", seconds=60, again=True)
+    assert second.wait(PATIENCE)
+    assert jobs.job("key", until_stopped(), seconds=60, again=True) is second  # it is done
+    jobs.close()
+
+
+def test_what_a_page_waits_for_is_answered_though_its_archive_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, go_on = Background(1), threading.Event()
+
+    def answer(text: str, version: int) -> Job:
+        return jobs.job("key", lambda _job: go_on.wait(PATIENCE) and text, version=version)
+
+    first = answer("first", 1)
+    assert not first.wait(0)
+    assert answer("second", 2) is first
+    go_on.set()
+    while not first.ended:
+        time.sleep(0.001)
+    assert answer("second", 3) is first  # no page has seen its end yet
+    assert first.wait(0)
+    second = answer("second", 3)
+    assert second is not first
+    while not second.ended:
+        time.sleep(0.001)
+    monkeypatch.setattr(background, "FORGOTTEN_SECONDS", 0.0)
+    time.sleep(0.001)
+    assert answer("third", 4) is not second  # nobody came back for it
+    jobs.close()
+
+
 def test_a_job_for_which_nobody_asks_ends_and_begins_again_when_somebody_does() -> None:
     jobs = Background(1, idle_seconds=0.05)
     begun = threading.Event()

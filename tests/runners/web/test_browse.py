@@ -88,6 +88,7 @@ def test_a_wrong_address_is_one_line(reader: Visitor, path: str, line: str) -> N
     page = reader.get(path)
     assert page.status == 400
     assert line in page.line
+    assert '<a class="button" href="/browse">Browse</a>' in page.text
 
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import random
+import re
 import shlex
 import threading
 from pathlib import Path
@@ -135,6 +137,33 @@ def test_undo_goes_back_to_the_beginning_of_a_turn(ada: Visitor) -> None:
     assert ada.send(later.url, command="undo").url == given.url
 
 
+def test_what_is_refused_leads_back_to_the_game(ada: Visitor) -> None:
+    begun = ada.begin()
+    assert 'value="undo"' not in begun.text  # there is nothing to take back
+    wrong = ada.send(begun.url, decision="e5")
+    assert f'href="{html.escape(begun.url)}">Back to the game' in wrong.text
+    assert 'value="undo"' in ada.send(begun.url, decision="d4").text
+
+
+def test_an_earlier_moment_of_a_logged_game_offers_no_decision(ada: Visitor) -> None:
+    begun = ada.begin()
+    end = ada.send(ada.send(begun.url, decision="d4").url, command="resign")
+    for earlier in (begun, ada.get(begun.url + "&moves=d4")):
+        page = ada.get(earlier.url)
+        assert "This is an earlier moment of a game that is over" in page.text
+        assert (page.decisions(), "Your turn" in page.text, page.refreshes) == ([], False, False)
+        assert f'href="{html.escape(end.url)}">To its end' in page.text
+
+
+def test_a_hint_keeps_the_piece_that_was_chosen(ada: Visitor) -> None:
+    chosen = ada.get(ada.begin("random", "own_piece").url + "&piece=5")
+    action = re.search(r'action="([^"]+)"><input[^>]*>\s*<button[^>]*value="hint"', chosen.text)
+    assert action
+    hinted = ada.send(html.unescape(action[1]), command="hint")
+    assert "Nothing finishes a line now." in hinted.text
+    assert "5@a1" in hinted.decisions()
+
+
 def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> None:
     end = ada.send(ada.begin().url, command="resign")
     assert end.says == "You resign, and dumb wins."
@@ -242,6 +271,12 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
     wrong = ada.begin("mcts", others={"mcts.iterations": "many"})
     assert wrong.status == 400
     assert "iterations" in wrong.line
+    assert 'name="mcts.iterations" value="many"' in wrong.text  # the form is shown again as it was sent
+    assert 'value="3" data-kept' in wrong.text
+    end = ada.send(begun.url, command="resign")
+    new = re.search(r'href="([^"]+)">New game', end.text)
+    assert new
+    assert 'name="mcts.iterations" value="20"' in ada.get(html.unescape(new[1])).text
 
 
 def test_every_agent_and_all_rules_can_be_chosen(reader: Visitor) -> None:

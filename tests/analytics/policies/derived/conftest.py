@@ -9,6 +9,7 @@ from analytics.store.archive import Archive
 from quarto.batch import Block
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_policies.games import Game
 
@@ -68,7 +69,7 @@ def games_of(rules: Rules) -> list[Game]:
 
 @pytest.fixture(
     scope="module",
-    params=["classic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("square", "torus_square"))],
+    params=["classic", *seldom("square", "torus_square")],
 )
 def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Rules]:
     """An archive of some rules."""
