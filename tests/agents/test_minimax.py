@@ -35,6 +35,7 @@ def test_turns_by_the_code_are_those_of_the_slow_twin(depth: int, most_empty: in
     assert_same_turns(Minimax(depth, faithful=True), twin, rules, endgames(rules, most_empty, 40))
 
 
+@pytest.mark.slow
 def test_whole_games_are_those_of_the_slow_twin() -> None:
     assert_same_games(Minimax(), naive_minimax.Minimax(), CLASSIC, pairs=8, opening_plies=5)
     assert_same_games(Minimax(faithful=True), naive_minimax.FaithfulMinimax(), CLASSIC, pairs=8, opening_plies=5)

@@ -60,6 +60,7 @@ def test_whole_games_are_those_of_the_slow_twin() -> None:
     assert_same_games(BestMixed(4), naive_mixed.Mixed(4, 3), CLASSIC, pairs=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["last", *seldom("earlier")])
 def test_by_the_code_whole_games_are_those_of_the_slow_twin(version: str) -> None:
     """Its old board, which the search leaves as it was, comes into play when a turn that was found is worth nothing."""

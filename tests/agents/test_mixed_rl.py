@@ -46,6 +46,7 @@ def test_it_searches_when_few_pieces_are_unused(rules: Rules) -> None:
     assert_same_turns(MixedRl(), naive_mixed_rl.MixedRl(), rules, endgames(rules, 4, 100))
 
 
+@pytest.mark.slow
 def test_it_accepts_what_is_worth_more_than_it_is_told() -> None:
     policy, played = train(TabularLearner(0.9, 0.0), RuleBased(), CLASSIC, 200)
     late = [position for position in met(played, 2500) if position.available.bit_count() < 9][:30]
@@ -57,6 +58,7 @@ def test_it_accepts_what_is_worth_more_than_it_is_told() -> None:
         assert_same_turns(agent, twin, CLASSIC, endgames(CLASSIC, 7, 20))
 
 
+@pytest.mark.slow
 def test_whole_games_are_those_of_the_slow_twin() -> None:
     policy, _ = train(TabularLearner(0.5, 0.0), RuleBased(), CLASSIC, 300)
     agent, twin = MixedRl(policy, 6, 2), naive_mixed_rl.MixedRl(counters_of(policy), 6, 2)

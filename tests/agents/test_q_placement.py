@@ -35,7 +35,9 @@ def test_untrained_turns_are_those_of_the_slow_twin(faithful: bool, rules: Rules
         assert assert_same_turns(agent, twin, rules, asked(rules, games=40)) > 500
 
 
-@pytest.mark.parametrize(("faithful", "turns"), [(False, 10), *seldom((True, 10), (False, 4000), (True, 4000))])
+@pytest.mark.slow  # the twin takes its time
+@pytest.mark.parametrize("turns", [10, 4000])
+@BOTH
 def test_turns_with_a_policy_are_those_of_the_slow_twin(faithful: bool, turns: int) -> None:
     policy, played = train(QPlacementLearner(exploration=0.5, faithful=faithful), Ga2(), CLASSIC, 1500)
     agent, twin = QPlacement(policy, faithful=faithful), PLAYERS[faithful](entries_of(policy))

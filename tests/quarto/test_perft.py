@@ -65,6 +65,7 @@ def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting(pli
     assert message in str(refused.value)
 
 
+@pytest.mark.slow
 def test_every_live_board_is_reached_in_each_order_of_its_plies() -> None:
     """The prefixes that lead to an orbit are its boards times the orders of their plies: two ways to count them."""
     boards, orders = CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)}), 1

@@ -232,6 +232,7 @@ def test_keys_of_full_lanes_use_all_their_bits(full: int) -> None:
     assert board_of_key(uint64(key), tables) == (lanes, occupied)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(positions(16))
 def test_orbit_size_is_the_number_of_different_images(position: Position) -> None:

@@ -185,6 +185,7 @@ def grown(archive: Archive, first: int, shards: int) -> None:
     index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
 
 
+@pytest.mark.slow
 def test_shards_that_are_left_have_a_digest_of_their_own_until_there_are_enough(archive: Archive) -> None:
     games = 4 * PAIRS * 5  # of five shards
 
@@ -211,6 +212,7 @@ def test_shards_that_are_not_indexed_wait(archive: Archive) -> None:
     assert [*digest_making.digest_jobs(archive, [RUN_ID], 1)] == []
 
 
+@pytest.mark.slow
 def test_a_deeper_index_gives_deeper_digests(archive: Archive) -> None:
     shallow = digested(archive)
     position = met_in(archive, 101, 6)

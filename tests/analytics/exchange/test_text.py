@@ -144,6 +144,7 @@ def test_exported_text_imports_as_the_same_games_and_leaves_as_the_same_text(tmp
     assert games_of(copy).equals(games_of(source))
 
 
+@pytest.mark.slow
 def test_part_of_an_export_round_trips_too(tmp_path: Path) -> None:
     source, where = archive_of(tmp_path / "source"), "plies > 7 AND agent_1 <> 'random'"
     text = text_from(source, tmp_path / "one", where)
@@ -266,6 +267,7 @@ def test_tags_may_stand_in_any_order_with_any_spaces() -> None:
     assert tags == Tags(rules="square", agent_0="defaults", agent_1="b", opening=2)
 
 
+@pytest.mark.slow
 def test_many_shards_of_one_run_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.exchange.importing.SHARD_GAMES", 7)
     dice = random.Random(2)

@@ -132,6 +132,7 @@ watched.build(job(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 def test_a_job_that_was_killed_goes_on_with_what_it_had_solved(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a")], check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
@@ -156,6 +157,7 @@ def test_a_chunk_that_is_damaged_is_solved_again(tmp_path: Path) -> None:
     assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
 
 
+@pytest.mark.slow
 def test_rules_of_one_name_share_neither_chunks_nor_a_file(tmp_path: Path) -> None:
     other = replace(QUICK, rows_and_columns=not QUICK.rows_and_columns)
     Watched(stop_after=100).build(job(tmp_path / "a"))

@@ -164,6 +164,7 @@ def test_ratings_of_an_archive_are_those_of_its_tallies() -> None:
         )
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     dice, strengths, inside, trials = np.random.default_rng(5), {"a": 0.0, "b": 0.5, "c": -0.4}, 0, 40
     for trial in range(trials):

@@ -229,6 +229,7 @@ def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> N
         assert everybody.games == sum(len(block.games.plies) for block in blocks)
 
 
+@pytest.mark.slow
 def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     with open_archive(archive.root) as opened:

@@ -188,6 +188,7 @@ def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
     assert charts
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_pictures")
 def test_a_condition_is_shown_as_it_is(root: Path) -> None:
     condition = "agent_0 <> '<script>' AND agent_1 = agent_0 -- & all"
@@ -210,6 +211,7 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
     assert "'qarena annotate' does that" in said[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_pictures")
 def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "MOST_POLICIES", 1)

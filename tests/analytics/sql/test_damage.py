@@ -82,7 +82,7 @@ def swept(archive: Archive) -> Archive:
     return archive
 
 
-@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+@pytest.mark.parametrize("damage", [truncate, *seldom(Path.unlink)])
 def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
     swept: Archive, damage: Callable[[Path], None]
 ) -> None:

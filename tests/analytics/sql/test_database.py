@@ -19,7 +19,6 @@ from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
-from tests.marks import seldom
 from tests.paths import ROOT
 
 BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
@@ -226,7 +225,8 @@ def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("close", ["pass", *seldom("opened.close()")])
+@pytest.mark.slow
+@pytest.mark.parametrize("close", ["pass", "opened.close()"])
 def test_a_script_leaves_nothing_on_the_standard_error(archive: Archive, close: str) -> None:
     done = in_a_process(
         f"""

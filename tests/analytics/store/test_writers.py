@@ -249,6 +249,7 @@ print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, fo
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_explained_and_harmless(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()

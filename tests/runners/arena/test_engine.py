@@ -307,6 +307,7 @@ def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:
     return won, drawn
 
 
+@pytest.mark.slow
 def test_ten_million_random_games_have_the_exact_probabilities() -> None:
     games, facts = 10_000_000, FACTS["random_play"]
     won, drawn = histogram(CLASSIC, games)

@@ -83,7 +83,7 @@ def test_rows_depend_on_neither_threads_nor_shards(how: Sequence[str], tmp_path:
     assert verify(Archive.open(tmp_path)).problems == []
 
 
-@pytest.mark.parametrize("most", [1, 7, 1000])
+@pytest.mark.parametrize("most", [7, 1000, *seldom(1)])
 def test_rows_do_not_depend_on_blocks(
     most: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(
     check_rows(folder, expected)
 
 
+@pytest.mark.slow
 def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Path, qarena: Qarena) -> None:
     with start_slow(folder, pause=0.002) as process:
         wait_for(process, lambda: commits(folder) >= 1)

@@ -71,6 +71,7 @@ def test_starting_is_measured_as_a_ratio_to_imports(tmp_path: Path, monkeypatch:
         assert figures[name]["ratio_to_imports"] == figures[name]["seconds"] / imports > 0
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_not_measured(tmp_path: Path) -> None:
     with pytest.raises(FailureError, match=r"'run agent@a=nobody' failed with exit code 2"):
         process(["run", "agent@a=nobody"], tmp_path)

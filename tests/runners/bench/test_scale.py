@@ -29,6 +29,7 @@ def test_a_figure_has_its_growth_beside_it() -> None:
     assert found["flat"]["exponent"] == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_questions_and_opening_are_timed(folder: Path) -> None:
     assert set(_questions(_root(folder, 2_000))) == {"win_rates_seconds", "first_plies_seconds", "position_seconds"}
     assert all(seconds > 0 for seconds in _questions(_root(folder, 2_000)).values())

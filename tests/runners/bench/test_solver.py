@@ -59,6 +59,7 @@ def test_the_figures_are_printed_beside_the_yardstick(qarena: Qarena, monkeypatc
         assert name in found.out
 
 
+@pytest.mark.slow
 def test_another_value_of_the_yardstick_is_a_failure(monkeypatch: pytest.MonkeyPatch, qarena: Qarena) -> None:
     monkeypatch.setattr(solver, "POSITIONS", {10: 5})
     monkeypatch.setattr(solver, "run_yardstick", lambda program, asked: ([2] * len(asked), 1.0))

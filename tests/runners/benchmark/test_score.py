@@ -77,6 +77,7 @@ def test_perfect_play_scores_one_without_regret_and_random_play_nothing(qarena: 
     assert "v semi_random (random" in shown
 
 
+@pytest.mark.slow
 def test_policies_are_scored_by_name_against_any_opponent(qarena: Qarena, small: Path) -> None:
     assert qarena("train", "trainer=rl_encoded", "trainer.games=300", "policy.name=mine").code == 0
     typed = ("benchmark", "score", "mine", "--opponent", "rule_based", "--positions", str(small), "--games", "20")

@@ -295,6 +295,7 @@ def test_sql_writes_files_of_every_format(qarena: Qarena, played: Path, tmp_path
     assert "│ random     │ rule_based │    10 │" in (tmp_path / "answer.table").read_text()
 
 
+@pytest.mark.slow
 def test_parquet_may_be_piped_and_questions_come_from_a_pipe(played: Path, tmp_path: Path) -> None:
     typed = [QARENA, "sql", "-", "--format", "parquet"]
     done = subprocess.run(typed, cwd=tmp_path, input=COUNTS.encode(), capture_output=True, check=True)

@@ -217,6 +217,7 @@ def test_a_process_ends_with_the_run_that_is_killed_however_it_hangs(tmp_path: P
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_os_exit_in_a_thread_forfeits_as_sys_exit_does(qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/wild.yaml").write_text(f"_target_: {WILD}\nwhat: exit\nalways: true\n")

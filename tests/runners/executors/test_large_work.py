@@ -22,7 +22,6 @@ from runners.executors.base import Executor
 from runners.executors.threads import THREADS
 from runners.perfect.annotate import annotate
 from runners.perfect.chunk_solving import ChunkSolving
-from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.executors.inline import Inline
 from tests.runners.experiments import assert_same_rows, play, rows
@@ -120,7 +119,8 @@ def inline(tmp_path: Path) -> tuple[str, ...]:
     return "--config-dir", "own", "executor=inline"
 
 
-@pytest.mark.parametrize("where", ["agent_0 = 'random' AND game_id % 3 > 0", *seldom("true")], ids=["some", "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["agent_0 = 'random' AND game_id % 3 > 0", "true"], ids=["some", "all"])
 def test_a_policy_that_follows_from_counts(
     where: str, roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
 ) -> None:
@@ -154,6 +154,7 @@ def test_a_policy_that_needs_all_games_at_once_says_so(
     assert Inline.parts == 0
 
 
+@pytest.mark.slow
 def test_generations_of_a_training_are_played_by_workers(
     tmp_path: Path, inline: tuple[str, ...], qarena: Qarena
 ) -> None:

@@ -13,6 +13,7 @@ from runners.play.game import Game, NextDecision
 from runners.play.hints import hint
 from runners.play.reading import game_after
 from tests import naive
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.runners.play.people import any_line
 
@@ -52,7 +53,7 @@ def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
     assert seen == {"Ever", "Safe", "No g"}
 
 
-@pytest.mark.parametrize("preset", ["classic", "square"])
+@pytest.mark.parametrize("preset", ["classic", *seldom("square")])
 def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: str) -> None:
     rules, seen = PRESETS[preset], set()
     for game in moments(rules):
@@ -93,6 +94,7 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
     assert seen >= {"wins", "lost", "counted"}
 
 
+@pytest.mark.slow
 def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None:
     rules, seen = PRESETS["own_piece"], set()
     late = [game for game in moments(rules) if len(game.plies) > 8]

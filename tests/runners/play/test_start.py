@@ -365,6 +365,7 @@ def test_two_terminals_at_once_are_both_logged(tmp_path: Path) -> None:
     assert (record.games, record.status) == (2, "complete")
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_with_130_while_the_pipe_stays_open(tmp_path: Path) -> None:
     with begin(tmp_path, "dumb") as process:
         read_to(process, b"place 0> ")

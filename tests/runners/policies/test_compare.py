@@ -137,6 +137,7 @@ def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena
     )
 
 
+@pytest.mark.slow
 def test_an_agent_in_both_seats_is_named_once_in_a_lineage(root: Path, qarena: Qarena) -> None:
     assert qarena("policy", "build", "kind=gift", "name=first").code == 0
     play(root, "agent@a=policy", "a.policy=first", "agent@b=policy", "b.policy=first", "games=20")

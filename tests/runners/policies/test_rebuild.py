@@ -283,6 +283,7 @@ def test_a_policy_of_a_hostile_kind_is_played_by_nobody(root: Path, mark: Path, 
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
     tmp_path: Path, mark: Path, qarena: Qarena
 ) -> None:

@@ -51,6 +51,7 @@ def test_a_training_is_carried_out_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert (other.policy, other.played) == ("published_rl_encoded_seed-2", 40)
 
 
+@pytest.mark.slow
 def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = "trainer=rl_encoded trainer.games=20"
     assert trained(tmp_path, overrides)

@@ -217,6 +217,7 @@ def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     assert rows(tmp_path / "archive")["games"].height == 2 * found.trial.pairs
 
 
+@pytest.mark.slow
 def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "archive"
     carried_out(root, *SHORT)
@@ -314,6 +315,7 @@ def test_counts_alone_come_to_the_figures_of_an_independent_implementation(qaren
         assert figure in second.out
 
 
+@pytest.mark.slow
 def test_a_sweep_of_tests_has_a_row_for_each(qarena: Qarena) -> None:
     found = qarena("sprt", "-m", *SHORT, "elo1=10,40", "games=400", "progress=false")
     assert found.code == 0

@@ -141,6 +141,7 @@ def test_wrong_ratings_are_one_line_too(qarena: Qarena) -> None:
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "mine")
     before = snapshot(tmp_path / "mine")

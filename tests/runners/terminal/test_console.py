@@ -170,6 +170,7 @@ def test_the_form_of_a_file_is_what_its_name_ends_with(tmp_path: Path) -> None:
     assert "│     7 │" in (tmp_path / "answer.txt").read_text()
 
 
+@pytest.mark.slow
 def test_views_with_lists_and_maps_can_be_saved_as_csv(qarena: Qarena, tmp_path: Path) -> None:
     assert qarena("sweep", "agent@a=dumb", "seed=1,2", "games=2").code == 0
     for view in ("runs", "sweeps"):

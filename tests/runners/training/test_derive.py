@@ -141,9 +141,11 @@ def test_a_q_table_from_the_log_of_its_own_training_is_the_one_that_was_saved(ro
 @pytest.mark.parametrize(
     "overrides",
     [
-        *seldom(["trainer=rl_tabular", "trainer.games=60"]),
         ["trainer=q_table", "trainer.games=60", "trainer.learner.discount=.5", "rules=square"],
-        ["trainer=ga2", "trainer.generations=2", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"],
+        *seldom(
+            ["trainer=rl_tabular", "trainer.games=60"],
+            ["trainer=ga2", "trainer.generations=2", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"],
+        ),
     ],
     ids=lambda overrides: overrides[0],
 )
@@ -337,6 +339,7 @@ def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None
     assert snapshot(root) == before
 
 
+@pytest.mark.slow
 def test_a_condition_reaches_sql_as_it_was_typed(root: Path, qarena: Qarena) -> None:
     odd = f"{CLASSIC} AND agent_0 NOT IN ('a''b', 'c,d', '\\${{x}}', '${{x}}', '\"[{{', 'e\\')"
     assert qarena("policy", "build", "kind=gift", "--where", odd, "--archive", str(root)).code == 0
@@ -348,6 +351,7 @@ def test_a_condition_reaches_sql_as_it_was_typed(root: Path, qarena: Qarena) -> 
     assert card_of(root, "gift").learned["where"] == odd
 
 
+@pytest.mark.slow
 def test_several_kinds_are_built_by_one_command(root: Path, qarena: Qarena) -> None:
     found = qarena("policy", "build", "-m", "kind=gift,mc_afterstate", "--where", CLASSIC, "--archive", str(root))
     assert found.code == 0
@@ -456,7 +460,7 @@ def test_without_an_agent_that_reads_it_a_policy_says_what_is_missing(root: Path
     assert "No agent plays by policies of kind 'counted' yet: " in qarena("policy", "build", *words).out
 
 
-@pytest.mark.parametrize("target", ["antigravity.fly", "subprocess.Popen", "agents.random.Random", None])
+@pytest.mark.parametrize("target", ["subprocess.Popen", "agents.random.Random", *seldom("antigravity.fly", None)])
 def test_a_class_that_only_a_card_names_is_neither_imported_nor_called(
     target: str | None, root: Path, qarena: Qarena
 ) -> None:

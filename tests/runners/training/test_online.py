@@ -71,7 +71,7 @@ def assert_played(root: Path, expected: list[Outcome]) -> None:
 
 
 @pytest.mark.parametrize(
-    "seats", [FIXED, SWAPPED | {"learner_seat": 1}, *seldom(SWAPPED)], ids=["fixed", "second", "swapped"]
+    "seats", [FIXED, *seldom(SWAPPED | {"learner_seat": 1}, SWAPPED)], ids=["fixed", "second", "swapped"]
 )
 @pytest.mark.parametrize("name", LEARNERS)
 def test_games_and_knowledge_are_those_of_the_slow_way(name: str, seats: dict[str, Any], tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_how_games_are_kept_does_not_matter(whole: Path, expected: Policy, tmp_p
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("moment", [1, 100, 350])
+@pytest.mark.parametrize("moment", [100, *seldom(1, 350)])
 def test_a_stopped_training_goes_on_where_it_was(moment: int, whole: Path, expected: Policy, tmp_path: Path) -> None:
     trainer, root = online(games=GAMES), tmp_path / "a"
     first = trainer.train(stopped_after(moment, root, shard_games=20))

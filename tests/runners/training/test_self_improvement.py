@@ -161,6 +161,7 @@ def test_remembering_the_last_generation_only(tmp_path: Path) -> None:
     assert trained.curve["games"].to_list() == [0, 300, 300]
 
 
+@pytest.mark.slow
 def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None:
     found = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
     assert found.code == 0, found.err

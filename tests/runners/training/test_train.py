@@ -132,6 +132,7 @@ OTHER_TRAININGS = (
 )
 
 
+@pytest.mark.slow
 def test_a_name_stands_for_one_training(qarena: Qarena, root: Path) -> None:
     qarena(*SMALL, "policy.name=mine")
     before = snapshot(root)

@@ -91,6 +91,7 @@ def test_games_are_those_of_the_packages_own_loop(tmp_path: Path, monkeypatch: p
         assert games.winner[i] == winner
 
 
+@pytest.mark.slow
 def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flat, beside, inside = (
         folders.write(tmp_path / name, files)
