@@ -34,9 +34,13 @@ def is_ctrl_c(error: BaseException) -> bool:
 def nearest(name: str, valid: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` with the closest valid name and the list of all, for the end of a message."""
     names = sorted(set(valid))
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{hint} valid: {', '.join(names) or 'none'}"
+    return f"; {did_you_mean(name, names)}valid: {', '.join(names) or 'none'}"
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """``"did you mean 'x'? "`` with the closest valid name, or nothing if none is close."""
+    close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}? " if close else ""
 
 
 class MissingExtraError(RequestError, ImportError):

@@ -22,7 +22,7 @@ from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.commit_log import CommitLog
 from analytics.store.records import Commit, RunRecord
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError, did_you_mean, nearest
 from quarto.notation import format_cell, format_game, format_piece, format_position, parse_position
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rules import NONE, Rules, finished_lines
@@ -143,7 +143,7 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     named = [record for record in wanted if record.rules.name == rules_name]
     if not named:
         names = sorted({record.rules.name for record in wanted})
-        there = f"{', '.join(names)}{nearest(rules_name, names)}"
+        there = "; ".join(filter(None, [", ".join(names), did_you_mean(rules_name, names).rstrip()]))
         raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {there}")
     if len({record.rules for record in named}) > 1:
         ids = ", ".join({record.rules: record.run_id for record in named}.values())

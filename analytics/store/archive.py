@@ -7,7 +7,6 @@ machine or many, no pair of games is ever in the archive twice, and no reader op
 
 from __future__ import annotations
 
-import difflib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -36,7 +35,7 @@ from analytics.store.ranges import Range
 from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
 from analytics.store.schema import SCHEMA_VERSION, TABLES
 from quarto.batch import Block
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError, RequestError, did_you_mean
 
 
 def readable(record: RunRecord) -> RunRecord:
@@ -282,8 +281,7 @@ class Archive:
 
 def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> RequestError:
     """The error for a run that is not in an archive; ``known`` are those that could be meant."""
-    close = difflib.get_close_matches(run_id, [*known], n=1, cutoff=0.5)
-    meant = f"did you mean {close[0]!r}? " if close else ""
+    meant = did_you_mean(run_id, known)
     return RequestError(f"run {run_id!r} is not in archive {archive.root}: {meant}'qarena archive ls' lists its runs")
 
 

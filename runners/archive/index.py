@@ -26,17 +26,16 @@ from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
+INDEX_FOLDERS = ("indexes", "positions", digests.FOLDER, *digests.TABLES)
 
-class Done(NamedTuple):
+
+class IndexOutcome(NamedTuple):
     """The shards that were asked about, and what was made for them."""
 
     shards: int
     indexed: IndexSummary
     digests: int
     digested_games: int  # of the shards that these digests are about
-
-
-INDEX_FOLDERS = ("indexes", "positions", digests.FOLDER, *digests.TABLES)
 
 
 def index(
@@ -62,7 +61,7 @@ def bring_up_to_date(
     end_ply: int | None = None,
     threads: int | None = None,
     executor: Executor = THREADS,
-) -> Done:
+) -> IndexOutcome:
     """Index the shards of some runs that are not indexed yet, then make digests; with a progress bar on a terminal.
 
     Digests are made on threads of this process, whatever the executor.
@@ -78,26 +77,22 @@ def bring_up_to_date(
     with progress_bar("adding up", "games", wanted=bool(left)) as bar:
         bar.start(sum(job.games for job in left))
         made = digest_making.make_all(archive, left, threads or available_cores(), bar.advance)
-    return Done(len(shards), indexing.done, made, sum(job.games for job in left))
+    return IndexOutcome(len(shards), indexing.done, made, sum(job.games for job in left))
 
 
-def _summary(done: Done, seconds: float, root: PurePath) -> str:
+def _summary(done: IndexOutcome, seconds: float, root: PurePath) -> str:
     """A line about what was made, or that everything was there."""
-    indexed, digests = done.indexed, f"{done.digests:,} digest{'' if done.digests == 1 else 's'}"
-    added = f"{digests} made, of {done.digested_games:,} games" if done.digests else ""
-    if not indexed.shards:
-        complete = f"{done.shards:,} shard{' is' if done.shards == 1 else 's are'} indexed"
+    indexed, made = done.indexed, f"{done.digests:,} digest{'' if done.digests == 1 else 's'} made"
+    added = f"{made}, of {done.digested_games:,} games" if done.digests else ""
+    if indexed.shards:
+        shards, speed = "shard" if indexed.shards == 1 else "shards", f"{indexed.plies / seconds:,.0f} a second"
         return (
-            f"{added} in {seconds:.1f} s; {complete} in {root}."
-            if added
-            else f"Nothing to index: {complete} in {root}."
+            f"{indexed.plies:,} plies of {indexed.shards} {shards} in {seconds:.1f} s, {speed}: "
+            f"{indexed.rows:,} rows, {indexed.bytes / 1e6:.1f} MB{f'; {added}' if added else ''}; "
+            "use 'qarena openings', or the view positions in SQL"
         )
-    shards, speed = "shard" if indexed.shards == 1 else "shards", f"{indexed.plies / seconds:,.0f} a second"
-    return (
-        f"{indexed.plies:,} plies of {indexed.shards} {shards} in {seconds:.1f} s, {speed}: "
-        f"{indexed.rows:,} rows, {indexed.bytes / 1e6:.1f} MB{f'; {added}' if added else ''}; "
-        "use 'qarena openings', or the view positions in SQL"
-    )
+    complete = f"{done.shards:,} shard{' is' if done.shards == 1 else 's are'} indexed in {root}."
+    return f"{added} in {seconds:.1f} s; {complete}" if added else f"Nothing to index: {complete}"
 
 
 def bring_all_up_to_date(root: PurePath) -> None:

@@ -91,10 +91,8 @@ def begin(config: DictConfig, target: Callable[[DictConfig, DictConfig], Target 
     if config.hydra.runtime.choices.get("hydra/sweeper") == "optuna":
         checked_direction(config.hydra.sweeper.direction, StudySweeper.target)
     if not any(each.startswith("sweep.id=") for each in given):
-        with open_dict(config.hydra):
-            config.hydra.overrides.task.append(
-                f"sweep.id={quoted(StudySweeper.sweep_id)}"
-            )  # an id of digits and an e is no number
+        with open_dict(config.hydra):  # quoted, because an id of digits and an e is no number
+            config.hydra.overrides.task.append(f"sweep.id={quoted(StudySweeper.sweep_id)}")
     sweep_folders.begin(Path(config.hydra.sweep.dir).absolute())
     if launcher == "ray":
         _tell_ray(config)
