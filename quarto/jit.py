@@ -18,6 +18,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
@@ -34,6 +35,7 @@ from numba.extending import register_model
 
 from quarto import hooks
 from quarto.caches import cache_root
+from quarto.imports import find
 from quarto.sources import fingerprint_of, kernel_sources, outside_fingerprint
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,6 +73,27 @@ def cache_directory(outside: str = "") -> Path:
     return chosen
 
 
+@functools.cache
+def import_implementations() -> None:
+    """Import numba's implementations of NumPy's functions, which it needs for all machine code.
+
+    The module imports all of ``scipy.linalg``, a tenth of a second, only to learn whether SciPy is installed. So it is
+    told here; a kernel that calls BLAS has numba import it then.
+    """
+    linalg: Any = import_module("numba.np.linalg")
+    asked = linalg.ensure_blas
+    linalg.ensure_blas = _require_scipy
+    try:
+        import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = asked
+
+
+def _require_scipy() -> None:
+    if find("scipy") is None:
+        raise ImportError("SciPy is not installed")
+
+
 # ``forceinline`` is named although it is off: a kernel that an inlined function calls is compiled while that function
 # is, and numba lets it inherit what it does not name. The result was ten times the machine code and minutes of LLVM.
 KERNEL_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "forceinline": False}
@@ -91,6 +114,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         """Have the machine code of the declared signature from now on. Raises what numba raises in compiling it."""
         with global_compiler_lock:
             if self.declared is not None and not self.overloads:
+                import_implementations()
                 self._cache_on_disk()
                 load_entries(self.py_func)
                 super().compile(self.declared)
@@ -102,6 +126,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
             self.load()
             return next(iter(self.overloads.values())).entry_point
         with global_compiler_lock:
+            import_implementations()
             self._cache_on_disk()
             load_entries(self.py_func)
             return super().compile(sig)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,32 @@ def four_more(number: int) -> int:
 def test_a_kernel_called_by_its_address_is_loaded_before_whoever_calls_it() -> None:
     assert four_more(3) == 7
     assert one_more(3) == 4
+
+
+KERNELS_WITH_AND_WITHOUT_BLAS = """
+import sys
+import numpy as np
+from quarto.jit import kernel
+
+@kernel("int64(int64)")
+def next_of(number):
+    return number + 1
+
+@kernel("float64(float64[::1], float64[::1])")
+def product(left, right):
+    return np.dot(left, right)
+
+assert next_of(2) == 3
+assert "scipy.linalg" not in sys.modules
+assert product(np.arange(6.0), np.arange(6.0)) == 55
+assert "scipy.linalg" in sys.modules
+"""
+
+
+def test_scipys_algebra_is_imported_by_kernels_that_need_it_only(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(KERNELS_WITH_AND_WITHOUT_BLAS)
+    subprocess.run([sys.executable, script], check=True)
 
 
 def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative() -> None:
