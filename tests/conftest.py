@@ -79,9 +79,29 @@ def bucket(storage_port: int) -> "Iterator[ObjectUrl]":
 @pytest.fixture
 def faulty(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
     """A proxy through which the bucket is reached."""
-    from tests.object_storage import environment, proxy
+    from tests.object_storage import environment, proxy, server_at
 
-    with proxy(storage_port) as front:
+    with proxy(server_at(storage_port)) as front:
         for name, value in environment(front.port).items():
             monkeypatch.setenv(name, value)
         yield front
+
+
+@pytest.fixture
+def google(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Proxy]":
+    """A proxy through which the bucket is reached in the dialect of Google: ``gs://`` and the bucket's name."""
+    from tests.google_storage import environment, translated
+    from tests.object_storage import proxy, server_at
+
+    with proxy(translated(server_at(storage_port))) as front:
+        for name, value in environment(front.port).items():
+            monkeypatch.setenv(name, value)
+        yield front
+
+
+@pytest.fixture
+def google_bucket(google: "Proxy", bucket: "ObjectUrl") -> "ObjectUrl":
+    """The new bucket as one of Google's."""
+    from analytics.files.location import ObjectUrl
+
+    return ObjectUrl("gs:", bucket.bucket)

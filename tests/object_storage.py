@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePath
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -83,6 +83,30 @@ def new_bucket(port: int) -> ObjectUrl:
 
 
 Fault = Callable[[str, str], str | None]  # of a method and a path: what goes wrong, or nothing
+Headers = dict[str, str]  # names in small letters
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Headers
+    content: bytes
+
+
+Ask = Callable[[str, str, Headers, bytes], Answer]  # a method, a path, headers and a body
+
+
+def server_at(port: int) -> Ask:
+    """What asks the server at a port."""
+
+    def ask(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+        there = http.client.HTTPConnection(HOST, port, timeout=60)
+        there.request(method, path, body, headers)
+        answer = there.getresponse()
+        content = answer.read()
+        there.close()
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, content)
+
+    return ask
 
 
 @dataclass
@@ -102,12 +126,13 @@ class Proxy:
 
 
 @contextmanager
-def proxy(target: int) -> Iterator[Proxy]:
-    """A proxy in front of the server at the port ``target``."""
+def proxy(ask: Ask) -> Iterator[Proxy]:
+    """A proxy in front of the server that ``ask`` asks."""
     lock = Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # an answer's headers and content are two packets
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
             """Say nothing."""
@@ -121,36 +146,30 @@ def proxy(target: int) -> Iterator[Proxy]:
             if fault == "drop":
                 return self._hang_up()
             if fault and fault.isdigit():
-                return self._answer(int(fault), [], b"<Error><Code>SlowDown</Code></Error>")
-            there = http.client.HTTPConnection(HOST, target, timeout=60)
-            headers = dict(self.headers)
+                return self._answer(Answer(int(fault), {}, b"<Error><Code>SlowDown</Code></Error>"))
+            headers = {name.lower(): value for name, value in self.headers.items()}
             if fault == "unconditional":
-                headers = {name: value for name, value in headers.items() if not name.lower().startswith("if-")}
-            there.request(self.command, self.path, body, headers)
-            answer = there.getresponse()
-            content = answer.read()
-            there.close()
+                headers = {name: value for name, value in headers.items() if not name.startswith("if-")}
+            answer = ask(self.command, self.path, headers, body)
             if fault == "lose":
                 return self._hang_up()
             if fault == "slow":
                 time.sleep(front.delay)
-            return self._answer(answer.status, answer.getheaders(), content)
+            return self._answer(answer)
 
         def _hang_up(self) -> None:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
 
-        def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
-            length = next((value for name, value in headers if name.lower() == "content-length"), str(len(content)))
+        def _answer(self, answer: Answer) -> None:
             try:
-                self.send_response(status)
-                for name, value in headers:
-                    if name.lower() not in ("content-length", "connection", "transfer-encoding", "date", "server"):
+                self.send_response(answer.status)
+                for name, value in ({"content-length": str(len(answer.content))} | answer.headers).items():
+                    if name not in ("connection", "transfer-encoding", "date", "server"):
                         self.send_header(name, value)
-                self.send_header("Content-Length", length)
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(content)
+                    self.wfile.write(answer.content)
             except OSError:  # the client did not wait
                 self.close_connection = True
 

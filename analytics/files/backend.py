@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from analytics.files.pending import PendingFiles
 from quarto.errors import RequestError
@@ -145,6 +145,6 @@ class Backend(ABC):
         return path
 
     @property
-    def polars_options(self) -> dict[str, str] | None:
-        """The ``storage_options`` with which Polars reads files."""
-        return None
+    def polars_options(self) -> dict[str, Any]:
+        """The arguments of ``pl.scan_parquet`` with which Polars reads files."""
+        return {}

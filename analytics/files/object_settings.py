@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from quarto.errors import RequestError
 
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-ALLOW_HTTP = "AWS_ALLOW_HTTP"
+# By scheme: the variables that may name an endpoint, and the one that allows HTTP to another machine.
+ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": ("GOOGLE_BASE_URL",)}
+ALLOW_HTTP = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP"}
 TIMEOUT = "QARENA_STORE_TIMEOUT"  # seconds of one request
 PATIENCE = "QARENA_STORE_PATIENCE"  # seconds in which a request is repeated
 FIRST_SECONDS = 5.0  # the same for a store that has not answered yet
@@ -23,6 +24,7 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 class Settings:
     """The settings with which a store is reached; credentials are read from the environment by the libraries alone."""
 
+    scheme: str
     endpoint: str  # nothing: the provider's own
     allow_http: bool
     timeout: float  # seconds
@@ -31,19 +33,18 @@ class Settings:
     @staticmethod
     def of_environment(scheme: str) -> Settings:
         """Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted."""
-        endpoint = ""
-        if scheme == "s3":
-            endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
-        parts = urlsplit(endpoint)
-        said = os.environ.get(ALLOW_HTTP, "").lower() in ("1", "true", "yes")
+        endpoint = next((os.environ[name] for name in ENDPOINTS.get(scheme, ()) if os.environ.get(name)), "")
+        parts, allow = urlsplit(endpoint), ALLOW_HTTP.get(scheme, "")
+        said = os.environ.get(allow, "").lower() in ("1", "true", "yes")
         if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise RequestError(f"the endpoint {_shown(endpoint)} is not a URL: write https://HOST:PORT")
         local = parts.hostname in LOCAL_HOSTS
         if parts.scheme == "http" and not (local or said):
             raise RequestError(
-                f"the endpoint {_shown(endpoint)} is not encrypted: write https://, or allow it with {ALLOW_HTTP}=true"
+                f"the endpoint {_shown(endpoint)} is not encrypted: write https://, or allow it with {allow}=true"
             )
-        return Settings(_shown(endpoint), parts.scheme == "http", _seconds(TIMEOUT, 60.0), _seconds(PATIENCE, 120.0))
+        times = _seconds(TIMEOUT, 60.0), _seconds(PATIENCE, 120.0)
+        return Settings(scheme, _shown(endpoint), parts.scheme == "http", *times)
 
     def client_options(self) -> dict[str, Any]:
         """The options of obstore's connections."""
@@ -59,10 +60,15 @@ class Settings:
         """The same for the first request."""
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=min(FIRST_SECONDS, self.patience))}
 
-    def polars_options(self) -> dict[str, str]:
-        """The options that Polars' own reader needs; it reads the rest from the environment."""
-        options = {"aws_endpoint_url": self.endpoint} if self.endpoint else {}
-        return options | ({"aws_allow_http": "true"} if self.allow_http else {})
+    def polars_options(self) -> dict[str, Any]:
+        """The arguments that Polars' own reader needs; it reads the rest from the environment.
+
+        It is told to provide no credentials: it would ask Google's and Amazon's libraries where they are installed,
+        which know other variables than those that the archive is written with.
+        """
+        options = {"aws_endpoint_url": self.endpoint} if self.endpoint and self.scheme == "s3" else {}
+        options |= {"aws_allow_http": "true"} if self.allow_http and self.scheme == "s3" else {}
+        return {"storage_options": options, "credential_provider": None}
 
 
 def _seconds(name: str, default: float) -> float:

@@ -273,7 +273,7 @@ class ObjectBackend(Backend):
     # Other readers.
 
     @property
-    def polars_options(self) -> dict[str, str] | None:
+    def polars_options(self) -> dict[str, Any]:
         return self.settings.polars_options()
 
 

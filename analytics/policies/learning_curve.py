@@ -23,7 +23,7 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
     number = pl.col("game_id") * training.games_a_pair // 2
     seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
     return (
-        pl.scan_parquet(files, hive_partitioning=False, glob=False, storage_options=archive.backend.polars_options)
+        pl.scan_parquet(files, hive_partitioning=False, glob=False, **archive.backend.polars_options)
         .select(number=number, winner=pl.col("winner"), seat=seat)
         .filter(pl.col("number") < games)
         .group_by(first_game=pl.col("number") // block * block)

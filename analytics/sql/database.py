@@ -239,7 +239,7 @@ class OpenArchive(Frames):
         if file is None:
             return views.genome_question(card.parameters)
         path = self.place(file.path)
-        rows = pl.scan_parquet(str(path), glob=False, storage_options=self.archive.backend.polars_options)
+        rows = pl.scan_parquet(str(path), glob=False, **self.archive.backend.polars_options)
         return views.policy_question(path, rows.collect_schema())
 
     def _ready(self, text: str, tables: set[str] | None) -> tuple[duckdb.DuckDBPyConnection, Read]:

@@ -73,7 +73,7 @@ class Frames(ArchiveFiles):
             str(self.place(file.path)),
             hive_partitioning=False,
             glob=False,
-            storage_options=self.archive.backend.polars_options,
+            **self.archive.backend.polars_options,
         )
         return rows.with_columns(pl.col(_SMALL).cast(pl.Int32))
 
@@ -236,7 +236,7 @@ class Frames(ArchiveFiles):
             hive_partitioning=False,  # it would read folders above the archive as columns
             glob=False,
             include_file_paths="path",
-            storage_options=self.archive.backend.polars_options,
+            **self.archive.backend.polars_options,
         )
         run_of_file = pl.lit(run_id) if run_id is not None else pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
         return frame.select(run_of_file.alias("run_id"), *widened)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from analytics.files.location import ObjectUrl, location_of
-from analytics.files.object_settings import Settings
+from analytics.files.object_settings import ALLOW_HTTP, ENDPOINTS, Settings
 from quarto.errors import MissingExtraError, RequestError
 
 
@@ -67,7 +68,7 @@ def test_a_malformed_url_is_refused_in_one_line(text: str, complaint: str) -> No
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ALLOW_HTTP"):
+    for name in (*chain(*ENDPOINTS.values()), *ALLOW_HTTP.values()):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -77,14 +78,21 @@ def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) 
     assert (found.endpoint, found.allow_http) == ("", False)
     assert "allow_http" not in found.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
-    assert Settings.of_environment("s3").polars_options() == {"aws_endpoint_url": "https://minio.example:9000"}
+    assert Settings.of_environment("s3").polars_options()["storage_options"] == {
+        "aws_endpoint_url": "https://minio.example:9000"
+    }
     assert Settings.of_environment("gs").endpoint == ""
+    settings.setenv("GOOGLE_BASE_URL", "https://google.example")
+    assert Settings.of_environment("gs").endpoint == "https://google.example"
+    assert Settings.of_environment("gs").polars_options()["storage_options"] == {}  # Polars reads it by itself
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
 def test_this_machine_may_be_reached_by_http(settings: pytest.MonkeyPatch, host: str) -> None:
     settings.setenv("AWS_ENDPOINT_URL", f"http://{host}:9000")
     assert Settings.of_environment("s3").client_options()["allow_http"]
+    settings.setenv("GOOGLE_BASE_URL", f"http://{host}:4443")
+    assert Settings.of_environment("gs").client_options()["allow_http"]
 
 
 def test_another_machine_only_when_that_is_said(settings: pytest.MonkeyPatch) -> None:
@@ -95,8 +103,17 @@ def test_another_machine_only_when_that_is_said(settings: pytest.MonkeyPatch) ->
         Settings.of_environment("s3")
     assert "word" not in str(caught.value)
     settings.setenv("AWS_ALLOW_HTTP", "true")
-    assert Settings.of_environment("s3").polars_options()["aws_allow_http"] == "true"
+    assert Settings.of_environment("s3").polars_options()["storage_options"]["aws_allow_http"] == "true"
     assert "word" not in repr(Settings.of_environment("s3"))
+
+
+def test_the_word_is_that_of_the_store(settings: pytest.MonkeyPatch) -> None:
+    settings.setenv("GOOGLE_BASE_URL", "http://google.example")
+    settings.setenv("AWS_ALLOW_HTTP", "true")
+    with pytest.raises(RequestError, match=r"http://google\.example is not encrypted.*GOOGLE_ALLOW_HTTP=true"):
+        Settings.of_environment("gs")
+    settings.setenv("GOOGLE_ALLOW_HTTP", "true")
+    assert Settings.of_environment("gs").client_options()["allow_http"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ ROWS = (
     "UNION ALL SELECT count(*), bit_xor(hash(run_id, game_id, agent_0, winner, ending)) FROM games"
 )
 
+EACH_STORE = pytest.mark.parametrize("store", ["bucket", "google_bucket"])
+
 
 def assert_one_line(found: Result, code: int, *texts: str) -> None:
     assert found.code == code
@@ -35,8 +37,11 @@ def test_a_malformed_url_is_refused_in_each_spelling(qarena: Qarena, typed: tupl
 
 
 @pytest.mark.extras
-def test_rows_and_tables_are_those_of_a_folder(qarena: Qarena, bucket: ObjectUrl, tmp_path: Path) -> None:
-    root = f"{bucket}/a/b"
+@EACH_STORE
+def test_rows_and_tables_are_those_of_a_folder(
+    store: str, qarena: Qarena, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    root = f"{request.getfixturevalue(store)}/a/b"
     answers = []
     for place in (root, "folder"):
         first = qarena(*GAMES, f"archive={place}", "archive.shard_games=50")
@@ -74,7 +79,9 @@ def test_what_is_not_there_is_one_line(qarena: Qarena, bucket: ObjectUrl, monkey
 
 @pytest.mark.slow
 @pytest.mark.extras
-def test_every_command_works_on_a_bucket(bucket: ObjectUrl, tmp_path: Path) -> None:
+@EACH_STORE
+def test_every_command_works_on_a_bucket(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    bucket = request.getfixturevalue(store)
     root = f"{bucket}/archive"
     for arguments in (
         "sweep agent@a=random agent@b=random,rule_based games=100",
