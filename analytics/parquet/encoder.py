@@ -10,19 +10,29 @@ Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 
 from __future__ import annotations
 
+import functools
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.parquet.packing import pack_bits, pack_deltas, pack_runs, summary
+from analytics.parquet.packing import (
+    DELTA_BINARY_PACKED,
+    PLAIN,
+    RLE_DICTIONARY,
+    Facts,
+    bytes_for,
+    pack_ascending,
+    pack_small,
+)
 from analytics.parquet.thrift import (
     BINARY,
     BYTE,
     I32,
+    I64,
     STRUCT,
     TRUE,
     Field,
@@ -31,8 +41,8 @@ from analytics.parquet.thrift import (
     i64,
     many,
     nested,
+    part,
     struct,
-    varint,
     zigzag,
 )
 
@@ -41,11 +51,15 @@ CREATED_BY = b"quarto-arena"
 
 INT32, INT64, BYTE_ARRAY = 1, 2, 6  # physical types
 REQUIRED = 0
-PLAIN, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY = 0, 3, 5, 8  # encodings
+RLE = 3  # an encoding, besides those of ``packing``
+# All encodings of a chunk by that of its data page: a dictionary is PLAIN, levels would be RLE.
+ENCODINGS = {
+    PLAIN: (PLAIN, RLE),
+    DELTA_BINARY_PACKED: (DELTA_BINARY_PACKED, RLE),
+    RLE_DICTIONARY: (PLAIN, RLE, RLE_DICTIONARY),
+}
 UNCOMPRESSED = 0
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
-
-LARGEST_DICTIONARY = 1 << 16
 
 
 class Storage(NamedTuple):
@@ -68,11 +82,18 @@ INTEGERS: dict[type[pl.DataType], Storage] = {
 }
 
 
+class Page(NamedTuple):
+    """The data page of a chunk. Its content may lie in the room in which it was packed: it is not copied twice."""
+
+    header: bytes
+    content: bytes | memoryview
+
+
 class Chunk(NamedTuple):
     """One column of one row group, encoded."""
 
     dictionary: bytes  # page with its header; empty without a dictionary
-    data: bytes  # page with its header
+    data: Page
     encodings: tuple[int, ...]
     least: bytes  # the statistics: integers as PLAIN values, labels as they are
     largest: bytes
@@ -88,17 +109,23 @@ class ParquetFile:
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
         self.rows = 0
         self._columns = {name: INTEGERS.get(type(kind), TEXT) for name, kind in schema.items()}
+        self.physical = [storage.physical for storage in self._columns.values()]
         self._metadata = metadata or {}
         self._content = bytearray(MAGIC)
         self._groups: list[bytes] = []
 
-    def add(self, chunks: Sequence[Chunk], rows: int) -> None:
-        """Add a row group of ``rows`` rows: a chunk for each column, in order."""
+    def add(self, chunks: Iterable[Chunk], rows: int) -> None:
+        """Add a row group of ``rows`` rows: a chunk for each column, in order.
+
+        Each is copied before the next is asked for, so that all may be packed in the same room.
+        """
         described, start = [], len(self._content)
         for (name, storage), chunk in zip(self._columns.items(), chunks, strict=True):
-            described.append(_describe(name, storage.physical, chunk, rows, len(self._content)))
+            offset = len(self._content)
             self._content += chunk.dictionary
-            self._content += chunk.data
+            self._content += chunk.data.header
+            self._content += chunk.data.content
+            described.append(_describe(name, storage.physical, chunk, rows, offset, len(self._content)))
         group = [many(1, STRUCT, described), i64(2, len(self._content) - start), i64(3, rows), i64(5, start)]
         self._groups.append(struct(group))
         self.rows += rows
@@ -123,89 +150,111 @@ def encode(frame: pl.DataFrame, row_group_rows: int, metadata: Mapping[str, str]
     room = buffer_for(min(row_group_rows, len(frame)))
     for first in range(0, len(frame), row_group_rows):
         parts = {name: column[first : first + row_group_rows] for name, column in columns.items()}
-        chunks = [
+        chunks = (
             labels(part.astype(np.int32), enums[name], room) if name in enums else integers(part, room)
             for name, part in parts.items()
-        ]
+        )
         file.add(chunks, min(row_group_rows, len(frame) - first))
     return bytes(file.ended())
 
 
-def buffer_for(rows: int) -> NDArray[np.uint8]:
-    """Room in which a column of a row group of at most so many rows is packed."""
-    return np.empty(9 * rows + 2048, np.uint8)
+def buffer_for(rows: int, columns: int = 1) -> NDArray[np.uint8]:
+    """Room in which columns of a row group of at most so many rows are packed."""
+    return np.empty(columns * bytes_for(rows), np.uint8)
 
 
 def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> Chunk:
     """A column of integers, ``values`` [R], R > 0. ``room`` is overwritten (``buffer_for``)."""
-    least, largest, runs = (int(number) for number in summary(values))
-    size = 8 if values.dtype == np.int64 else 4
-    bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
-    if size == 8:
-        packed = room[: pack_deltas(values, room)].tobytes()
-        return Chunk(b"", _data_page(packed, len(values), DELTA_BINARY_PACKED), (DELTA_BINARY_PACKED, RLE), *bounds)
-    if largest - least >= LARGEST_DICTIONARY:
-        return Chunk(b"", _data_page(values.astype("<i4").tobytes(), len(values), PLAIN), (PLAIN, RLE), *bounds)
-    entries = np.arange(least, largest + 1, dtype="<i4").tobytes()
-    return _dictionary_chunk(_indices(values, (least, largest, runs), room), entries, largest - least + 1, bounds)
+    facts, wide = Facts.empty(1), values.dtype == np.int64
+    pack = pack_ascending if wide else pack_small
+    pack(values, room, 0, facts, 0)
+    (chunk,) = packed_integers((INT64 if wide else INT32,), len(values), room, facts)
+    return chunk
+
+
+def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: Facts) -> Iterator[Chunk]:
+    """Columns of integers that are packed in ``room``, one after the other; ``physical`` are their types."""
+    start = 0
+    for kind, least, largest, encoding, end in zip(physical, *(each.tolist() for each in facts), strict=True):
+        page = _data_page(room[start:end].data, rows, encoding)
+        dictionary = _range_page(least, largest) if encoding == RLE_DICTIONARY else b""
+        size = 8 if kind == INT64 else 4
+        bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
+        yield Chunk(dictionary, page, ENCODINGS[encoding], *bounds)
+        start = end
 
 
 def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> Chunk:
     """A column of labels: ``indices`` [R], R > 0, into ``known``. ``room`` is overwritten (``buffer_for``)."""
-    least, largest, runs = (int(number) for number in summary(indices))
-    present = sorted(known[index].encode() for index in np.flatnonzero(np.bincount(indices)).tolist())
-    texts = [label.encode() for label in known[least : largest + 1]]
-    entries = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
-    bounds = (present[0], present[-1])
-    return _dictionary_chunk(_indices(indices, (least, largest, runs), room), entries, len(texts), bounds)
+    facts = Facts.empty(1)
+    end = pack_small(indices, room, 0, facts, 0)
+    least, largest = int(facts.least[0]), int(facts.largest[0])
+    numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
+    present = sorted(known[number].encode() for number in numbers)
+    page = _data_page(room[:end].data, len(indices), RLE_DICTIONARY)
+    return Chunk(
+        _text_page(tuple(known[least : largest + 1])), page, ENCODINGS[RLE_DICTIONARY], present[0], present[-1]
+    )
 
 
-def _indices(values: NDArray[np.integer], extent: tuple[int, int, int], room: NDArray[np.uint8]) -> bytes:
-    """``values`` as a data page of RLE_DICTIONARY. ``extent``: the least, the largest, the number of runs."""
-    least, largest, runs = extent
-    width = (largest - least).bit_length()
-    if runs == 1:
-        return _data_page(bytes([0]) + varint(len(values) << 1), len(values), RLE_DICTIONARY)
-    pack = pack_runs if width == 0 or 8 * runs < len(values) * width // 8 else pack_bits
-    return _data_page(room[: pack(values, least, width, room)].tobytes(), len(values), RLE_DICTIONARY)
-
-
-def _dictionary_chunk(data: bytes, entries: bytes, count: int, bounds: tuple[bytes, bytes]) -> Chunk:
-    return Chunk(_dictionary_page(entries, count), data, (PLAIN, RLE, RLE_DICTIONARY), *bounds)
-
-
-def _page(kind: int, content: bytes, header: tuple[int, int, bytes]) -> bytes:
-    size, checksum = len(content), zlib.crc32(content)
+def _page_header(kind: int, content: bytes | memoryview, of_kind: Field) -> bytes:
+    size, checksum = zigzag(len(content)), zlib.crc32(content)
     signed = checksum - (checksum >> 31 << 32)
-    return struct([i32(1, kind), i32(2, size), i32(3, size), i32(4, signed), header]) + content
+    return struct([i32(1, kind), (2, I32, size), (3, I32, size), i32(4, signed), of_kind])
 
 
-def _data_page(content: bytes, rows: int, encoding: int) -> bytes:
-    """A data page. A required column has no definition or repetition levels; RLE is the encoding they would have."""
-    return _page(DATA_PAGE, content, nested(5, [i32(1, rows), i32(2, encoding), i32(3, RLE), i32(4, RLE)]))
+def _data_page(content: bytes | memoryview, rows: int, encoding: int) -> Page:
+    return Page(_page_header(DATA_PAGE, content, _data_page_header(rows, encoding)), content)
+
+
+@functools.lru_cache(maxsize=256)  # here and below: what most row groups have in common
+def _data_page_header(rows: int, encoding: int) -> Field:
+    """A required column has no definition or repetition levels; RLE is the encoding that they would have."""
+    return nested(5, [i32(1, rows), i32(2, encoding), i32(3, RLE), i32(4, RLE)])
+
+
+@functools.lru_cache(maxsize=256)
+def _range_page(least: int, largest: int) -> bytes:
+    """The dictionary of all integers from the least to the largest."""
+    return _dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
+
+
+@functools.lru_cache(maxsize=256)
+def _text_page(texts: tuple[str, ...]) -> bytes:
+    """The dictionary of texts."""
+    entries = [text.encode() for text in texts]
+    return _dictionary_page(b"".join(len(entry).to_bytes(4, "little") + entry for entry in entries), len(entries))
 
 
 def _dictionary_page(content: bytes, entries: int) -> bytes:
-    return _page(DICTIONARY_PAGE, content, nested(7, [i32(1, entries), i32(2, PLAIN)]))
+    return _page_header(DICTIONARY_PAGE, content, nested(7, [i32(1, entries), i32(2, PLAIN)])) + content
 
 
-def _describe(name: str, physical: int, chunk: Chunk, rows: int, offset: int) -> bytes:
-    """The ``ColumnChunk`` of a chunk that begins at ``offset`` of the file."""
-    size = len(chunk.dictionary) + len(chunk.data)
-    statistics = [i64(3, 0), binary(5, chunk.largest), binary(6, chunk.least)]
+def _describe(name: str, physical: int, chunk: Chunk, rows: int, offset: int, end: int) -> bytes:
+    """The ``ColumnChunk`` of a chunk from ``offset`` to before ``end`` of the file."""
+    size = zigzag(end - offset)
     metadata = [
-        i32(1, physical),
-        many(2, I32, [zigzag(encoding) for encoding in chunk.encodings]),
-        many(3, BINARY, [binary(0, name.encode())[2]]),
-        i32(4, UNCOMPRESSED),
         i64(5, rows),
-        i64(6, size),
-        i64(7, size),
+        (6, I64, size),
+        (7, I64, size),
         i64(9, offset + len(chunk.dictionary)),
         *([i64(11, offset)] if chunk.dictionary else []),
-        nested(12, statistics),
+        _statistics(chunk.least, chunk.largest),
     ]
-    return struct([i64(2, 0), nested(3, metadata)])
+    return struct([i64(2, 0), (3, STRUCT, struct(metadata, _column(name, physical, chunk.encodings), 4))])
+
+
+@functools.lru_cache(maxsize=256)
+def _column(name: str, physical: int, encodings: tuple[int, ...]) -> bytes:
+    """The first four fields of a ``ColumnMetaData``."""
+    listed = many(2, I32, [zigzag(encoding) for encoding in encodings])
+    path = many(3, BINARY, [binary(0, name.encode())[2]])
+    return part([i32(1, physical), listed, path, i32(4, UNCOMPRESSED)])
+
+
+@functools.lru_cache(maxsize=256)
+def _statistics(least: bytes, largest: bytes) -> Field:
+    return nested(12, [i64(3, 0), binary(5, largest), binary(6, least)])
 
 
 def _footer(columns: Mapping[str, Storage], rows: int, groups: list[bytes], metadata: Mapping[str, str]) -> bytes:

@@ -5,14 +5,87 @@ Source of all three encodings: apache/parquet-format, Encodings.md (RLE_DICTIONA
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarto.jit import inlined, kernel
 
+PLAIN, DELTA_BINARY_PACKED, RLE_DICTIONARY = 0, 5, 8  # encodings, by their numbers in the format
+LARGEST_DICTIONARY = 1 << 16
 BLOCK, MINIBLOCK = 128, 32  # values of a block and of each of its four parts, in DELTA_BINARY_PACKED
+
+
+class Facts(NamedTuple):
+    """The facts about packed columns that their descriptions in the file need."""
+
+    least: NDArray[np.int64]  # [columns]
+    largest: NDArray[np.int64]  # [columns]
+    encoding: NDArray[np.int64]  # [columns]
+    end: NDArray[np.int64]  # [columns] index after the last byte
+
+    @staticmethod
+    def empty(columns: int) -> Facts:
+        """Uninitialised facts."""
+        return Facts(*(np.empty(columns, np.int64) for _ in range(4)))
+
+
+def bytes_for(rows: int) -> int:
+    """The most bytes that packing a column of so many rows needs."""
+    return 9 * rows + 2048
+
+
+@kernel()
+def pack_small(values: Any, out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
+    """Pack integers of 8 or 32 bits, ``values`` [R], R > 0, from ``start`` on; returns the end.
+
+    They become indices into the range from the least to the largest, unless that is too wide. ``out`` needs
+    ``bytes_for(R)`` bytes from there. The facts about column number ``column`` are written.
+    """
+    least, largest, runs = _summary(values)
+    room = out[start:]
+    if largest - least >= LARGEST_DICTIONARY:
+        encoding, size = PLAIN, _pack_plain(values, room)
+    else:
+        encoding, size = RLE_DICTIONARY, _pack_indices(values, least, largest, runs, room)
+    _note(facts, column, least, largest, encoding, start + size)
+    return start + size
+
+
+@kernel()
+def pack_ascending(values: Any, out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
+    """The same for integers of 64 bits, which become differences of neighbours."""
+    least, largest, _runs = _summary(values)
+    end = start + _pack_deltas(values, out[start:])
+    _note(facts, column, least, largest, DELTA_BINARY_PACKED, end)
+    return end
+
+
+@inlined
+def _note(facts: Any, column: int, least: int, largest: int, encoding: int, end: int) -> None:
+    facts.least[column], facts.largest[column] = least, largest
+    facts.encoding[column], facts.end[column] = encoding, end
+
+
+@inlined
+def _pack_indices(values: Any, least: int, largest: int, runs: int, out: Any) -> int:
+    if runs == 1:  # of no bits
+        out[0] = 0
+        return _put_varint(out, 1, np.uint64(values.shape[0] << 1))
+    width = _width(np.uint64(largest - least))
+    if 8 * runs < values.shape[0] * width // 8:
+        return _pack_runs(values, least, width, out)
+    return _pack_bits(values, least, width, out)
+
+
+@inlined
+def _pack_plain(values: Any, out: Any) -> int:
+    """32-bit integers, the lowest byte first."""
+    for row in range(values.shape[0]):
+        for byte in range(4):
+            out[4 * row + byte] = (np.int64(values[row]) >> (8 * byte)) & 0xFF
+    return 4 * int(values.shape[0])
 
 
 @inlined
@@ -41,8 +114,8 @@ def _width(number: Any) -> int:
     return width
 
 
-@kernel()
-def summary(values: Any) -> tuple[int, int, int]:
+@inlined
+def _summary(values: Any) -> tuple[int, int, int]:
     """The least value, the largest, and the number of runs of equal values. ``values`` [R], R > 0."""
     least = largest = np.int64(values[0])
     runs = np.int64(1)
@@ -54,8 +127,8 @@ def summary(values: Any) -> tuple[int, int, int]:
     return int(least), int(largest), int(runs)
 
 
-@kernel()
-def pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
+@inlined
+def _pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
     """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 16 bits each.
 
     ``out`` needs ``2 R + 16`` bytes. Returns how many were used.
@@ -113,8 +186,8 @@ def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
     return at
 
 
-@kernel()
-def pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
+@inlined
+def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
     """``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 16 bits each.
 
     ``out`` needs eight bytes for each run and one more. Returns how many were used.
@@ -133,8 +206,8 @@ def pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> in
     return at
 
 
-@kernel()
-def pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
+@inlined
+def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     """``values`` [R], R > 0, as DELTA_BINARY_PACKED; differences must fit into 63 bits.
 
     ``out`` needs ``9 R + 2048`` bytes. Returns how many were used.

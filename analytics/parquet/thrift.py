@@ -1,5 +1,7 @@
 """A writer of Thrift's compact protocol, as far as the metadata of a Parquet file needs it.
 
+A shard has thousands of these numbers, written while a thread holds the interpreter's lock: the short ones are quick.
+
 Source: apache/thrift, doc/specs/thrift-compact-protocol.md.
 """
 
@@ -11,15 +13,16 @@ TRUE, BYTE, I32, I64, BINARY, LIST, STRUCT = 1, 3, 5, 6, 8, 9, 12  # codes of th
 
 Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 
+_SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
+
 
 def varint(number: int) -> bytes:
     """An unsigned number, seven bits a byte, lowest first."""
-    result = bytearray()
-    while number > 0x7F:
-        result.append(number & 0x7F | 0x80)
-        number >>= 7
-    result.append(number)
-    return bytes(result)
+    if number < 0x80:
+        return _SINGLE_BYTES[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80)) + varint(number >> 14)
 
 
 def zigzag(number: int) -> bytes:
@@ -27,15 +30,21 @@ def zigzag(number: int) -> bytes:
     return varint((number << 1) ^ (number >> 63))
 
 
-def struct(fields: Iterable[Field]) -> bytes:
-    """A struct; its fields must ascend by id, at most 15 apart."""
+def struct(fields: Iterable[Field], first: bytes = b"", before: int = 0) -> bytes:
+    """A struct; its fields must ascend by id, at most 15 apart.
+
+    ``first`` are fields that are encoded already (``part``), up to the id ``before``.
+    """
+    return first + part(fields, before) + b"\0"
+
+
+def part(fields: Iterable[Field], before: int = 0) -> bytes:
+    """Some consecutive fields of a struct, after one with the id ``before``."""
     result = bytearray()
-    before = 0
     for identifier, kind, value in fields:
         result.append((identifier - before) << 4 | kind)
         result += value
         before = identifier
-    result.append(0)
     return bytes(result)
 
 

@@ -14,7 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.files.backend import Backend
-from analytics.parquet.encoder import ParquetFile, buffer_for, encode, integers, labels
+from analytics.parquet.encoder import Chunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
+from analytics.parquet.packing import Facts, pack_ascending, pack_small
 from analytics.store.records import StoredFile
 from analytics.store.schema import GAMES, PLIES, game_ids
 from quarto.batch import ENDINGS, GAME_BITS, Block, Games
@@ -24,6 +25,9 @@ from quarto.rules import PIECES
 # Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
 # that its headers cost nothing.
 ROW_GROUP_ROWS = 65536
+# Blocks of this many games or more are read where they are, 16 times each. Smaller ones are joined first.
+PART_GAMES = 16384
+ROWS, GAME = 0, 1  # of a row group that fills: the rows that it has, and the game to go on with
 
 
 class PlyColumns(NamedTuple):
@@ -44,11 +48,10 @@ class PlyColumns(NamedTuple):
         return PlyColumns(np.empty(rows, np.int64), np.empty(rows, np.int32), *small)
 
 
-class _Shard(NamedTuple):
-    """All games of a shard, by ``game_id``."""
+class _Part(NamedTuple):
+    """Consecutive games of a shard, by ``game_id``."""
 
     game_id: NDArray[np.int64]  # [G]
-    pairing: NDArray[np.int32]  # [G]
     opening: NDArray[np.int8]  # [G]
     games: Games
 
@@ -62,9 +65,40 @@ class GameRows(NamedTuple):
     opening: NDArray[np.int8]  # [R]
     ending: NDArray[np.int8]  # [R] index into ``ENDINGS``
 
+    @staticmethod
+    def empty() -> GameRows:
+        """No rows."""
+        return GameRows(np.empty(0, np.int64), *(np.empty(0, np.int8) for _ in range(4)))
+
     def part(self, of: slice) -> GameRows:
         """Some of the rows, as views."""
         return GameRows(self.game_id[of], self.winner[of], self.plies[of], self.opening[of], self.ending[of])
+
+
+class _Derived(NamedTuple):
+    """The columns of ``games`` that follow from the ids, ``R`` rows."""
+
+    pair_id: NDArray[np.int64]  # [R]
+    pairing: NDArray[np.int32]  # [R]
+    agent_0: NDArray[np.int32]  # [R] number of the agent in seat 0
+    agent_1: NDArray[np.int32]  # [R]
+
+    @staticmethod
+    def empty(rows: int) -> _Derived:
+        """Uninitialised columns."""
+        return _Derived(np.empty(rows, np.int64), *(np.empty(rows, np.int32) for _ in range(3)))
+
+
+@kernel()
+def _derive(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _Derived) -> None:
+    """Fill ``columns``. ``agents`` [first or second, pairing] are numbers of the pairings' agents."""
+    for row in range(game_id.shape[0]):
+        game = game_id[row]
+        pairing, odd = game >> GAME_BITS, game & 1
+        columns.pair_id[row] = game >> 1
+        columns.pairing[row] = pairing
+        columns.agent_0[row] = agents[odd, pairing]
+        columns.agent_1[row] = agents[1 - odd, pairing]
 
 
 class Table(NamedTuple):
@@ -91,83 +125,126 @@ def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tupl
     encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that checksums are
     those of the intended bytes, not of those that a disk returned.
     """
-    return _encoded(_joined(in_order(blocks)), pairings)
+    blocks = in_order(blocks)
+    parts, used = [_joined(each) for each in _gathered(blocks)], sorted({block.pairing for block in blocks})
+    games = sum(len(part.game_id) for part in parts)
+    room = buffer_for(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES))
+    return _games(parts, used, pairings, room), _plies(parts, games, room)
 
 
-def _encoded(shard: _Shard, pairings: Sequence[tuple[str, str]]) -> tuple[Table, Table]:
-    room = buffer_for(min(ROW_GROUP_ROWS, PIECES * len(shard.game_id)))
-    return _games(shard, pairings, room), _plies(shard, room)
+def _gathered(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Consecutive blocks that have ``PART_GAMES`` games or more together, but for the last ones."""
+    found, games = list[Block](), 0
+    for block in blocks:
+        found.append(block)
+        games += len(block.games.plies)
+        if games >= PART_GAMES:
+            yield found
+            found, games = [], 0
+    if found:
+        yield found
 
 
-def _joined(blocks: Sequence[Block]) -> _Shard:
+def _joined(blocks: Sequence[Block]) -> _Part:
     """The games of blocks that are in order."""
     sizes = [len(block.games.plies) for block in blocks]
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
-    return _Shard(
-        np.concatenate([np.empty(0, np.int64), *ids]),
-        np.repeat(np.array([block.pairing for block in blocks], np.int32), sizes),
-        np.repeat(np.array([block.opening for block in blocks], np.int8), sizes),
-        blocks[0].games if len(blocks) == 1 else _concatenated([block.games for block in blocks]),
-    )
+    openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
+    if len(blocks) == 1:
+        return _Part(ids[0], openings, blocks[0].games)
+    parts = zip(*(block.games for block in blocks), strict=True)
+    return _Part(np.concatenate(ids), openings, Games(*(np.concatenate(each, axis=-1) for each in parts)))
 
 
-def _concatenated(parts: Sequence[Games]) -> Games:
-    return Games(*(np.concatenate(each, axis=-1) for each in zip(Games.zeros(0), *parts, strict=True)))
-
-
-@kernel()
-def _next_rows(
-    games: Games, game_id: NDArray[np.int64], pairing: NDArray[np.int32], cursor: NDArray[np.int64], columns: PlyColumns
-) -> int:
-    """Write the next rows of ``plies`` into ``columns``, as many as there are, but one less than it has room for.
-
-    ``cursor`` [2] is the ply and the game to begin with, and is moved on. Returns the number of rows.
-    """
-    # Unsigned, so that no index is taken for one that counts from the end.
-    most, size = np.uint64(columns.game_id.shape[0] - 1), np.uint64(games.plies.shape[0])
-    ply, game, row, one = np.uint64(cursor[0]), np.uint64(cursor[1]), np.uint64(0), np.uint64(1)
-    while ply < PIECES and row < most:
-        seat, first, first_game = np.int64((ply + one) & one), row, game
-        pieces, cells = games.pieces[ply], games.cells[ply]
-        # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
-        while game < size and row < most:
-            columns.game_id[row] = game_id[game]
-            columns.piece[row] = pieces[game]
-            columns.cell[row] = cells[game]
-            columns.outcome[row] = games.winner[game]
-            row += np.uint64(ply < np.uint64(games.plies[game]))
-            game += one
-        columns.ply[first:row] = ply
-        columns.seat[first:row] = seat
-        for of_row in range(first, row):
-            winner = np.int64(columns.outcome[of_row])
-            columns.outcome[of_row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
-        if pairing[first_game] == pairing[game - one]:
-            columns.pairing[first:row] = pairing[first_game]
-        else:
-            for of_row in range(first, row):
-                columns.pairing[of_row] = columns.game_id[of_row] >> GAME_BITS
-        if game == size:
-            ply, game = ply + one, np.uint64(0)
-    cursor[0], cursor[1] = ply, game
-    return int(row)
-
-
-def _plies(shard: _Shard, room: NDArray[np.uint8]) -> Table:
+def _plies(parts: Sequence[_Part], games: int, room: NDArray[np.uint8]) -> Table:
     """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
-    file = ParquetFile(PLIES)
-    columns, cursor = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * len(shard.game_id)) + 1), np.zeros(2, np.int64)
-    while rows := _next_rows(shard.games, shard.game_id, shard.pairing, cursor, columns):
-        file.add([integers(column[:rows], room) for column in columns], rows)
+    file, facts = ParquetFile(PLIES), Facts.empty(len(PLIES))
+    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games) + 1), np.zeros(2, np.int64)
+    for ply in range(PIECES):
+        for part in parts:
+            while rows := _pack_rows(part.games, part.game_id, ply, filled, columns, room, facts):
+                file.add(packed_integers(file.physical, rows, room, facts), rows)
+    if filled[ROWS]:
+        _pack(columns, filled[ROWS], room, facts)
+        file.add(packed_integers(file.physical, int(filled[ROWS]), room, facts), int(filled[ROWS]))
     return Table(file.ended(), file.rows)
 
 
-def _games(shard: _Shard, pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]) -> Table:
-    games = shard.games
-    rows = GameRows(shard.game_id, games.winner, games.plies, shard.opening, games.ending)
-    starts = range(0, len(shard.game_id), ROW_GROUP_ROWS)
-    parts = (rows.part(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
-    return games_table(parts, np.unique(shard.pairing).tolist(), pairings, room)
+@kernel()
+def _pack_rows(
+    games: Games,
+    game_id: NDArray[np.int64],
+    ply: int,
+    filled: NDArray[np.int64],
+    columns: PlyColumns,
+    room: NDArray[np.uint8],
+    facts: Facts,
+) -> int:
+    """Write the rows of a ply into ``columns``, and pack these once they are full, all but one.
+
+    ``filled`` [2] holds the number of rows written and the game to go on with. Returns the number of rows packed, or 0
+    at the end of the games. Both steps are one call: threads that encode take turns in Python, and each turn costs a
+    wait.
+    """
+    _write_rows(games, game_id, ply, filled, columns)
+    rows = filled[ROWS]
+    if rows < columns.game_id.shape[0] - 1:
+        filled[GAME] = 0
+        return 0
+    filled[ROWS] = 0
+    _pack(columns, rows, room, facts)
+    return int(rows)
+
+
+@kernel()
+def _write_rows(
+    games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
+) -> None:
+    # Unsigned, so that no index is taken for one that counts from the end.
+    most, size = np.uint64(columns.game_id.shape[0] - 1), np.uint64(games.plies.shape[0])
+    row, game, one = np.uint64(filled[ROWS]), np.uint64(filled[GAME]), np.uint64(1)
+    seat, first = (ply + 1) & 1, row
+    pieces, cells = games.pieces[ply], games.cells[ply]
+    # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
+    while game < size and row < most:
+        columns.game_id[row] = game_id[game]
+        columns.piece[row] = pieces[game]
+        columns.cell[row] = cells[game]
+        columns.outcome[row] = games.winner[game]
+        row += np.uint64(ply < games.plies[game])
+        game += one
+    columns.ply[first:row] = ply
+    columns.seat[first:row] = seat
+    for of_row in range(first, row):
+        winner = np.int64(columns.outcome[of_row])
+        columns.outcome[of_row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
+        columns.pairing[of_row] = columns.game_id[of_row] >> GAME_BITS
+    filled[ROWS], filled[GAME] = row, game
+
+
+@kernel()
+def _pack(columns: PlyColumns, rows: int, room: NDArray[np.uint8], facts: Facts) -> None:
+    """Pack the first rows of each column, one after the other."""
+    end = pack_ascending(columns.game_id[:rows], room, 0, facts, 0)
+    end = pack_small(columns.pairing[:rows], room, end, facts, 1)
+    end = pack_small(columns.ply[:rows], room, end, facts, 2)
+    end = pack_small(columns.seat[:rows], room, end, facts, 3)
+    end = pack_small(columns.piece[:rows], room, end, facts, 4)
+    end = pack_small(columns.cell[:rows], room, end, facts, 5)
+    pack_small(columns.outcome[:rows], room, end, facts, 6)
+
+
+def _games(
+    parts: Sequence[_Part], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+) -> Table:
+    whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *map(_rows_of, parts), strict=True)))
+    starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
+    groups = (whole.part(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
+    return games_table(groups, used, pairings, room)
+
+
+def _rows_of(part: _Part) -> GameRows:
+    return GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending)
 
 
 def games_table(
@@ -184,20 +261,24 @@ def games_table(
         agents[:, number] = [number_of[label] for label in pairings[number]]
     file = ParquetFile(GAMES, _types_of_games())
     for part in parts:
-        odd, pairing = part.game_id & 1, (part.game_id >> GAME_BITS).astype(np.int32)
-        chunks = [
-            integers(part.game_id, room),
-            integers(part.game_id >> 1, room),
-            integers(pairing, room),
-            labels(agents[odd, pairing], known, room),
-            labels(agents[1 - odd, pairing], known, room),
-            integers(part.winner, room),
-            integers(part.plies, room),
-            integers(part.opening, room),
-            labels(part.ending, ENDINGS, room),
-        ]
-        file.add(chunks, len(part.game_id))
+        file.add(_chunks_of_games(part, agents, known, room), len(part.game_id))
     return Table(file.ended(), file.rows)
+
+
+def _chunks_of_games(
+    rows: GameRows, agents: NDArray[np.int32], known: Sequence[str], room: NDArray[np.uint8]
+) -> Iterator[Chunk]:
+    derived = _Derived.empty(len(rows.game_id))
+    _derive(rows.game_id, agents, derived)
+    yield integers(rows.game_id, room)
+    yield integers(derived.pair_id, room)
+    yield integers(derived.pairing, room)
+    yield labels(derived.agent_0, known, room)
+    yield labels(derived.agent_1, known, room)
+    yield integers(rows.winner, room)
+    yield integers(rows.plies, room)
+    yield integers(rows.opening, room)
+    yield labels(rows.ending, ENDINGS, room)
 
 
 @functools.cache
@@ -215,7 +296,7 @@ def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> Table:
     room = buffer_for(0)
     for group in groups:
         room = room if len(room) >= len(buffer_for(len(group))) else buffer_for(len(group))
-        file.add([integers(group[name].to_numpy(), room) for name in schema], len(group))
+        file.add((integers(group[name].to_numpy(), room) for name in schema), len(group))
     return Table(file.ended(), file.rows)
 
 

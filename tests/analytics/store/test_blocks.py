@@ -36,6 +36,23 @@ def test_rows_of_single_games_equal_those_of_the_naive_builder(
     assert tuple(table.rows() for table in frames(blocks, PAIRINGS)) == naive_rows(blocks, PAIRINGS)
 
 
+@given(
+    places=PLACES,
+    pairs=st.integers(1, 5),
+    part_games=st.integers(1, 40),
+    group_rows=st.integers(1, 400),
+)
+def test_rows_depend_neither_on_parts_nor_on_row_groups(
+    places: list[tuple[int, int]], pairs: int, part_games: int, group_rows: int
+) -> None:
+    blocks = [random_block(first, pairing, first * pairs, pairs) for pairing, first in places]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.store.blocks.PART_GAMES", part_games)
+        patch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", group_rows)
+        found = frames(blocks, PAIRINGS)
+    assert tuple(table.rows() for table in found) == naive_rows(blocks, PAIRINGS)
+
+
 def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Path) -> None:
     _, table = tables([random_block(1)], PAIRINGS)
     path, stored = tmp_path / "table.parquet", table.stored(f"part-000000-{'0' * 32}.parquet")
