@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from importlib.resources import files
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
+_one_at_a_time = RLock()
 # Keys of an agent's yaml that its constructor does not take.
 NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "has_process", *LIMITS)
 
@@ -154,9 +156,13 @@ def named_rules(rules: Rules, preset: str) -> Rules:
 
 @contextmanager
 def _hydra() -> Iterator[None]:
-    """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``."""
-    if GlobalHydra.instance().is_initialized():
-        yield
-    else:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+    """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
+
+    Hydra is one for the process, so threads take turns.
+    """
+    with _one_at_a_time:
+        if GlobalHydra.instance().is_initialized():
             yield
+        else:
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from quarto.rng import run_word
 from runners.arena import experiment
 from runners.arena.agent_labels import agent_named, load_agent
 from runners.arena.config import Request
-from runners.arena.config_groups import load_rules, names
+from runners.arena.config_groups import load_rules, names, settings_of
 from runners.arena.experiment import engine_of
 from runners.arena.storage import Storage
 from runners.cli.run import is_training
@@ -382,3 +383,9 @@ def test_rules_that_were_changed_are_named_so() -> None:
     assert request("rules=classic").spec.rules.name == "classic"
     assert request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
     assert request("rules.diagonals=none", "rules.name=straight").spec.rules.name == "straight"
+
+
+def test_threads_that_read_options_take_turns() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: settings_of("agent", "rule_based"), range(40)))
+    assert found == [settings_of("agent", "rule_based")] * 40
