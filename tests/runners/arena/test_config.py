@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -386,6 +387,11 @@ def test_rules_that_were_changed_are_named_so() -> None:
 
 
 def test_threads_that_read_options_take_turns() -> None:
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: settings_of("agent", "rule_based"), range(40)))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads meet in the middle
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: settings_of("agent", "rule_based"), range(40)))
+    finally:
+        sys.setswitchinterval(before)
     assert found == [settings_of("agent", "rule_based")] * 40
