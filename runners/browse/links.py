@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from analytics.store.records import RunRecord
-from quarto.notation import CLASSIC_NAME, format_game
+from quarto.notation import CLASSIC_NAME, format_game, format_piece
+from quarto.rules import NONE
 
 BROWSE = "/browse"
 
@@ -52,7 +52,7 @@ def analysis_of(text: str) -> str:
     return address("/analyse", {"text": text})
 
 
-def analysis_of_game(plies: Iterable[tuple[int, int]], record: RunRecord) -> str:
-    """The analysis of a game."""
-    name = record.rules.name
-    return analysis_of(("" if name == CLASSIC_NAME else f"[rules={name}] ") + format_game(plies))
+def analysis_of_game(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
+    """The analysis of a game so far, under the named rules; ``hand`` is the piece that was given last."""
+    words = [*([format_game(plies)] if plies else []), *([] if hand == NONE else [format_piece(hand)])]
+    return address("/analyse", {"rules": None if rules == CLASSIC_NAME else rules, "text": " ".join(words)})

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarto.errors import ArenaError, RequestError
@@ -18,8 +19,6 @@ from runners.web.pages import page
 from runners.web.security import SAFE
 
 logger = logging.getLogger(__name__)
-
-FORMS = ("/play/game",)  # pages whose forms are sent to their own address: a refused one leads back to it
 
 
 def add_error_pages(app: FastAPI) -> None:
@@ -95,6 +94,12 @@ def _page(request: Request, status: int, line: str) -> Response:
         title=title,
         line=" ".join(line.split()),
         again=address if busy else "",
-        back=address if request.url.path in FORMS and request.method not in SAFE else "",
+        back=address if request.method not in SAFE and _has_page(request) else "",
         section=next((each for each in request.app.state.sections if request.url.path.startswith(each.path)), None),
     )
+
+
+def _has_page(request: Request) -> bool:
+    """Whether a form was sent to the address of a page: then a refused one can lead back to it."""
+    page_there = {**request.scope, "method": "GET"}
+    return any(route.matches(page_there)[0] is Match.FULL for route in request.app.routes)

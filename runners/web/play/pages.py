@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from analytics.store.schema import first_game_id
 from quarto.errors import RequestError
-from quarto.notation import format_game, format_piece, parse_piece
+from quarto.notation import parse_piece
 from quarto.rules import NONE
 from runners.arena.agent_policies import untrained
 from runners.browse.links import address as url_of
-from runners.play.game import Game
+from runners.browse.links import analysis_of_game
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.background import Job, State
@@ -166,7 +166,7 @@ def _shown(
         query=address.query(),
         action=url_of(PATH, {**address.query(), "piece": request.query_params.get("piece")}),
         end=url_of(PATH, address._replace(moves=held.moves).query()) if logged and not seen.session.over else "",
-        analysis=_analysis(seen.game),
+        analysis=analysis_of_game(seen.game.plies, seen.game.rules.name, seen.game.hand),
         heading=f"{human} and {setup.agent}",
         compiling=pending is not None and compiling().active,
         over=seen.session.over,
@@ -179,14 +179,6 @@ def _shown(
         notes=list(untrained([held.table.spec.agents[1]])),
         refresh=1 if pending is not None else None,
     )
-
-
-def _analysis(game: Game) -> str:
-    """The analysis of a game so far."""
-    hand = [] if game.hand == NONE else [format_piece(game.hand)]
-    played = [*([format_game(game.plies)] if game.plies else []), *hand]
-    query = {"rules": game.rules.name, "text": " ".join(played)} if played else {"rules": game.rules.name}
-    return url_of("/analyse", query)
 
 
 def _waiting(request: Request, job: Job, what: str) -> Response:

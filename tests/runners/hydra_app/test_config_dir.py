@@ -35,6 +35,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_they_come_last_and_for_the_time_of_a_command_only(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    monkeypatch.delenv(OWN_FOLDERS, raising=False)  # a server in this process may have set it
     before = [*sys.path]
     with own_modules([own, own]):
         assert sys.path == [*before, str(own)]

@@ -141,7 +141,7 @@ def test_what_is_refused_leads_back_to_the_game(ada: Visitor) -> None:
     begun = ada.begin()
     assert 'value="undo"' not in begun.text  # there is nothing to take back
     wrong = ada.send(begun.url, decision="e5")
-    assert f'href="{html.escape(begun.url)}">Back to the game' in wrong.text
+    assert f'href="{html.escape(begun.url)}">Go back' in wrong.text
     assert 'value="undo"' in ada.send(begun.url, decision="d4").text
 
 
