@@ -37,9 +37,9 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"; {did_you_mean(name, names)}valid: {', '.join(names) or 'none'}"
 
 
-def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """``"did you mean 'x'? "`` with the closest valid name, or nothing if none is close."""
-    close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=0.5)
+def did_you_mean(name: str, valid: Iterable[str], likeness: float = 0.5) -> str:
+    """``"did you mean 'x'? "`` with the closest valid name, or nothing if none is as alike (0 to 1)."""
+    close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=likeness)
     return f"did you mean {close[0]!r}? " if close else ""
 
 

@@ -30,6 +30,7 @@ from quarto.rules import NONE, Rules, finished_lines
 EMPTY_BOARD = "..../..../..../.... -"
 BY = ("gift", "placement", "turn")
 
+MISSPELT = 0.8  # likeness of names of rules: 'squarre' is meant to be 'square', 'torus_square' is not
 MOST_THREADS = 8  # each replays a shard: some hundred megabytes
 
 # The columns that are read from ``positions``.
@@ -143,7 +144,8 @@ def _chosen_runs(archive: Archive, rules_name: str, filters: Filters) -> list[Ru
     named = [record for record in wanted if record.rules.name == rules_name]
     if not named:
         names = sorted({record.rules.name for record in wanted})
-        there = "; ".join(filter(None, [", ".join(names), did_you_mean(rules_name, names).rstrip()]))
+        meant = did_you_mean(rules_name, names, MISSPELT).rstrip()
+        there = "; ".join(filter(None, [", ".join(names), meant]))
         raise RequestError(f"no games were played by rules {rules_name!r} here, only by: {there}")
     if len({record.rules for record in named}) > 1:
         ids = ", ".join({record.rules: record.run_id for record in named}.values())

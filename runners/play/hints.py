@@ -40,7 +40,7 @@ def _placement(game: Game) -> list[str]:
     return [
         *lines,
         f"Safe gifts: {_grouped(counts)}.",
-        f"Suggestion: {format_cell(best)} {format_piece(_bits(safe[best])[0])}.",
+        f"Suggestion: place it on {format_cell(best)} and give {format_piece(_bits(safe[best])[0])}.",
     ]
 
 

@@ -261,7 +261,7 @@ def _quoted(word: str) -> str:
 
 def sql_command(question: str, root: PurePath) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
-    return f"{program()} sql{archive_option(root)} {_quoted(question)}"
+    return f'{program()} sql{archive_option(root)} "{question}"'
 
 
 def archive_option(root: PurePath) -> str:

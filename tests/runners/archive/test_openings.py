@@ -70,6 +70,7 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample
         (["0123/..../..../.... -"], "the game is over"),
         (["..../..../..../.... - square", "--rules", "torus"], "names rules 'square', and --rules is 'torus'"),
         (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
+        (["--rules", "torus_square"], "rules 'torus_square' here, only by: classic, square\n"),
         (["--format", "xml"], "format 'xml' is not one of"),
         (["--by", "piece"], "by 'piece' is not one of gift, placement, turn"),
         (["--agent", "rulebased"], "did you mean 'rule_based'"),

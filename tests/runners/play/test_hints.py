@@ -86,7 +86,7 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
                 groups = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
                 assert {cell: int(count) for count, where in groups for cell in cells(where)} == counts
                 assert [int(count) for count, _ in groups] == sorted(set(counts.values()), reverse=True)
-            found = re.match(r"Suggestion: (\w\w) (\w)\.", suggestion)
+            found = re.match(r"Suggestion: place it on (\w\w) and give (\w)\.", suggestion)
             assert found
             assert counts[parse_cell(found[1])] == max(counts.values())
             assert parse_piece(found[2]) in safe[parse_cell(found[1])]
