@@ -38,7 +38,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, valid: Iterable[str], likeness: float = 0.5) -> str:
-    """``"did you mean 'x'? "`` with the closest valid name, or nothing if none is as alike (0 to 1)."""
+    """``"did you mean 'x'? "`` with the closest valid name, or nothing if none has this ``likeness`` (0 to 1)."""
     close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=likeness)
     return f"did you mean {close[0]!r}? " if close else ""
 

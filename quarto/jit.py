@@ -77,8 +77,9 @@ def cache_directory(outside: str = "") -> Path:
 def import_implementations() -> None:
     """Import numba's implementations of NumPy's functions, which it needs for all machine code.
 
-    The module imports all of ``scipy.linalg``, a tenth of a second, only to learn whether SciPy is installed. So it is
-    told here; a kernel that calls BLAS has numba import it then.
+    The module imports all of ``scipy.linalg``, a tenth of a second, only to learn whether SciPy is installed. Here it
+    is told without the import. numba imports ``scipy.linalg`` when it compiles a kernel that calls BLAS. Callers hold
+    ``global_compiler_lock``.
     """
     linalg: Any = import_module("numba.np.linalg")
     asked = linalg.ensure_blas

@@ -63,8 +63,8 @@ class Settings:
     def polars_options(self) -> dict[str, Any]:
         """The arguments that Polars' own reader needs; it reads the rest from the environment.
 
-        It is told to provide no credentials: it would ask Google's and Amazon's libraries where they are installed,
-        which know other variables than those that the archive is written with.
+        Without ``credential_provider=None`` it asks Google's and Amazon's libraries for credentials where these are
+        installed, and they read other variables than obstore, with which the archive is written.
         """
         options = {"aws_endpoint_url": self.endpoint} if self.endpoint and self.scheme == "s3" else {}
         options |= {"aws_allow_http": "true"} if self.allow_http and self.scheme == "s3" else {}

@@ -26,6 +26,7 @@ from analytics.parquet.packing import (
     Facts,
     bytes_for,
     pack_ascending,
+    pack_labels,
     pack_small,
 )
 from analytics.parquet.thrift import (
@@ -59,6 +60,7 @@ ENCODINGS = {
     RLE_DICTIONARY: (PLAIN, RLE, RLE_DICTIONARY),
 }
 UNCOMPRESSED = 0
+KEPT_RANGE = 256  # of a dictionary: smaller ones are made once
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 
@@ -83,7 +85,7 @@ INTEGERS: dict[type[pl.DataType], Storage] = {
 
 
 class Page(NamedTuple):
-    """The data page of a chunk. Its content may lie in the room in which it was packed: it is not copied twice."""
+    """The data page of a chunk. Its content may lie in the room in which it was packed, to be copied once."""
 
     header: bytes
     content: bytes | memoryview
@@ -109,6 +111,7 @@ class ParquetFile:
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
         self.rows = 0
         self._columns = {name: INTEGERS.get(type(kind), TEXT) for name, kind in schema.items()}
+        # [columns] types, for ``packed_integers``
         self.physical = [storage.physical for storage in self._columns.values()]
         self._metadata = metadata or {}
         self._content = bytearray(MAGIC)
@@ -164,7 +167,10 @@ def buffer_for(rows: int, columns: int = 1) -> NDArray[np.uint8]:
 
 
 def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> Chunk:
-    """A column of integers, ``values`` [R], R > 0. ``room`` is overwritten (``buffer_for``)."""
+    """A column of integers, ``values`` [R], R > 0.
+
+    It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
+    """
     facts, wide = Facts.empty(1), values.dtype == np.int64
     pack = pack_ascending if wide else pack_small
     pack(values, room, 0, facts, 0)
@@ -173,7 +179,10 @@ def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> Chunk:
 
 
 def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: Facts) -> Iterator[Chunk]:
-    """Columns of integers that are packed in ``room``, one after the other; ``physical`` are their types."""
+    """Columns of integers that are packed in ``room``, one after the other: valid until that is written again.
+
+    ``physical`` [columns] are their types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending`` wrote.
+    """
     start = 0
     for kind, least, largest, encoding, end in zip(physical, *(each.tolist() for each in facts), strict=True):
         page = _data_page(room[start:end].data, rows, encoding)
@@ -185,9 +194,12 @@ def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8],
 
 
 def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> Chunk:
-    """A column of labels: ``indices`` [R], R > 0, into ``known``. ``room`` is overwritten (``buffer_for``)."""
+    """A column of labels: ``indices`` [R], R > 0, into ``known``.
+
+    It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
+    """
     facts = Facts.empty(1)
-    end = pack_small(indices, room, 0, facts, 0)
+    end = pack_labels(indices, room, facts)
     least, largest = int(facts.least[0]), int(facts.largest[0])
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(known[number].encode() for number in numbers)
@@ -213,10 +225,16 @@ def _data_page_header(rows: int, encoding: int) -> Field:
     return nested(5, [i32(1, rows), i32(2, encoding), i32(3, RLE), i32(4, RLE)])
 
 
-@functools.lru_cache(maxsize=256)
 def _range_page(least: int, largest: int) -> bytes:
-    """The dictionary of all integers from the least to the largest."""
+    """The dictionary of all integers from the least to the largest. Wide ones are large and seldom the same."""
+    return _kept_range_page(least, largest) if largest - least < KEPT_RANGE else _new_range_page(least, largest)
+
+
+def _new_range_page(least: int, largest: int) -> bytes:
     return _dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
+
+
+_kept_range_page = functools.lru_cache(maxsize=256)(_new_range_page)
 
 
 @functools.lru_cache(maxsize=256)

@@ -55,11 +55,20 @@ def pack_small(values: Any, out: NDArray[np.uint8], start: int, facts: Facts, co
 
 @kernel()
 def pack_ascending(values: Any, out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
-    """The same for integers of 64 bits, which become differences of neighbours."""
+    """The same for integers of 64 bits, which become differences of neighbours; these must fit into 63 bits."""
     least, largest, _runs = _summary(values)
     end = start + _pack_deltas(values, out[start:])
     _note(facts, column, least, largest, DELTA_BINARY_PACKED, end)
     return end
+
+
+@kernel()
+def pack_labels(indices: Any, out: NDArray[np.uint8], facts: Facts) -> int:
+    """The same for indices of labels, ``indices`` [R], from 0 on: however wide their range, they stay indices."""
+    least, largest, runs = _summary(indices)
+    size = _pack_indices(indices, least, largest, runs, out)
+    _note(facts, 0, least, largest, RLE_DICTIONARY, size)
+    return size
 
 
 @inlined
@@ -129,9 +138,9 @@ def _summary(values: Any) -> tuple[int, int, int]:
 
 @inlined
 def _pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 16 bits each.
+    """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 32 bits each.
 
-    ``out`` needs ``2 R + 16`` bytes. Returns how many were used.
+    ``out`` needs ``width`` bytes for each eight values begun, and 16 more. Returns how many were used.
     """
     groups: int = (values.shape[0] + 7) // 8
     out[0] = width
@@ -188,9 +197,9 @@ def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
 
 @inlined
 def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 16 bits each.
+    """``values`` [R] minus ``least`` as runs of equal values of RLE_DICTIONARY, ``width`` 0 to 32 bits each.
 
-    ``out`` needs eight bytes for each run and one more. Returns how many were used.
+    ``out`` needs nine bytes for each run and one more. Returns how many were used.
     """
     out[0] = width
     at = 1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analytics.files.backend import Backend
 from analytics.parquet.encoder import Chunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
-from analytics.parquet.packing import Facts, pack_ascending, pack_small
+from analytics.parquet.packing import Facts, bytes_for, pack_ascending, pack_small
 from analytics.store.records import StoredFile
 from analytics.store.schema import GAMES, PLIES, game_ids
 from quarto.batch import ENDINGS, GAME_BITS, Block, Games
@@ -125,7 +125,7 @@ def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tupl
     encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that checksums are
     those of the intended bytes, not of those that a disk returned.
     """
-    blocks = in_order(blocks)
+    blocks = [block for block in in_order(blocks) if len(block.games.plies)]
     parts, used = [_joined(each) for each in _gathered(blocks)], sorted({block.pairing for block in blocks})
     games = sum(len(part.game_id) for part in parts)
     room = buffer_for(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES))
@@ -159,14 +159,14 @@ def _joined(blocks: Sequence[Block]) -> _Part:
 def _plies(parts: Sequence[_Part], games: int, room: NDArray[np.uint8]) -> Table:
     """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
     file, facts = ParquetFile(PLIES), Facts.empty(len(PLIES))
-    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games) + 1), np.zeros(2, np.int64)
+    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games)), np.zeros(2, np.int64)
     for ply in range(PIECES):
         for part in parts:
             while rows := _pack_rows(part.games, part.game_id, ply, filled, columns, room, facts):
                 file.add(packed_integers(file.physical, rows, room, facts), rows)
-    if filled[ROWS]:
-        _pack(columns, filled[ROWS], room, facts)
-        file.add(packed_integers(file.physical, int(filled[ROWS]), room, facts), int(filled[ROWS]))
+    if rows := int(filled[ROWS]):
+        _pack(columns, rows, room, facts)
+        file.add(packed_integers(file.physical, rows, room, facts), rows)
     return Table(file.ended(), file.rows)
 
 
@@ -180,15 +180,15 @@ def _pack_rows(
     room: NDArray[np.uint8],
     facts: Facts,
 ) -> int:
-    """Write the rows of a ply into ``columns``, and pack these once they are full, all but one.
+    """Append rows of one ply to ``columns``, and pack the columns when they are full.
 
     ``filled`` [2] holds the number of rows written and the game to go on with. Returns the number of rows packed, or 0
-    at the end of the games. Both steps are one call: threads that encode take turns in Python, and each turn costs a
-    wait.
+    when all games were read: call it until then. Both steps are one call, since threads that encode take turns in
+    Python, and each turn costs a wait.
     """
     _write_rows(games, game_id, ply, filled, columns)
     rows = filled[ROWS]
-    if rows < columns.game_id.shape[0] - 1:
+    if rows < columns.game_id.shape[0]:
         filled[GAME] = 0
         return 0
     filled[ROWS] = 0
@@ -200,8 +200,9 @@ def _pack_rows(
 def _write_rows(
     games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
 ) -> None:
+    """Append rows of one ply to ``columns`` until they are full or all games were read; ``filled`` is moved on."""
     # Unsigned, so that no index is taken for one that counts from the end.
-    most, size = np.uint64(columns.game_id.shape[0] - 1), np.uint64(games.plies.shape[0])
+    most, size = np.uint64(columns.game_id.shape[0]), np.uint64(games.plies.shape[0])
     row, game, one = np.uint64(filled[ROWS]), np.uint64(filled[GAME]), np.uint64(1)
     seat, first = (ply + 1) & 1, row
     pieces, cells = games.pieces[ply], games.cells[ply]
@@ -252,7 +253,7 @@ def games_table(
 ) -> Table:
     """The table ``games`` from the rows of its row groups; ``used`` are the numbers of the pairings that have games.
 
-    ``room`` is for the rows of a row group (``buffer_for``).
+    ``room`` is for the rows of a row group (``buffer_for``). Raises ``ValueError`` for a game of another pairing.
     """
     known = sorted({label for number in used for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(known)}
@@ -268,6 +269,8 @@ def games_table(
 def _chunks_of_games(
     rows: GameRows, agents: NDArray[np.int32], known: Sequence[str], room: NDArray[np.uint8]
 ) -> Iterator[Chunk]:
+    if rows.game_id[-1] >> GAME_BITS >= agents.shape[1]:  # ids ascend
+        raise ValueError("there is a game of a pairing that is not named")
     derived = _Derived.empty(len(rows.game_id))
     _derive(rows.game_id, agents, derived)
     yield integers(rows.game_id, room)
@@ -295,7 +298,8 @@ def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> Table:
     file = ParquetFile(schema)
     room = buffer_for(0)
     for group in groups:
-        room = room if len(room) >= len(buffer_for(len(group))) else buffer_for(len(group))
+        if len(room) < bytes_for(len(group)):
+            room = buffer_for(len(group))
         file.add((integers(group[name].to_numpy(), room) for name in schema), len(group))
     return Table(file.ended(), file.rows)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
-_one_at_a_time = RLock()
+_hydra_lock = RLock()
 # Keys of an agent's yaml that its constructor does not take.
 NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "has_process", *LIMITS)
 
@@ -158,9 +158,9 @@ def named_rules(rules: Rules, preset: str) -> Rules:
 def _hydra() -> Iterator[None]:
     """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
 
-    Hydra is one for the process, so threads take turns.
+    Hydra's state is global to the process, so threads that read options take turns.
     """
-    with _one_at_a_time:
+    with _hydra_lock:
         if GlobalHydra.instance().is_initialized():
             yield
         else:

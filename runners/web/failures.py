@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarto.errors import ArenaError, RequestError
@@ -100,6 +100,7 @@ def _page(request: Request, status: int, line: str) -> Response:
 
 
 def _has_page(request: Request) -> bool:
-    """Whether a form was sent to the address of a page: then a refused one can lead back to it."""
+    """Whether the address of a request is also that of a page: then a refused form leads back to it."""
     page_there = {**request.scope, "method": "GET"}
-    return any(route.matches(page_there)[0] is Match.FULL for route in request.app.routes)
+    routes = (route for route in request.app.routes if not isinstance(route, Mount))  # files take any method
+    return any(route.matches(page_there)[0] is Match.FULL for route in routes)

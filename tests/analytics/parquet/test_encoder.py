@@ -105,6 +105,14 @@ def test_enums_read_back_as_texts_and_metadata_as_it_was() -> None:
     assert pl.read_parquet_metadata(io.BytesIO(content))["origin"] == "here"
 
 
+@pytest.mark.parametrize("rows", [2, 10_001])
+def test_more_labels_than_a_dictionary_of_integers_may_have_read_back(rows: int) -> None:
+    known = [f"label {number:05}" for number in range(70_000)]
+    column = pl.Series([known[number * 69_999 // (rows - 1)] for number in range(rows)], dtype=pl.Enum(known))
+    frame = pl.DataFrame({"label": column})
+    assert pl.read_parquet(io.BytesIO(encode(frame, rows)))["label"].cast(pl.String).to_list() == column.to_list()
+
+
 def test_other_types_are_refused() -> None:
     with pytest.raises(KeyError):
         encode(pl.DataFrame({"text": ["a"]}), 10)

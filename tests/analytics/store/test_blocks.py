@@ -2,6 +2,7 @@ import hashlib
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from analytics.files.local import LOCAL
-from analytics.store.blocks import ROW_GROUP_ROWS, read_table, table_parts, tables
+from analytics.parquet.encoder import buffer_for
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, games_table, read_table, table_parts, tables
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
-from quarto.batch import Block
+from quarto.batch import Block, Games
 from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games
 
 PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), unique=True, max_size=6)
@@ -51,6 +53,34 @@ def test_rows_depend_neither_on_parts_nor_on_row_groups(
         patch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", group_rows)
         found = frames(blocks, PAIRINGS)
     assert tuple(table.rows() for table in found) == naive_rows(blocks, PAIRINGS)
+
+
+def test_statistics_are_those_of_each_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.store.blocks.PART_GAMES", 7)
+    monkeypatch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", 50)
+    path, (_, plies) = tmp_path / "plies.parquet", tables([random_block(4, each) for each in range(3)], PAIRINGS)
+    path.write_bytes(plies.content)
+    rows = pl.read_parquet(path)
+    found = duckdb.execute(
+        "SELECT row_group_id, path_in_schema, stats_min_value::BIGINT, stats_max_value::BIGINT "
+        f"FROM parquet_metadata('{path}')"
+    ).fetchall()
+    assert len(found) == len(PLIES) * -(-plies.rows // 50)
+    for group, name, least, largest in found:
+        values = rows[name][50 * group : 50 * (group + 1)]
+        assert (values.min(), values.max()) == (least, largest)
+
+
+def test_a_block_without_games_leaves_no_trace() -> None:
+    block, empty = random_block(1), random_block(1, 2)._replace(games=Games.zeros(0))
+    assert tables([block, empty], PAIRINGS) == tables([block], PAIRINGS)
+    assert tables([empty], PAIRINGS) == tables([], PAIRINGS)
+
+
+def test_a_game_of_an_unnamed_pairing_is_refused() -> None:
+    rows = GameRows(np.array([3 << 32]), *(np.zeros(1, np.int8) for _ in range(4)))
+    with pytest.raises(ValueError, match="a pairing that is not named"):
+        games_table([rows], [0, 1], PAIRINGS, buffer_for(1))
 
 
 def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ import json
 import math
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from quarto.errors import FailureError
+from runners.bench import main
 from runners.bench.main import bench
 from runners.bench.searches import searches
 from runners.bench.startup import COMMANDS, startup
@@ -52,6 +54,23 @@ def test_a_figure_stands_beside_its_target() -> None:
 
 
 @needs_compiler
+def test_writing_is_measured_where_the_user_says_and_else_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "RAM_DISK", tmp_path)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert main.written_to() == tmp_path
+    monkeypatch.setattr(main, "ROOM_BYTES", 1 << 60)
+    assert main.written_to() == Path(tempfile.gettempdir())
+    monkeypatch.setattr(main, "ROOM_BYTES", 0)
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setenv("TMPDIR", str(own))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert main.written_to() == own
+
+
 def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
     figures = searches(yardstick(tmp_path), rounds=1, quick=True)
     mcts = figures["mcts"]
