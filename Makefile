@@ -23,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all test-extras test-all-extras test-d3rlpy lint debian chromium warm bench docs lock clean
+.PHONY: install run test test-all test-extras test-all-extras test-d3rlpy style lint debian chromium warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -32,15 +32,16 @@ run: install
 	$(BIN)/qarena run experiment=round_robin
 
 test:
-	@$(MAKE) --no-print-directory -j3 debian lint warm
+	@$(MAKE) --no-print-directory -j3 debian style warm
 	$(PYTEST) -n $(WORKERS) -m "not slow and not extras" --durations=5 --durations-min=2
 
 test-all:
-	@$(MAKE) --no-print-directory -j3 debian lint warm
+	@$(MAKE) --no-print-directory -j3 debian style warm
 	$(PYTEST) -n $(WORKERS) -m "not extras"
 
 # Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.
 test-extras: $(VENV)/installed-extras chromium
+	$(BIN)/mypy
 	$(PYTEST) -n auto --maxprocesses 4 -m "extras and not slow" --durations=5 --durations-min=2
 
 test-all-extras: $(VENV)/installed-extras chromium
@@ -50,11 +51,14 @@ test-all-extras: $(VENV)/installed-extras chromium
 test-d3rlpy: $(VENV)-d3rlpy/installed
 	$(VENV)-d3rlpy/bin/python -m pytest tests/runners/benchmark/test_d3rlpy_folder.py
 
-lint: $(VENV)/installed-dev
+# Part of `make test`. Types take longer to check than all else here: `make lint` and `make test-extras` do.
+style: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+lint: style
+	$(BIN)/mypy
 
 # What the tests need beyond Python: a terminal that they can type into. Installed where that is possible without asking.
 debian:

@@ -96,6 +96,7 @@ def test_some_orders_are_not_ascending() -> None:
     assert [row[row >= 0].tolist() for row in found] == [[0, 8], [8, 7], [12, 13, 14, 15]]
 
 
+@pytest.mark.slow
 def test_a_walk_that_removes_and_adds_is_pythons() -> None:
     table = np.zeros(TABLE_WORDS, np.uint64)
     for mask in range(0, 1 << PIECES, 97):

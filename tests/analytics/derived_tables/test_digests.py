@@ -250,6 +250,7 @@ def forged(archive: Archive, digest: digests.Digest, **wrong: Any) -> None:
     Path(archive.folder(digests.FOLDER, RUN_ID) / digest.name).write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_digest_with_other_rows_is_found(archive: Archive) -> None:
     (digest, other) = digested(archive)
     forged(archive, digest, first_plies=other.first_plies)
@@ -280,6 +281,7 @@ def test_the_second_of_two_processes_that_make_a_digest_leaves_nothing(archive: 
         digest_making.make(archive, job._replace(shards=(broken, *job.shards[1:])))
 
 
+@pytest.mark.slow
 def test_digests_become_one_of_the_next_level_with_the_same_rows(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_the_same_options_give_the_same_bytes(made: Path, tmp_path: Path) -> Non
     assert all(each != first[key] for key, each in sums(tmp_path / "other").items())
 
 
+@pytest.mark.slow
 def test_minari_reads_the_games_of_the_archives(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(made))
     names = [part.dataset_id for part in parts_of(PLAYED, GAMES, 5)]
