@@ -115,9 +115,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         """Have the machine code of the declared signature from now on. Raises what numba raises in compiling it."""
         with global_compiler_lock:
             if self.declared is not None and not self.overloads:
-                import_implementations()
-                self._cache_on_disk()
-                load_entries(self.py_func)
+                self._prepare()
                 super().compile(self.declared)
                 self.disable_compile()
 
@@ -127,9 +125,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
             self.load()
             return next(iter(self.overloads.values())).entry_point
         with global_compiler_lock:
-            import_implementations()
-            self._cache_on_disk()
-            load_entries(self.py_func)
+            self._prepare()
             return super().compile(sig)
 
     def get_compile_result(self, sig: Any) -> Any:
@@ -143,6 +139,12 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
             return super()._compile_for_args(*args, **kws)
         self.load()
         return self
+
+    def _prepare(self) -> None:
+        """Have what machine code is made with, and read from."""
+        import_implementations()
+        self._cache_on_disk()
+        load_entries(self.py_func)
 
     def _cache_on_disk(self) -> None:
         """Make numba read and write machine code in our directory; other code keeps its own."""

@@ -25,7 +25,7 @@ def environment(port: int) -> Headers:
 
 
 def translated(ask: Ask) -> Ask:
-    """What takes Google's requests and asks a server that speaks S3, one request at a time."""
+    """Return a function that takes Google's requests and asks a server that speaks S3, one request at a time."""
     generations, next_generation, lock = dict[str, int](), count(1), Lock()
 
     def ask_in_s3(method: str, path: str, headers: Headers, body: bytes) -> Answer:

@@ -96,7 +96,7 @@ Ask = Callable[[str, str, Headers, bytes], Answer]  # a method, a path, headers 
 
 
 def server_at(port: int) -> Ask:
-    """What asks the server at a port."""
+    """Return a function that asks the server at a port."""
 
     def ask(method: str, path: str, headers: Headers, body: bytes) -> Answer:
         there = http.client.HTTPConnection(HOST, port, timeout=60)

@@ -66,8 +66,10 @@ class Settings:
         Without ``credential_provider=None`` it asks Google's and Amazon's libraries for credentials where these are
         installed, and they read other variables than obstore, with which the archive is written.
         """
-        options = {"aws_endpoint_url": self.endpoint} if self.endpoint and self.scheme == "s3" else {}
-        options |= {"aws_allow_http": "true"} if self.allow_http and self.scheme == "s3" else {}
+        options: dict[str, str] = {}
+        if self.scheme == "s3":
+            options |= {"aws_endpoint_url": self.endpoint} if self.endpoint else {}
+            options |= {"aws_allow_http": "true"} if self.allow_http else {}
         return {"storage_options": options, "credential_provider": None}
 
 

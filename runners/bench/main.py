@@ -76,11 +76,12 @@ def bench(quick: bool = False) -> Figures:
     for _ in warm():  # compiling is not measured
         pass
     random_spec, rule_based_spec = _spec("random"), _spec("rule_based")
-    figures: Figures = {"threads": threads, "written_to": str(written_to())}
+    disk = written_to()
+    figures: Figures = {"threads": threads, "written_to": str(disk)}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         plain_c = yardstick(Path(folder))
-        with TemporaryDirectory(prefix="quarto-arena-bench-", dir=written_to()) as quick_folder:
-            place = Path(quick_folder)
+        with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as place_name:
+            place = Path(place_name)
             figures |= throughput(random_spec, 5_000_000 // scale, rounds, place, plain_c)
             figures["rule_based_v_random"] = throughput(rule_based_spec, 2_500_000 // scale, rounds, place, None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}

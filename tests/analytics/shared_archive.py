@@ -1,4 +1,4 @@
-"""What every object storage has to bear: four writers at once, a change, compaction, removal, and both readers."""
+"""The test that an archive passes in any object storage: four writers, a change, compaction, removal, both readers."""
 
 from __future__ import annotations
 

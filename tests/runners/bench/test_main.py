@@ -53,7 +53,6 @@ def test_a_figure_stands_beside_its_target() -> None:
     assert rows == [["mcts.turns_per_second", "40,000", "300"], ["mcts.rules", "classic"], ["threads", "2"]]
 
 
-@needs_compiler
 def test_writing_is_measured_where_the_user_says_and_else_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +70,7 @@ def test_writing_is_measured_where_the_user_says_and_else_in_memory(
     assert main.written_to() == own
 
 
+@needs_compiler
 def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
     figures = searches(yardstick(tmp_path), rounds=1, quick=True)
     mcts = figures["mcts"]
