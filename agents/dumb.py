@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import KernelAgent, TurnKernel, encode_turn, turn
+from agents.base import KernelAgent, encode_turn, turn
 from agents.parameters import checked_flag
-from agents.study_a.sets import walked, walking_order
 from quarto.bits import lowest_bit
-from quarto.jit import int64
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import NONE
 
@@ -19,17 +17,11 @@ def dumb_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), gift)
 
 
-@turn
-def dumb_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    gift = walked(walking_order(position.available), 0) if position.available != 0 else int64(NONE)
-    return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), gift)
-
-
 class Dumb(KernelAgent):
     """First empty cell, first unused piece; it never looks for a win (study A, ``lorenzobellino/quarto-player``).
 
-    With ``faithful`` the first piece is that of a Python set, as in the study's program: see
-    ``agents/study_a/sets.py``.
+    ``faithful``, which all players of the study have, changes nothing: the study's program differs from its text only
+    in which piece is the first, by the order of a Python set, and that is not followed.
     """
 
     kernel = dumb_turn
@@ -37,6 +29,3 @@ class Dumb(KernelAgent):
 
     def __init__(self, faithful: bool = False) -> None:
         self.faithful = checked_flag("faithful", faithful)
-
-    def turn_kernel(self) -> TurnKernel:
-        return dumb_program_turn if self.faithful else dumb_turn

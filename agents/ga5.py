@@ -6,25 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, scratch, turn
+from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_number
-from agents.study_a.sets import (
-    MASK,
-    SMALLEST,
-    TABLE_WORDS,
-    add,
-    clear,
-    next_slot,
-    number_in,
-    remove,
-    subtract_from_all,
-)
 from quarto.bits import lowest_bit
 from quarto.jit import inlined, int64
-from quarto.position import ALL_CELLS, Position, piece_at, placed
+from quarto.position import ALL_CELLS, Position
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
-
-TABLES = 2  # of sets in scratch, if it follows the study's program: the pieces left, those used
 
 
 @inlined
@@ -118,54 +105,11 @@ def ga5_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     return encode_turn(cell, weighed_gift(position.available, genes))
 
 
-@inlined
-def walked_fold(used: Any) -> int:
-    """NOT (a AND b) folded from the left over a set that is not empty, in the order of its walk."""
-    slot, last = next_slot(used, 0), int64(used[MASK])
-    value = number_in(used, slot)
-    slot = next_slot(used, slot + 1)
-    while slot <= last:
-        value = ~(value & number_in(used, slot))
-        slot = next_slot(used, slot + 1)
-    return value
-
-
-@inlined
-def program_gift(lanes: int, occupied: int, available: int, genes: Any, own: Any) -> int:
-    """``weighed_gift`` as the study's program finds it: each piece of a walk is removed from the set and added again.
-
-    So the walk may come to pieces again, and the fold over the used ones is in the order of a set that has changed.
-    """
-    if available & (available - 1) == 0:
-        return int64(lowest_bit(available)) if available != 0 else int64(NONE)
-    left, used, rest = scratch(own)[:TABLE_WORDS], scratch(own)[TABLE_WORDS:], occupied
-    clear(used, SMALLEST)
-    while rest != 0:
-        add(used, piece_at(lanes, lowest_bit(rest)))
-        rest &= rest - 1
-    subtract_from_all(left, ~available & ALL_CELLS)
-    best, least, slot, total = int64(NONE), np.inf, next_slot(left, 0), sum_of_bits(available)
-    while slot <= int64(left[MASK]):
-        piece = number_in(left, slot)
-        remove(left, piece)
-        add(left, piece)
-        add(used, piece)
-        weight = abs(genes[0] * (total - piece) + genes[1] * walked_fold(used))
-        remove(used, piece)
-        if weight < least:
-            best, least = piece, weight
-        slot = next_slot(left, slot + 1)
-    return best
-
-
 @turn
 def ga5_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    genes, lanes, occupied, cell = params(own), position.lanes, position.occupied, int64(NONE)
-    if position.hand != NONE:
-        cell = weighed_cell(~occupied & ALL_CELLS, genes, True)
-        lanes = placed(lanes, position.hand, cell)
-        occupied |= int64(1) << cell
-    return encode_turn(cell, program_gift(lanes, occupied, position.available, genes, own))
+    genes = params(own)
+    cell = weighed_cell(~position.occupied & ALL_CELLS, genes, True) if position.hand != NONE else int64(NONE)
+    return encode_turn(cell, weighed_gift(position.available, genes))
 
 
 class Ga5(KernelAgent):
@@ -176,9 +120,9 @@ class Ga5(KernelAgent):
     delta * D + epsilon * E|`` over the other empty cells; G is the sum of their columns, D the OR of their rows, E the
     AND of their columns. First on ties.
 
-    With ``faithful`` it follows the study's program, which changes lists and sets while it walks them: it considers
-    every second empty cell only, and pieces in the order of Python's sets (``agents/study_a/sets.py``). Raises
-    ``ValueError`` for a gene that is not a finite number.
+    With ``faithful`` it considers every second empty cell only, as the study's program does, which changes the list of
+    these cells while it walks it. The order of its sets is not followed. Raises ``ValueError`` for a gene that is not a
+    finite number.
     """
 
     kernel = ga5_turn
@@ -200,5 +144,4 @@ class Ga5(KernelAgent):
         return ga5_program_turn if self.faithful else ga5_turn
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        scratch_size = TABLES * TABLE_WORDS if self.faithful else 0
-        return Knowledge(params=np.array([*self.genes.values()]), scratch_size=scratch_size)
+        return Knowledge(params=np.array([*self.genes.values()]))

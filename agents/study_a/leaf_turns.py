@@ -5,7 +5,7 @@ placement of the side that began counts ``WHOLE``, whichever side made it, and b
 is not seen at all; shares at the depth limit are taken over all pieces off the board, the one in hand among them; a
 side that has no turn, since the last piece is in its hand, is worth infinity against it; and the turn that comes back
 is the last one before the depth limit, not the first. The code keys its memory by the identity of an object, so it
-never hits. Gifts are tried in the order of a Python set (``agents/study_a/sets.py``).
+never hits. Gifts are tried in ascending order, the code's in that of a Python set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from numba import types
 
 from agents.base import RULES_TYPE, encode_turn
 from agents.search.alpha_beta import TURN_BITS, UNBOUNDED, WHOLE, after_giving, after_placing
-from agents.study_a.sets import walked, walking_order
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position
@@ -48,7 +47,7 @@ def line_value(given: Position, depth: int, maximising: bool, turn: int) -> int:
         return with_turn(WHOLE, turn)
     if given.available == 0:
         return with_turn(UNBOUNDED, NO_TURN)
-    reply = encode_turn(lowest_bit(~given.occupied & ALL_CELLS), walked(walking_order(given.available), 0))
+    reply = encode_turn(lowest_bit(~given.occupied & ALL_CELLS), lowest_bit(given.available))
     return with_turn(WHOLE, reply)  # the other side goes on, and each of its turns is worth as much
 
 
@@ -60,12 +59,11 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
     best = with_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     empty, enough = ~position.occupied & ALL_CELLS, int64(WHOLE if maximising else 0)
-    gifts, order = int64(popcount(position.available)), walking_order(position.available)
     while empty != 0 and alpha < beta and best >> TURN_BITS != enough:
-        cell, tried = lowest_bit(empty), int64(0)
+        cell, gifts = lowest_bit(empty), position.available
         placed = after_placing(position, cell)
-        while tried < gifts and alpha < beta and best >> TURN_BITS != enough:
-            given = after_giving(placed, walked(order, tried))
+        while gifts != 0 and alpha < beta and best >> TURN_BITS != enough:
+            given = after_giving(placed, lowest_bit(gifts))
             this = int64(encode_turn(cell, given.hand))
             if (wins >> cell) & 1:
                 found = line_value(given, depth - 1, maximising, this)
@@ -78,7 +76,7 @@ def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising:
             else:
                 best = found if value < best >> TURN_BITS else best
                 beta = min(beta, value)
-            tried += 1
+            gifts &= gifts - 1
         empty &= empty - 1
     return best
 

@@ -9,8 +9,8 @@ After a turn that the search found it remembers the placement alone, with row an
 Its earlier version (until 15 February 2023; the study's first tables of results are its) takes a random cell where the
 last version takes the first one, and always takes one if it did not give the first piece of the game.
 
-Pieces are walked in the order of Python's sets. A gift is the first of one or two safe pieces, else the first of those
-most unlike the piece just placed; before its first placement it is random.
+A gift is the first of one or two safe pieces, else the first of those most unlike the piece just placed; before its
+first placement it is random. Pieces are in ascending order here, in the program in that of Python's sets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 from agents.base import memory
 from agents.random import random_cell, random_piece
-from agents.study_a.sets import walked, walking_order
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64
 from quarto.position import ALL_CELLS, Position, piece_at, placed
@@ -70,7 +69,7 @@ def changed_cell(packed: int, occupied: int, own: Any) -> int:
     changed, both, pieces = occupied ^ cells, occupied & cells, packed ^ remembered[PIECES_REMEMBERED]
     while both != 0:
         cell = lowest_bit(both)
-        changed |= int64(walked(pieces, cell) != 0) << cell
+        changed |= int64((pieces >> uint64(4 * cell)) & uint64(15) != 0) << cell
         both &= both - 1
     for row in range(SIDE - 1, -1, -1):
         in_row = (changed >> SIDE * row) & 0xF
@@ -110,9 +109,10 @@ def mirrored_cell(position: Position, earlier: bool, seed: int, own: Any) -> int
 @inlined
 def mirror_gift(available: int, piece: int) -> int:
     """The first available piece of those that differ from ``piece`` in most attributes; NONE if there is none."""
-    order, best, most = walking_order(available), int64(NONE), int64(-1)
-    for place in range(popcount(int64(available))):
-        gift = walked(order, place)
+    best, most, rest = int64(NONE), int64(-1), int64(available)
+    while rest != 0:
+        gift = lowest_bit(rest)
+        rest &= rest - 1
         different = popcount(int64(gift ^ piece))
         if different > most:
             best, most = gift, different
@@ -123,12 +123,7 @@ def mirror_gift(available: int, piece: int) -> int:
 def few_safe_gift(lanes: int, occupied: int, available: int, rules: Any) -> int:
     """The first of one or two safe pieces; NONE if there are none or more."""
     safe = available & safe_pieces(lanes, occupied, rules)
-    if safe == 0 or popcount(safe) > FEW_SAFE_GIFTS:
-        return int64(NONE)
-    order, place = walking_order(available), int64(0)
-    while not (safe >> walked(order, place)) & 1:
-        place += 1
-    return walked(order, place)
+    return lowest_bit(safe) if 0 < popcount(safe) <= FEW_SAFE_GIFTS else int64(NONE)
 
 
 @inlined

@@ -20,7 +20,7 @@ from analytics.store.archive import Archive, readable
 from analytics.store.json_records import Count
 from analytics.store.records import StoredFile
 from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
-from analytics.store.shard_arrays import ShardGames
+from analytics.store.range_files import RangeGames
 from quarto.rules import CELLS, PIECES, Rules
 
 FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
@@ -90,12 +90,12 @@ def note_annotations(archive: Archive, run_id: str) -> None:
         archive.update_run(run_id, lambda known: known and structs.replace(known, annotations=count))
 
 
-def first_plies(shard: ShardGames, extent: AnnotationExtent) -> NDArray[np.int8]:
+def first_plies(shard: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
     """[G] the first ply of each game that is annotated: imposed plies are no decisions."""
     return np.maximum(shard.opening, np.int8(extent.from_pieces))
 
 
-def decisions_of(shard: ShardGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
+def decisions_of(shard: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
     """The decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
 
     A table by the schema ``DECISIONS``.
@@ -109,7 +109,7 @@ def decisions_of(shard: ShardGames, first: NDArray[np.int8], values: ExactValues
 
 
 def _columns(
-    shard: ShardGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
+    shard: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
 ) -> dict[str, NDArray[Any]]:
     """The decisions of one kind at one ply."""
     plies = shard.games.plies

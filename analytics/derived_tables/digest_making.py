@@ -33,7 +33,7 @@ from analytics.store.blocks import ROW_GROUP_ROWS, table_of
 from analytics.store.json_records import dump
 from analytics.store.records import Commit, RunRecord, StoredFile, now
 from analytics.store.schema import FIRST_PLIES, POSITIONS
-from analytics.store.shard_arrays import damaged, shard_table_parts
+from analytics.store.range_files import damaged, row_parts
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
 from quarto.rules import PIECES
@@ -259,7 +259,7 @@ def first_plies_of_job(archive: Archive, job: DigestJob) -> pl.DataFrame:
 def _counted_of(archive: Archive, run_id: str, commit: Commit, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Counts of the first plies of a shard, which come first in its file. Raises ``ValueError`` for a damaged one."""
     counts = np.zeros(shape, np.int64)
-    for part in shard_table_parts(archive, run_id, commit, "plies", ROW_GROUP_ROWS):
+    for part in row_parts(archive, run_id, commit, "plies", ROW_GROUP_ROWS):
         first = part.filter(pl.col("ply") == 0)
         counts += _counted(first, shape)
         if len(first) < len(part):

@@ -19,7 +19,7 @@ from analytics.derived_tables.positions import positions_of
 from analytics.store.archive import Archive
 from analytics.store.records import StoredFile
 from analytics.store.schema import POSITIONS
-from analytics.store.shard_arrays import damaged, read_shard_table
+from analytics.store.range_files import damaged, read_rows
 from quarto.errors import FailureError
 from quarto.rules import PIECES
 from quarto.symmetry import symmetries
@@ -106,7 +106,7 @@ def count_positions(archive: Archive, shard: Shard[Any], plies: range) -> pl.Dat
     Raises ``FailureError`` for a file of plies that is missing or damaged.
     """
     record, commit = shard.record, shard.commit
-    rows = read_shard_table(archive, record.run_id, commit, "plies")
+    rows = read_rows(archive, record.run_id, commit, "plies")
     try:
         return positions_of(rows, record.rules, record.spec["opening_plies"], plies)
     except ValueError as error:

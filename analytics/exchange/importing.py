@@ -20,15 +20,17 @@ from analytics.exchange.reading import ParsedText
 from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
+from analytics.store import units
 from analytics.store.archive import Archive
+from analytics.store.range_files import games_at, read_games, store_games
 from analytics.store.records import RunRecord, now, run_id_of
 from analytics.store.run_numbers import next_number
-from analytics.store.shard_arrays import games_at, read_shard
 from quarto.batch import Block, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
 
-SHARD_GAMES = 1 << 18
+FILE_GAMES = 1 << 18  # of a file, at most
+PATIENCE = 600.0  # seconds in which another process may import the same games
 
 
 class ImportedPlayer:
@@ -150,19 +152,15 @@ def _known(archive: Archive, part: Part, rules: Rules) -> _Known | None:
 
 def _stored_text(archive: Archive, run_id: str, pairing: int, heading: Heading) -> tuple[bytes, int]:
     """The text of a pairing's games in the order in which they were imported, and their number."""
-    shards = [read_shard(archive, run_id, commit) for commit in archive.commits(run_id)]
-    shards = [shard.taken(shard.pairing == pairing) for shard in shards]
-    shards.sort(key=lambda shard: int(shard.game_id[0]) if len(shard.game_id) else -1)
-    texts = [text_of(heading, shard.games) for shard in shards if len(shard.game_id)]
-    return b"".join(texts), sum(len(shard.game_id) for shard in shards)
+    found = [read_games(archive, run_id, stored) for stored in archive.ranges(run_id)]
+    found = [games.taken(games.pairing == pairing) for games in found]
+    texts = [text_of(heading, games.games) for games in found if len(games.game_id)]
+    return b"".join(texts), sum(len(games.game_id) for games in found)
 
 
 def _extend(archive: Archive, record: RunRecord, parts: list[Part], rules: Rules) -> ImportedRun:
     """Add to a run the games of parts that it lacks."""
-    added, complete = 0, False
-    while not complete:  # again, if another process added some meanwhile
-        covered = archive.covered(record.run_id)
-        number = max((end for ranges in covered.values() for _, end in ranges), default=0)
+    with archive.only_writer(record.run_id, PATIENCE):
         lacking = []
         for part in parts:
             found = _known(archive, part, rules)
@@ -172,9 +170,7 @@ def _extend(archive: Archive, record: RunRecord, parts: list[Part], rules: Rules
                 )
             if found.games < len(part[1].plies):
                 lacking.append((found.pairing, part[0], games_at(part[1], slice(found.games, None))))
-        commits = [archive.commit(record.run_id, blocks, record.pairings) for blocks in _shards(lacking, number)]
-        complete = all(commit is not None for commit in commits)
-        added += sum(commit.games.rows for commit in commits if commit)
+        added = _store(archive, record, lacking, archive.ranges(record.run_id).units)
     sizes = [len(games.plies) for _, games in parts]
     archive.save_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
     return ImportedRun(record.run_id, parts[0][0], sum(sizes), added)
@@ -191,31 +187,34 @@ def _add(
     record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
     if known is None:
         archive.save_run(record)
-    added = 0
-    for blocks in _shards([(pairing, *part) for pairing, part in enumerate(parts)]):
-        commit = archive.commit(run_id, blocks, record.pairings)
-        added += commit.games.rows if commit else 0
+    with archive.only_writer(run_id, PATIENCE):
+        added = _store(archive, record, [(pairing, *part) for pairing, part in enumerate(parts)])
     archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
     return ImportedRun(run_id, heading, sum(sizes), added)
 
 
-def _shards(parts: list[tuple[int, Heading, Games]], number: int = 0) -> Iterator[list[Block]]:
-    """The games of a run by pairing in shards of ``SHARD_GAMES``, the last one may have fewer; from pair ``number`` on.
+def _store(archive: Archive, record: RunRecord, parts: list[tuple[int, Heading, Games]], first: int = 0) -> int:
+    """Write what the archive lacks of games by pairing, whose pairs are numbered from ``first`` on; how many it were.
 
     Pair numbers run through all pairings: with imposed openings, pairs of the same number in different pairings share
     an opening, which imported games need not.
     """
-    blocks: list[Block] = []
-    room = SHARD_GAMES
+    blocks, number = list[Block](), first
     for pairing, heading, games in parts:
-        start = 0
-        while start < len(games.plies):
-            part = games_at(games, slice(start, start + room))
-            blocks.append(Block(pairing, number, heading.opening, part, swapped=False))
-            size = len(part.plies)
-            start, number, room = start + size, number + size, room - size
-            if room == 0:
-                yield blocks
-                blocks, room = [], SHARD_GAMES
-    if blocks:
-        yield blocks
+        blocks.append(Block(pairing, number, heading.opening, games, swapped=False))
+        number += len(games.plies)
+    lacking = archive.ranges(record.run_id).missing(number, first)
+    for low, high in lacking:
+        for span in units.parts(low, high, number, FILE_GAMES):
+            inside = [part for block in blocks if (part := _within(block, *span)) is not None]
+            store_games(archive, record.run_id, record.line, record.pairings, span, inside)
+    return sum(high - low for low, high in lacking)
+
+
+def _within(block: Block, first: int, end: int) -> Block | None:
+    """The games of a block whose numbers are in a range; None if there are none."""
+    low, high = max(first, block.first_pair), min(end, block.first_pair + block.pairs)
+    if low >= high:
+        return None
+    rows = slice(low - block.first_pair, high - block.first_pair)
+    return block._replace(first_pair=low, games=Games(*map(np.ascontiguousarray, games_at(block.games, rows))))

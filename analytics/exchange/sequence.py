@@ -1,4 +1,4 @@
-"""The order of exported games, and samples of them. Neither depends on shards, threads or interruptions.
+"""The order of exported games, and samples of them. Neither depends on files, threads or interruptions.
 
 Games with the same heading (rules, event, date, opening and agents) are neighbours, and headings ascend. So games that
 were imported from a text in this order are exported as the same text.
@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from analytics.exchange.turns import PERSPECTIVES
 from analytics.query.selection import Selection, read_chosen
-from analytics.store.records import Commit, RunRecord
+from analytics.store.range_files import RangeGames
+from analytics.store.range_names import StoredRange
+from analytics.store.records import RunRecord
 from analytics.store.schema import first_game_id
-from analytics.store.shard_arrays import ShardGames
 from quarto.errors import RequestError
 from quarto.rng import GAMMA, stream
 
 CHUNK_GAMES = 16384  # that are converted at a time
-KEPT_SHARDS = 8  # in memory, since a shard is read for each of its pairings and seats; 12 MB each of 2^18 games
+KEPT_FILES = 8  # in memory, since a file is read for each pairing and seat; 12 MB each of 2^18 games
 FIRST = "first"  # the perspective of the first agent of a pairing, which has either seat
 NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST)
 IMPORTED = "imported"  # key of the spec of imported runs: their event, date and checksum
@@ -44,7 +45,7 @@ class GameChunk(NamedTuple):
 
     heading: Heading
     record: RunRecord
-    chosen: ShardGames
+    chosen: RangeGames
 
     def seat(self, perspective: str) -> int:
         """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
@@ -66,19 +67,19 @@ def games_in_order(selection: Selection, sample: int | None = None, seed: int = 
     Raises ``RequestError`` for a sample larger than the selection, ``FailureError`` for a damaged file.
     """
     drawn = None if sample is None else draw(selection, sample, seed)
-    commits = [selection.opened.archive.commits(record.run_id) for record in selection.runs]
-    wanted = [_wanted(selection, run, commits[run]) if drawn is None else drawn[run] for run in range(len(commits))]
+    ranges = [[*selection.opened.archive.ranges(record.run_id)] for record in selection.runs]
+    wanted = [_wanted(selection, record) if drawn is None else drawn[run] for run, record in enumerate(selection.runs)]
 
-    @lru_cache(maxsize=KEPT_SHARDS)
-    def shard(run: int, number: int) -> ShardGames:
+    @lru_cache(maxsize=KEPT_FILES)
+    def games(run: int, number: int) -> RangeGames:
         record, archive = selection.runs[run], selection.opened.archive
-        return read_chosen(archive, record.run_id, commits[run][number], wanted[run])
+        return read_chosen(archive, record.run_id, ranges[run][number], wanted[run])
 
-    slices = sorted(part for run, record in enumerate(selection.runs) for part in _slices(run, record, commits[run]))
-    for seating, first, end, number in slices:
+    spans = sorted(part for run, record in enumerate(selection.runs) for part in _spans(run, record, ranges[run]))
+    for seating, first, end, number in spans:
         low, high = (first_game_id(seating.pairing, pair) for pair in (first, end))
         if _holds(wanted[seating.run], low, high):
-            yield from _chunks(seating, selection.runs[seating.run], shard(seating.run, number), low, high)
+            yield from _chunks(seating, selection.runs[seating.run], games(seating.run, number), low, high)
 
 
 def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
@@ -108,27 +109,27 @@ def _words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uin
     return words ^ (words >> np.uint64(31))
 
 
-def _wanted(selection: Selection, run: int, commits: list[Commit]) -> NDArray[np.int64] | None:
+def _wanted(selection: Selection, record: RunRecord) -> NDArray[np.int64] | None:
     """The ids of a run's selected games, ascending; None for all games of the run."""
-    if selection.counts[run] == sum(commit.games.rows for commit in commits):
-        return None
-    return selection.game_ids(selection.runs[run].run_id)
+    return None if selection.takes_all_of(record) else selection.game_ids(record.run_id)
 
 
-def _slices(run: int, record: RunRecord, commits: list[Commit]) -> Iterator[tuple[_Seating, int, int, int]]:
-    """For each slice of a run and each seating: the seating, the first pair, the end pair, the index of the commit."""
+def _spans(run: int, record: RunRecord, ranges: list[StoredRange]) -> Iterator[tuple[_Seating, int, int, int]]:
+    """For each file of a run and each seating: the seating, the first pair, the end pair, the index of the file."""
     source = record.spec.get(IMPORTED, {})
     known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
-    pairings = record.pairings
-    for number, commit in enumerate(commits):
-        for part in commit.slices:
-            labels = pairings[part.pairing]
+    for number, stored in enumerate(ranges):
+        for pairing, labels in enumerate(record.pairings):
             for game in (0, 1) if record.swapped else (0,):
                 heading = Heading(*known, *(labels if game == 0 else labels[::-1]))
-                yield _Seating(heading, run, part.pairing, game), part.first_pair, part.end_pair, number
+                yield (
+                    _Seating(heading, run, pairing, game),
+                    *record.line.pairs(pairing, stored.first, stored.end),
+                    number,
+                )
 
 
-def _chunks(seating: _Seating, record: RunRecord, chosen: ShardGames, low: int, high: int) -> Iterator[GameChunk]:
+def _chunks(seating: _Seating, record: RunRecord, chosen: RangeGames, low: int, high: int) -> Iterator[GameChunk]:
     """The games of a seating whose ids are in [low, high)."""
     rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
     rows = rows[chosen.game_id[rows] & 1 == seating.game]

@@ -16,10 +16,11 @@ import polars as pl
 
 from analytics.store.archive import Archive
 from analytics.store.marker import archive_around
-from analytics.store.ranges import Range, merged
-from analytics.store.records import Commit
+from analytics.store.range_files import read_rows
+from analytics.store.range_names import StoredRange
+from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS, TABLES
-from analytics.store.shard_arrays import read_shard_table
+from analytics.store.units import Range, merged
 from quarto.errors import FailureError, RequestError, of_extra
 
 with of_extra("delta", "a Delta table"):
@@ -42,9 +43,9 @@ def to_delta(
 ) -> Added:
     """Write or update the Delta tables ``games`` and ``plies`` below ``folder``: games that they have are left alone.
 
-    Each shard is one version of a table, so what was stopped goes on where it was. ``progress`` is called with the
-    games of each shard that was dealt with. Raises ``RequestError`` for a folder with other files or tables,
-    ``FailureError`` for a damaged shard, and when another process writes to the same table.
+    Each file of games is one version of a table, so what was stopped goes on where it was. ``progress`` is called with
+    the games of each file that was dealt with. Raises ``RequestError`` for a folder with other files or tables,
+    ``FailureError`` for a damaged file, and when another process writes to the same table.
     """
     _require_ours(folder)
     added = dict.fromkeys(TABLES, 0)
@@ -53,12 +54,13 @@ def to_delta(
         known = _opened(place, table)
         for run_id in archive.run_ids():
             held = _held(place, known, run_id, table)
-            for commit in archive.commits(run_id):
-                rows = _missing(archive, run_id, commit, table, held)
+            record = archive.known_run(run_id)
+            for stored in archive.ranges(run_id):
+                rows = _missing(archive, record, stored, table, held)
                 if rows is not None and len(rows):
                     known = _append(place, known, rows)
                     added[table] += len(rows)
-                progress(commit.games.rows)
+                progress(stored.units * record.line.games_a_pair)
     return Added(**added)
 
 
@@ -117,26 +119,28 @@ def _held(place: Path, known: DeltaTable | None, run_id: str, table: str) -> lis
     return merged(ranges)
 
 
-def _has_all(held: list[Range], commit: Commit) -> bool:
-    """Whether all pairs of a commit are in ``held``."""
-    for part in commit.slices:
-        first = part.pairing * MAX_PAIRS + part.first_pair
-        if not any(low <= first and first + part.pairs <= high for low, high in held):
-            return False
-    return True
-
-
-def _missing(archive: Archive, run_id: str, commit: Commit, table: str, held: list[Range]) -> pl.DataFrame | None:
-    """The rows of a shard that a table lacks; None if it lacks none."""
-    if _has_all(held, commit):
+def _missing(
+    archive: Archive, record: RunRecord, stored: StoredRange, table: str, held: list[Range]
+) -> pl.DataFrame | None:
+    """The rows of a range that a table lacks; None if it lacks none."""
+    if _has_all(held, record, stored):
         return None
-    frame = read_shard_table(archive, run_id, commit, table)
+    frame = read_rows(archive, record.run_id, stored, table)
     if held:
         firsts, ends = np.array(held).T
         pairs = frame["game_id"].to_numpy() >> 1
         at = np.searchsorted(firsts, pairs, side="right") - 1  # the range that may have it; -1: none
         frame = frame.filter((at < 0) | (pairs >= ends[at]))
-    return frame.select(pl.lit(run_id).alias("run_id"), pl.all()).cast(_schema(table))
+    return frame.select(pl.lit(record.run_id).alias("run_id"), pl.all()).cast(_schema(table))
+
+
+def _has_all(held: list[Range], record: RunRecord, stored: StoredRange) -> bool:
+    """Whether all pairs of a range are in ``held``; never known of imported games, whose pairs are of any pairing."""
+    for pairing in range(len(record.pairings)):
+        first, end = (pairing * MAX_PAIRS + pair for pair in record.line.pairs(pairing, stored.first, stored.end))
+        if first < end and not any(low <= first and end <= high for low, high in held):
+            return False
+    return True
 
 
 def _append(place: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:

@@ -5,22 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
-from analytics.files import locks
 from quarto.errors import FailureError
-from quarto.hooks import ignore
 
 TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
+ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again",
     errno.EDQUOT: "your disk quota is used up: free some space and run the same command again",
     errno.EFBIG: "a limit on the size of files was hit (see 'ulimit -f'): raise it and run the same command again",
     errno.EACCES: "permission denied: make the folder writable or choose another archive.root",
-    errno.EPERM: "the file system does not allow it (hard links are needed): choose another archive.root",
+    errno.EPERM: "the file system does not allow it: choose another archive.root",
     errno.EROFS: "the file system is read-only: choose another archive.root",
     errno.ENOENT: "it was removed while in use: run the same command again",
 }
@@ -56,31 +55,15 @@ def aside(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_locked(path: Path, content: bytes | bytearray | memoryview) -> int:
-    """Write a new file and wait until it is on the disk; returns a descriptor that keeps it locked until it is closed.
-
-    Raises ``OSError``, also when ``path`` exists.
-    """
-    descriptor = locks.make(path)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        os.fsync(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 @contextmanager
-def _finished(path: Path, content: bytes) -> Iterator[Path]:
-    """A temporary file beside ``path`` with this content, on the disk and locked."""
+def _finished(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
+    """A temporary file beside ``path`` with this content, on the disk."""
     with aside(path) as temporary:
-        descriptor = write_locked(temporary, content)
-        try:
-            yield temporary
-        finally:
-            os.close(descriptor)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
 
 
 def sync_file(path: Path) -> None:
@@ -106,24 +89,26 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def replace(path: Path, content: bytes, ready: Callable[[], None] = ignore) -> None:
+def replace(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
 
-    ``ready`` is called when only that step is left; what it raises prevents the step.
+    If somebody takes the temporary file away meanwhile, it is written again.
     """
-    with _finished(path, content) as temporary:
-        ready()
-        temporary.replace(path)
+    for attempt in range(1, ATTEMPTS + 1):
+        make_folder(path.parent)
+        try:
+            with _finished(path, content) as temporary:
+                temporary.replace(path)
+            break
+        except FileNotFoundError:
+            if attempt == ATTEMPTS:
+                raise
     sync_folder(path.parent)
 
 
-def create(path: Path, content: bytes, ready: Callable[[], None] = ignore) -> bool:
-    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``.
-
-    ``ready`` is called when only that step is left; what it raises prevents the step.
-    """
+def create(path: Path, content: bytes) -> bool:
+    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
     with _finished(path, content) as temporary:
-        ready()
         try:
             os.link(temporary, path)
         except FileExistsError:

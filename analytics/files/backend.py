@@ -13,9 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from analytics.files.pending import PendingFiles
 from quarto.errors import RequestError
-from quarto.hooks import ignore
 
 
 class FileStatus(NamedTuple):
@@ -70,15 +68,12 @@ class Backend(ABC):
     # Writing.
 
     @abstractmethod
-    def create(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> bool:
-        """Create a file in one step; false when another writer has created it before.
-
-        ``ready`` is called when only that step is left; what it raises prevents the step.
-        """
+    def create(self, path: PurePath, content: bytes) -> bool:
+        """Create a file in one step; false when another writer has created it before."""
 
     @abstractmethod
-    def replace(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> None:
-        """Create a file, or replace its content in one step; ``ready`` as for ``create``."""
+    def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+        """Create a file, or replace its content in one step: the step may be repeated."""
 
     @abstractmethod
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
@@ -89,18 +84,14 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def pending(self) -> PendingFiles:
-        """Room for new files that a later one is going to name."""
-
-    # What nothing names any more.
+    def exclusive(self, path: PurePath) -> AbstractContextManager[bool]:
+        """Hold a file that nobody else holds meanwhile, inside the context; false if somebody does."""
 
     @abstractmethod
-    def is_pending(self, path: PurePath) -> bool:
-        """Whether a writer that lives is going to name a file, as far as that can be known."""
+    def if_abandoned(self, path: PurePath) -> str:
+        """The end of a message: what to do if nobody holds the file of ``exclusive`` any more."""
 
-    @abstractmethod
-    def claimed(self, path: PurePath) -> AbstractContextManager[bool]:
-        """Keep writers from naming a file inside the context; false if one is about to, or the file is gone."""
+    # What is not needed any more.
 
     @abstractmethod
     def remove(self, path: PurePath) -> None:

@@ -1,8 +1,4 @@
-"""The backend of this machine's file systems, also of those that several machines share: hard links, fsync, locks.
-
-Until a file is named, nobody but its writer can tell that it is wanted. So the writer keeps it locked, as long as its
-process lives, and ``qarena archive gc`` leaves locked files alone, however old they are.
-"""
+"""The backend of this machine's file systems, also of those that several machines share: fsync, rename, locks."""
 
 from __future__ import annotations
 
@@ -16,9 +12,7 @@ from pathlib import Path, PurePath
 
 from analytics.files import atomic, locks
 from analytics.files.backend import Backend, FileStatus
-from analytics.files.pending import PendingFiles
 from quarto.errors import RequestError
-from quarto.hooks import ignore
 
 
 class LocalBackend(Backend):
@@ -75,13 +69,12 @@ class LocalBackend(Backend):
                 continue  # a writer has removed or renamed it meanwhile
         return found
 
-    def create(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> bool:
+    def create(self, path: PurePath, content: bytes) -> bool:
         atomic.make_folder(Path(path.parent))
-        return atomic.create(Path(path), content, ready)
+        return atomic.create(Path(path), content)
 
-    def replace(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> None:
-        atomic.make_folder(Path(path.parent))
-        atomic.replace(Path(path), content, ready)
+    def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+        atomic.replace(Path(path), content)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
         with locks.held(Path(guard)):
@@ -89,23 +82,20 @@ class LocalBackend(Backend):
             if content is not None:
                 self.replace(path, content)
 
-    def pending(self) -> PendingFiles:
-        return _LockedFiles()
-
-    def is_pending(self, path: PurePath) -> bool:
-        return locks.is_held(Path(path))
-
     @contextmanager
-    def claimed(self, path: PurePath) -> Iterator[bool]:
-        try:
-            descriptor = locks.probe(Path(path))
-        except FileNotFoundError:
-            descriptor = None  # a writer has removed or renamed it meanwhile
+    def exclusive(self, path: PurePath) -> Iterator[bool]:
+        atomic.make_folder(Path(path.parent))
+        descriptor = locks.claim(Path(path))
         try:
             yield descriptor is not None
         finally:
             if descriptor is not None:
+                self.remove(path)
                 os.close(descriptor)
+
+    def if_abandoned(self, path: PurePath) -> str:
+        del path  # the lock ends with the process that holds it
+        return ""
 
     def remove(self, path: PurePath) -> None:
         Path(path).unlink(missing_ok=True)
@@ -152,37 +142,6 @@ class LocalBackend(Backend):
 def _status(found: os.stat_result) -> FileStatus:
     version = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
     return FileStatus(found.st_size, found.st_mtime, version)
-
-
-class _LockedFiles(PendingFiles):
-    """Each file stays locked from its first byte until the context is left."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._locks: dict[PurePath, int] = {}
-
-    def add(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        target = Path(path)
-        atomic.make_folder(target.parent)
-        with atomic.aside(target) as temporary:
-            self._locks[path] = atomic.write_locked(temporary, content)
-            os.link(temporary, target)
-            self._made.append(path)
-        atomic.sync_folder(target.parent)
-
-    def adopt(self, path: PurePath) -> None:
-        self._locks[path] = locks.hold(Path(path))
-
-    def _look(self) -> None:
-        for path in self._locks:
-            Path(path).stat()
-
-    def _remove(self, path: PurePath) -> None:
-        LOCAL.remove(path)
-
-    def _release(self) -> None:
-        for descriptor in self._locks.values():
-            os.close(descriptor)
 
 
 LOCAL = LocalBackend()

@@ -38,11 +38,6 @@ def hold(path: Path) -> int:
     return _locked(_opened(path))
 
 
-def make(path: Path) -> int:
-    """Create a file, locked from its first moment on; returns its descriptor as ``hold`` does. Raises ``OSError``."""
-    return _locked(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
-
-
 def _locked(descriptor: int, operation: int = fcntl.LOCK_EX) -> int:
     try:
         _flock(descriptor, operation)
@@ -83,23 +78,3 @@ def held(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def probe(path: Path) -> int | None:
-    """A descriptor that keeps others from locking a file until it is closed; None if somebody holds it.
-
-    Raises ``OSError``, also if the file is gone.
-    """
-    return _locked_or_none(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), fcntl.LOCK_SH)
-
-
-def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock of a file that is there and may be read."""
-    try:
-        descriptor = probe(path)
-    except OSError:  # gone, a link, or not readable: not a file that a writer of ours keeps
-        return False
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False

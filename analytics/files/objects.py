@@ -8,8 +8,9 @@ own on what it creates: an object that is there already is somebody else's only 
 
 from __future__ import annotations
 
-import errno
+import os
 import random
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +25,7 @@ from analytics.files.backend import Backend, FileStatus
 from analytics.files.location import ObjectUrl
 from analytics.files.object_errors import explained
 from analytics.files.object_settings import Settings
-from analytics.files.pending import LEASE_SECONDS, PendingFiles, boot_seconds
 from quarto.errors import RequestError, of_extra
-from quarto.hooks import ignore
 
 with of_extra("s3", "an archive on object storage"):
     import obstore
@@ -143,8 +142,7 @@ class ObjectBackend(Backend):
 
     # Writing.
 
-    def create(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> bool:
-        ready()
+    def create(self, path: PurePath, content: bytes) -> bool:
         return self.put_if(path, content, "create")
 
     def put_if(self, path: PurePath, content: bytes | bytearray | memoryview, condition: Any) -> bool:
@@ -188,8 +186,7 @@ class ObjectBackend(Backend):
         except FileNotFoundError:
             return None
 
-    def replace(self, path: PurePath, content: bytes, ready: Callable[[], None] = ignore) -> None:
-        ready()
+    def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         with self._asked(path) as store:
             obstore.put(store, _key(path), content, use_multipart=False)
 
@@ -210,18 +207,17 @@ class ObjectBackend(Backend):
                 raise OSError(f"other writers change it all the time ({CONFLICTS} attempts)")
             time.sleep(pause)
 
-    def pending(self) -> PendingFiles:
-        return _PendingObjects(self)
-
-    # What nothing names any more.
-
-    def is_pending(self, path: PurePath) -> bool:
-        del path  # nobody can know: that is what ``LEASE_SECONDS`` is for
-        return False
-
     @contextmanager
-    def claimed(self, path: PurePath) -> Iterator[bool]:
-        yield self.status(path) is not None
+    def exclusive(self, path: PurePath) -> Iterator[bool]:
+        alone = self.create(path, f"{socket.gethostname()} {os.getpid()}".encode())
+        try:
+            yield alone
+        finally:
+            if alone:
+                self.remove(path)
+
+    def if_abandoned(self, path: PurePath) -> str:
+        return f"; if it ended without a word, remove {path}"
 
     def remove(self, path: PurePath) -> None:
         try:
@@ -275,41 +271,6 @@ class ObjectBackend(Backend):
     @property
     def polars_options(self) -> dict[str, Any]:
         return self.settings.polars_options()
-
-
-class _PendingObjects(PendingFiles):
-    """New objects that a later one is going to name."""
-
-    def __init__(self, backend: ObjectBackend) -> None:
-        super().__init__()
-        self._backend = backend
-        self._adopted: list[PurePath] = []
-        self._since = boot_seconds()
-
-    def add(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        if not self._backend.put_if(path, content, "create"):
-            raise FileExistsError(f"{path} exists")
-        self._made.append(path)
-
-    def adopt(self, path: PurePath) -> None:
-        self._adopted.append(path)
-
-    def _look(self) -> None:
-        if boot_seconds() - self._since > LEASE_SECONDS:
-            raise TimeoutError(
-                f"this writer stood still for more than {LEASE_SECONDS / 60:g} minutes: run the same command again"
-            )
-        for path, status in zip(
-            files := [*self._made, *self._adopted], at_once(self._backend.status, files), strict=True
-        ):
-            if status is None:
-                raise FileNotFoundError(errno.ENOENT, "it was removed while in use", str(path))
-
-    def _remove(self, path: PurePath) -> None:
-        self._backend.remove(path)
-
-    def _release(self) -> None:
-        """Nothing is held."""
 
 
 def at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:

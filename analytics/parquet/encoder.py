@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from analytics.parquet.packing import (
     DELTA_BINARY_PACKED,
+    LARGEST_DICTIONARY,
     PLAIN,
     RLE_DICTIONARY,
     Facts,
     bytes_for,
     pack_ascending,
-    pack_labels,
     pack_small,
 )
 from analytics.parquet.thrift import (
@@ -172,8 +172,11 @@ def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> Chunk:
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
     """
     facts, wide = Facts.empty(1), values.dtype == np.int64
-    pack = pack_ascending if wide else pack_small
-    pack(values, room, 0, facts, 0)
+    values = np.ascontiguousarray(values)
+    if wide:
+        pack_ascending(values.view(np.int64), room, 0, facts, 0)
+    else:
+        pack_small(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, room, 0, facts, 0)
     (chunk,) = packed_integers((INT64 if wide else INT32,), len(values), room, facts)
     return chunk
 
@@ -199,7 +202,8 @@ def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
     """
     facts = Facts.empty(1)
-    end = pack_labels(indices, room, facts)
+    indices = np.ascontiguousarray(indices)
+    end = pack_small(indices.view(np.uint8), indices.itemsize, len(known), room, 0, facts, 0)  # never PLAIN
     least, largest = int(facts.least[0]), int(facts.largest[0])
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(known[number].encode() for number in numbers)

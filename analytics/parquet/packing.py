@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from quarto.jit import inlined, kernel
@@ -36,39 +37,44 @@ def bytes_for(rows: int) -> int:
     return 9 * rows + 2048
 
 
-@kernel()
-def pack_small(values: Any, out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
-    """Pack integers of 8 or 32 bits, ``values`` [R], R > 0, from ``start`` on; returns the end.
+FACTS_TYPE = types.NamedUniTuple(types.int64[::1], 4, Facts)
+BYTES_READ = types.Array(types.uint8, 1, "C", readonly=True)  # whether or not they may be written
+WIDE_READ = types.Array(types.int64, 1, "C", readonly=True)
 
-    They become indices into the range from the least to the largest, unless that is too wide. ``out`` needs
-    ``bytes_for(R)`` bytes from there. The facts about column number ``column`` are written.
+
+# One compiled function for all small columns and labels, over bytes: each type of array would be compiled anew.
+@kernel(types.int64(BYTES_READ, types.int64, types.int64, types.uint8[::1], types.int64, FACTS_TYPE, types.int64))
+def pack_small(
+    values: NDArray[np.uint8], size: int, widest: int, out: NDArray[np.uint8], start: int, facts: Facts, column: int
+) -> int:
+    """Pack integers of ``size`` bytes, 1 or 4, from ``start`` on; returns the end. ``values`` are their bytes.
+
+    They become indices into the range from the least to the largest, unless that is ``widest`` or wider. There is at
+    least one. ``out`` needs ``bytes_for`` bytes from there. The facts about column number ``column`` are written.
     """
-    least, largest, runs = _summary(values)
-    room = out[start:]
-    if largest - least >= LARGEST_DICTIONARY:
-        encoding, size = PLAIN, _pack_plain(values, room)
+    narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
+    least, largest, runs = _summary(narrow) if size == 1 else _summary(wide)
+    room, width = out[start:], _width(np.uint64(largest - least))
+    encoding = RLE_DICTIONARY
+    if largest - least >= widest:
+        encoding, used = PLAIN, _pack_plain(values, room)
+    elif runs == 1:
+        used = _pack_constant(values.shape[0] // size, room)
+    elif 8 * runs < values.shape[0] // size * width // 8:
+        used = _pack_runs(narrow, least, width, room) if size == 1 else _pack_runs(wide, least, width, room)
     else:
-        encoding, size = RLE_DICTIONARY, _pack_indices(values, least, largest, runs, room)
-    _note(facts, column, least, largest, encoding, start + size)
-    return start + size
+        used = _pack_bytes(narrow, least, width, room) if size == 1 else _pack_words(wide, least, width, room)
+    _note(facts, column, least, largest, encoding, start + used)
+    return start + used
 
 
-@kernel()
-def pack_ascending(values: Any, out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
+@kernel(types.int64(WIDE_READ, types.uint8[::1], types.int64, FACTS_TYPE, types.int64))
+def pack_ascending(values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: Facts, column: int) -> int:
     """The same for integers of 64 bits, which become differences of neighbours; these must fit into 63 bits."""
     least, largest, _runs = _summary(values)
     end = start + _pack_deltas(values, out[start:])
     _note(facts, column, least, largest, DELTA_BINARY_PACKED, end)
     return end
-
-
-@kernel()
-def pack_labels(indices: Any, out: NDArray[np.uint8], facts: Facts) -> int:
-    """The same for indices of labels, ``indices`` [R], from 0 on: however wide their range, they stay indices."""
-    least, largest, runs = _summary(indices)
-    size = _pack_indices(indices, least, largest, runs, out)
-    _note(facts, 0, least, largest, RLE_DICTIONARY, size)
-    return size
 
 
 @inlined
@@ -78,23 +84,18 @@ def _note(facts: Any, column: int, least: int, largest: int, encoding: int, end:
 
 
 @inlined
-def _pack_indices(values: Any, least: int, largest: int, runs: int, out: Any) -> int:
-    if runs == 1:  # of no bits
-        out[0] = 0
-        return _put_varint(out, 1, np.uint64(values.shape[0] << 1))
-    width = _width(np.uint64(largest - least))
-    if 8 * runs < values.shape[0] * width // 8:
-        return _pack_runs(values, least, width, out)
-    return _pack_bits(values, least, width, out)
+def _pack_constant(rows: int, out: Any) -> int:
+    """One run of an index of no bits."""
+    out[0] = 0
+    return _put_varint(out, 1, np.uint64(rows << 1))
 
 
 @inlined
 def _pack_plain(values: Any, out: Any) -> int:
-    """32-bit integers, the lowest byte first."""
-    for row in range(values.shape[0]):
-        for byte in range(4):
-            out[4 * row + byte] = (np.int64(values[row]) >> (8 * byte)) & 0xFF
-    return 4 * int(values.shape[0])
+    """32-bit integers, the lowest byte first, as they are in memory."""
+    for at in range(values.shape[0]):
+        out[at] = values[at]
+    return int(values.shape[0])
 
 
 @inlined
@@ -137,17 +138,13 @@ def _summary(values: Any) -> tuple[int, int, int]:
 
 
 @inlined
-def _pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 32 bits each.
+def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8]) -> int:
+    """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 8 bits each.
 
     ``out`` needs ``width`` bytes for each eight values begun, and 16 more. Returns how many were used.
     """
-    groups: int = (values.shape[0] + 7) // 8
-    out[0] = width
-    at = _put_varint(out, 1, np.uint64(groups << 1 | 1))
-    end = at + groups * width
-    first = 0
-    if values.itemsize == 1 and width in (1, 2, 4):
+    at, first = _begin_bits(values.shape[0], width, out), 0
+    if width in (1, 2, 4):
         first = values.shape[0] // 8 * 8
         words = values[:first].view(np.uint64)
         if width == 4:  # as constants, so that the compiler makes a loop for each
@@ -156,8 +153,27 @@ def _pack_bits(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
             at = _pack_eights(words, least, 2, out, at)
         else:
             at = _pack_eights(words, least, 1, out, at)
+    return _pack_each(values[first:], least, width, out, at)
+
+
+@inlined
+def _pack_words(values: NDArray[np.int32], least: int, width: int, out: NDArray[np.uint8]) -> int:
+    """The same, ``width`` 1 to 32 bits each."""
+    return _pack_each(values, least, width, out, _begin_bits(values.shape[0], width, out))
+
+
+@inlined
+def _begin_bits(rows: int, width: int, out: NDArray[np.uint8]) -> int:
+    out[0] = width
+    return _put_varint(out, 1, np.uint64((rows + 7) // 8 << 1 | 1))
+
+
+@inlined
+def _pack_each(values: Any, least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
+    """One value after the other; returns the end."""
+    end: int = at + (values.shape[0] + 7) // 8 * width
     waiting, bits = np.uint64(0), np.uint64(0)
-    for row in range(first, values.shape[0]):
+    for row in range(values.shape[0]):
         waiting |= np.uint64(np.int64(values[row]) - least) << bits
         bits += np.uint64(width)
         if bits >= np.uint64(32):
@@ -202,8 +218,7 @@ def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
     ``out`` needs nine bytes for each run and one more. Returns how many were used.
     """
     out[0] = width
-    at = 1
-    start = 0
+    at, start = 1, 0
     for row in range(1, values.shape[0] + 1):
         if row == values.shape[0] or values[row] != values[start]:
             at = _put_varint(out, at, np.uint64((row - start) << 1))

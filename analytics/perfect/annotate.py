@@ -23,7 +23,7 @@ from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive
-from analytics.store.shard_arrays import read_shard
+from analytics.store.range_files import read_games
 from quarto.batch import Games
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
@@ -140,7 +140,7 @@ class Annotator:
         extent = job.extent.joined(shard.manifest)  # the new annotation includes the stored one
         if rules not in self._evaluators:
             self._evaluators[rules] = Evaluator(rules, self._settings)
-        stored_games = read_shard(archive, shard.record.run_id, shard.commit)
+        stored_games = read_games(archive, shard.record.run_id, shard.commit)
         first = first_plies(stored_games, extent)
         values = self._evaluators[rules].values(stored_games.games, first, extent.choices, progress, on_wait)
         frame = decisions_of(stored_games, first, values, rules)

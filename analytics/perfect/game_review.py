@@ -17,8 +17,8 @@ from analytics.derived_tables.decisions import decisions_of
 from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
+from analytics.store.range_files import RangeGames
 from analytics.store.schema import GIFT
-from analytics.store.shard_arrays import ShardGames
 from quarto.batch import Games
 from quarto.position import Position, board, from_plies
 from quarto.rules import CELLS, NONE, PIECES, Rules, finished_lines
@@ -201,10 +201,10 @@ def _left(position: Position) -> list[int]:
     return [piece for piece in range(PIECES) if position.available >> piece & 1]
 
 
-def _as_shard(plies: Sequence[Choice], opening: int) -> ShardGames:
+def _as_shard(plies: Sequence[Choice], opening: int) -> RangeGames:
     """The game as the kernels of annotations take games: its winner and ending mean nothing."""
     games = Games.zeros(1)
     for ply, (piece, cell) in enumerate(plies):
         games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
     games.plies[0] = len(plies)
-    return ShardGames(np.zeros(1, np.int64), np.array([opening], np.int8), games)
+    return RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), games)

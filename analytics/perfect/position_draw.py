@@ -20,7 +20,7 @@ from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.position_set import SCHEMA, SOURCES
 from analytics.perfect.tablebase import base_for, largest_for, same_game
 from analytics.store.archive import Archive
-from analytics.store.shard_arrays import read_shard
+from analytics.store.range_files import read_games
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
@@ -53,19 +53,19 @@ class LoggedPlies(NamedTuple):
 
 
 def logged_plies(archive: Archive, rules: Rules) -> LoggedPlies:
-    """The games of an archive under some rules, by run id, then in the order of commits and ids.
+    """The games of an archive under some rules, by run id, then by range and id.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
     """
-    shards = [
-        read_shard(archive, record.run_id, commit).games
+    parts = [
+        read_games(archive, record.run_id, stored).games
         for record in sorted(archive.runs(), key=lambda each: each.run_id)
         if same_game(record.rules, rules)
-        for commit in archive.commits(record.run_id)
+        for stored in archive.ranges(record.run_id)
     ]
-    if not shards:
+    if not parts:
         raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
-    columns = (np.concatenate([getattr(games, name) for games in shards], axis=-1) for name in LoggedPlies._fields)
+    columns = (np.concatenate([getattr(games, name) for games in parts], axis=-1) for name in LoggedPlies._fields)
     return LoggedPlies(*columns)
 
 

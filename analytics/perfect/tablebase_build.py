@@ -12,11 +12,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from quarto.solver.boards import boards_of_keys, layers_of_keys
 from quarto.solver.solver import Solver
 
 CHUNK_BOARDS = 512  # seconds to minutes of work: a killed job loses at most as much for each thread
-STEP_BOARDS = 8  # solved between two reports of progress
+STEP_BOARDS = 8  # solved between two looks whether the solver was stopped
 DIGEST = 32  # bytes of the SHA-256 that a chunk's file begins with
 MOST_PIECES = 7  # 51 million boards under classic rules
 # Number of boards by pieces under the rules with the fewest symmetries: an upper bound for estimates of memory.
@@ -64,10 +63,10 @@ def _digest_of(rules: Rules) -> str:
 
 
 class BuildProgress(NamedTuple):
-    """Callbacks that show progress; a job calls them from its threads."""
+    """Callbacks that show progress."""
 
     start: Callable[[int, int], None]  # number of boards to solve, and of those that are solved already
-    advance: Callable[[int], None]  # number of boards solved since the last call
+    advance: Callable[[int], None]  # number of boards that were solved
 
 
 def needed_megabytes(job: BuildJob, tables: int = 1) -> float:
@@ -109,12 +108,12 @@ def build(
     code: Mapping[str, str],
     stop: Event,
     progress: BuildProgress,
-    solving: Callable[[Chunks, Event], None] | None = None,
+    solve: Callable[[Chunks, Event], None],
 ) -> Tablebase | None:
     """Build a tablebase, or resume building it; None once ``stop`` is set: what is solved by then is kept.
 
-    ``solving`` solves chunks until none is left or ``stop`` is set; by default threads of this process do. Raises
-    ``RequestError`` when another process builds it, ``FailureError`` when a file cannot be written.
+    ``solve`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when another
+    process builds it, ``FailureError`` when a file cannot be written.
     """
     keys = list(layers_of_keys(job.rules, job.pieces))
     with explained("write", job.chunks):
@@ -122,7 +121,7 @@ def build(
     with _alone(job.chunks):
         chunks = Chunks(job, keys[-1], progress)
         if chunks.left:
-            (solving or Chunks.solve)(chunks, stop)
+            solve(chunks, stop)
         if chunks.left:
             return None
         layers = smaller(job.rules, keys, chunks.values)
@@ -167,40 +166,13 @@ class Chunks:
         self.values[self._span(first)] = values
         _write_chunk(self.job.chunks, first, values, seconds)
         del self.left[first]
-
-    def solve(self, stop: Event) -> None:
-        """Solve what is left on threads of this process, until ``stop`` is set; they share what they find."""
-        solver = Solver(self.job.rules, self.job.megabytes)
-        waiting, lock = [*self.left][::-1], Lock()
-
-        def work() -> None:
-            own = solver.fork()
-            while waiting and not own.stopped:
-                with lock:
-                    first = waiting.pop() if waiting else None
-                if first is None:
-                    return
-                found = solved(own, self.job.rules, self.keys(first), self.progress.advance)
-                if found is not None:
-                    self.keep(first, *found)
-
-        with ThreadPoolExecutor(self.job.threads) as pool:
-            running = [pool.submit(work) for _ in range(self.job.threads)]
-            try:
-                while not all(each.done() for each in running) and not stop.wait(0.1):
-                    pass
-            finally:
-                solver.stop()
-        for each in running:
-            each.result()
+        self.progress.advance(len(values))
 
     def _span(self, first: int) -> slice:
         return slice(first, min(first + CHUNK_BOARDS, len(self.values)))
 
 
-def solved(
-    solver: Solver, rules: Rules, keys: NDArray[np.uint64], advance: Callable[[int], None]
-) -> tuple[NDArray[np.int8], float] | None:
+def solved(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int8], float] | None:
     """The values of a chunk's boards and the seconds that they took; None if the solver was stopped."""
     started, values = time.monotonic(), np.zeros(len(keys), np.int8)
     lanes, occupied = boards_of_keys(keys, rules)
@@ -209,7 +181,6 @@ def solved(
         values[part] = solver.values(lanes[part], occupied[part])
         if solver.stopped:
             return None
-        advance(part.stop - part.start)
     return values, time.monotonic() - started
 
 

@@ -17,7 +17,7 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
     Raises ``RequestError`` for a run in which no agent learned.
     """
     training = training_of(archive, run_id)
-    files = [str(archive.file("games", run_id, commit.games)) for commit in archive.commits(run_id)]
+    files = [str(archive.path("games", run_id, stored)) for stored in archive.ranges(run_id)]
     if not files:
         return pl.DataFrame(schema=CURVE)
     number = pl.col("game_id") * training.games_a_pair // 2

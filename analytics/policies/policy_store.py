@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -19,11 +18,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec import structs
 
 from agents.learning.policy import GENOME, Policy
-from analytics.files.atomic import explained
-from analytics.files.pending import PendingFiles
 from analytics.store.archive import Archive
 from analytics.store.json_records import dump, parse
 from analytics.store.policy_cards import (
@@ -106,22 +102,23 @@ def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
     knowledge = knowledge_of(checked(policy))
     policy_id = policy_id_of(origin.name, knowledge)
     folder = folder_of(archive, policy_id)
-    with explained("write to", folder), archive.backend.pending() as pending:
-        contents = _contents(policy, origin).items()
-        files = {name: _store(archive, pending, folder / name, rows, content) for name, (rows, content) in contents}
-        card = PolicyCard(
-            policy_id=policy_id,
-            name=origin.name,
-            kind=policy.kind,
-            parameters={name: float(value) for name, value in policy.parameters.items()},
-            knowledge=knowledge,
-            rules=asdict(origin.rules),
-            created=datetime.now(UTC).isoformat(timespec="microseconds"),
-            code=origin.code,
-            learned=origin.learned,
-            files=files,
-        )
-        archive.backend.replace(folder / CARD, dump(card), pending.check)
+    files = {
+        name: _store(archive, folder, name, rows, content)
+        for name, (rows, content) in _contents(policy, origin).items()
+    }
+    card = PolicyCard(
+        policy_id=policy_id,
+        name=origin.name,
+        kind=policy.kind,
+        parameters={name: float(value) for name, value in policy.parameters.items()},
+        knowledge=knowledge,
+        rules=asdict(origin.rules),
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        code=origin.code,
+        learned=origin.learned,
+        files=files,
+    )
+    archive.save(folder / CARD, card)
     return card
 
 
@@ -130,29 +127,20 @@ def copy(source: Archive, card: PolicyCard, target: Archive, new: PolicyCard) ->
 
     Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
     """
-    folder, files = folder_of(target, new.policy_id), {}
-    with explained("write to", folder), target.backend.pending() as pending:
-        for name, file in card.files.items():
-            try:
-                content = _content(source, card, name)
-            except ValueError as error:
-                raise FailureError(f"policy '{card.name}' of {source.root} is damaged: {error}") from error
-            files[name] = _store(target, pending, folder / name, file.rows, content)
-        target.backend.replace(folder / CARD, dump(structs.replace(new, files=files)), pending.check)
+    folder = folder_of(target, new.policy_id)
+    for name, file in card.files.items():
+        try:
+            content = _content(source, card, name)
+        except ValueError as error:
+            raise FailureError(f"policy '{card.name}' of {source.root} is damaged: {error}") from error
+        _store(target, folder, name, file.rows, content)
+    target.save(folder / CARD, new)
 
 
-def _store(archive: Archive, pending: PendingFiles, path: PurePath, rows: int | None, content: bytes) -> PolicyFile:
-    """Store one file of a policy. No file is overwritten: the card that is there may name it until ours replaces it."""
+def _store(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
+    """Store one file of a policy, under a name that follows from its content: so no file is ever changed."""
     file = PolicyFile(rows, len(content), _sha256(content))
-    try:
-        pending.add(path, content)
-    except FileExistsError:
-        pending.adopt(path)
-        if _sha256(archive.backend.read(path)) == file.sha256:
-            return file
-        stem, dot, suffix = path.name.partition(".")
-        file = structs.replace(file, file=f"{stem}-{uuid.uuid4().hex}{dot}{suffix}")
-        pending.add(path.with_name(str(file.file)), content)
+    archive.put(folder / file.stored_name(name), content)
     return file
 
 
@@ -258,18 +246,16 @@ def problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
 
 
 def without_card(archive: Archive) -> list[tuple[PurePath, str]]:
-    """Folders of policies that have files and no card, and no writer that is about to write it: path and problem."""
-    files: dict[PurePath, list[PurePath]] = {}
+    """Folders of policies that have files and no card, which is written last: path and problem."""
+    names: dict[PurePath, set[str]] = {}
     for path in archive.files_below(FOLDER):
-        if STORED_POLICY_FILE.fullmatch(path.name) and path.parent.parent == archive.root / FOLDER:
-            files.setdefault(path.parent, []).append(path)
-    found: list[tuple[PurePath, str]] = []
-    for folder, paths in files.items():
-        finished = POLICY_ID.fullmatch(folder.name) and not any(map(archive.backend.is_pending, paths))
-        # Looked for last: a writer lets go when its card is there.
-        if finished and archive.backend.status(folder / CARD) is None:
-            found.append((folder / CARD, WITHOUT_CARD))
-    return found
+        if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
+            names.setdefault(path.parent, set()).add(path.name)
+    return [
+        (folder / CARD, WITHOUT_CARD)
+        for folder, there in names.items()
+        if CARD not in there and any(map(STORED_POLICY_FILE.fullmatch, there))
+    ]
 
 
 def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, bytes]]:

@@ -17,8 +17,8 @@ from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
 from analytics.query.selection import within
 from analytics.store.archive import Archive, readable
-from analytics.store.records import Commit, RunRecord
-from analytics.store.shard_arrays import read_shard
+from analytics.store.range_files import read_games
+from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.rng import run_word
@@ -86,13 +86,12 @@ def training_of(archive: Archive, run_id: str) -> LoggedTraining:
 def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None = None) -> Knowledge:
     """The knowledge of ``learner`` after the first ``games`` games of a training, or all: the bytes it had then.
 
-    One shard is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks some of
-    these games, ``FailureError`` for a damaged file.
+    One file of games is in memory at a time. Raises ``RequestError`` for a run in which no agent learned or that lacks
+    some of these games, ``FailureError`` for a damaged file.
     """
     training = training_of(archive, run_id)
     state = LearnerState(learner, training.record.rules)
-    pairs = sum(part.pairs for commit in archive.commits(run_id) for part in commit.slices)
-    pairs = pairs if games is None else games // training.games_a_pair
+    pairs = archive.ranges(run_id).units if games is None else games // training.games_a_pair
     reached = 0
     for first_pair, played in logged(archive, run_id, 0, pairs):
         if first_pair != reached:
@@ -112,18 +111,8 @@ def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Ite
 
     Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
     """
-    record = archive.run(run_id)
-    if record is None:
-        return
-    slices = [(part, commit) for commit in archive.commits(run_id) for part in commit.slices]
-    for part, commit in sorted(slices, key=lambda each: each[0].first_pair):
-        first, end = max(part.first_pair, first_pair), min(part.end_pair, end_pair)
-        if first < end:
-            yield first, _games(archive, run_id, commit, part.pairing, (first, end))
-
-
-def _games(archive: Archive, run_id: str, commit: Commit, pairing: int, pairs: tuple[int, int]) -> Games:
-    """The games of some consecutive pairs of a shard."""
-    shard = read_shard(archive, run_id, commit)
-    columns = within(shard.game_id, pairing, *pairs)
-    return Games(*(np.ascontiguousarray(field[..., columns]) for field in shard.games))
+    for stored in archive.ranges(run_id).inside(first_pair, end_pair):  # a unit is a pair
+        pairs = max(stored.first, first_pair), min(stored.end, end_pair)
+        found = read_games(archive, run_id, stored)
+        columns = within(found.game_id, 0, *pairs)
+        yield pairs[0], Games(*(np.ascontiguousarray(field[..., columns]) for field in found.games))

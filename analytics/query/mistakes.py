@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from analytics.query.stored_rows import plies_of
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import among
 from analytics.statistics.intervals import Estimate, quantile, wilson
 from quarto.canonical import canonical_position
 from quarto.notation import format_position
@@ -86,7 +88,7 @@ def hardest_positions(archive: OpenArchive, runs: Sequence[str], count: int) -> 
         f"ORDER BY saving, choices DESC, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
     )
     rules = {record.run_id: record.rules for record in archive.archive.runs()}
-    plies = _plies_of(archive, missed)
+    plies = plies_of(archive, missed.select("run_id", "game_id").iter_rows())  # type: ignore[arg-type]  # two columns
     found: dict[tuple[Position, str, str], HardPosition] = {}
     for run_id, game_id, ply, kind, value, saving, choices in missed.iter_rows():
         game = plies[run_id, game_id]
@@ -100,19 +102,3 @@ def hardest_positions(archive: OpenArchive, runs: Sequence[str], count: int) -> 
         )
     order = sorted(found.values(), key=lambda each: (each.saving, -each.missed, -each.choices, each.text))
     return order[:count]
-
-
-def _plies_of(archive: OpenArchive, decisions: pl.DataFrame) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """The plies of the games that some decisions belong to."""
-    games: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for run_id in decisions["run_id"].unique().to_list():
-        of_run = decisions.filter(pl.col("run_id") == run_id)["game_id"].unique()
-        rows = archive.plies(run_id).filter(pl.col("game_id").is_in(of_run.implode())).sort("game_id", "ply").collect()
-        for game_id, piece, cell in rows.select("game_id", "piece", "cell").iter_rows():
-            games.setdefault((run_id, game_id), []).append((piece, cell))
-    return games
-
-
-def among(runs: Sequence[str]) -> str:
-    """A condition for runs whose ids were looked up in the archive: hex digits, nothing else."""
-    return f"run_id IN ({', '.join(repr(run) for run in runs)})" if runs else "true"

@@ -1,4 +1,4 @@
-"""Chooses games by a condition in SQL and reads them as arrays, one shard at a time."""
+"""Chooses games by a condition in SQL and reads them as arrays, one stored range at a time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from analytics.sql.conditions import check
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
-from analytics.store.records import Commit, RunRecord
-from analytics.store.shard_arrays import ShardGames, read_shard
+from analytics.store.range_files import RangeGames, read_games
+from analytics.store.range_names import StoredRange
+from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError
 
@@ -35,21 +36,30 @@ class Selection:
         """The number of chosen games."""
         return sum(self.counts)
 
-    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
-        """The chosen games, one shard at a time, each with the record of its run; shards without any are left out.
+    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+        """The chosen games, one stored range at a time, each with the record of its run; none without a game.
 
         Raises ``FailureError`` for a file that is missing or damaged.
         """
-        for record, count in zip(self.runs, self.counts, strict=True):
-            commits = self.opened.archive.commits(record.run_id)
-            wanted = None
-            if count != sum(commit.games.rows for commit in commits):
-                wanted = self.game_ids(record.run_id)
-            for commit in commits:
-                if wanted is None or holds_any(commit, wanted):
-                    chosen = read_chosen(self.opened.archive, record.run_id, commit, wanted)
-                    if len(chosen.game_id):
-                        yield record, chosen
+        for record in self.runs:
+            for stored, wanted in self.ranges(record):
+                chosen = read_chosen(self.opened.archive, record.run_id, stored, wanted)
+                if len(chosen.game_id):
+                    yield record, chosen
+
+    def ranges(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
+        """The stored ranges of a run that hold chosen games, with the ids of all that are chosen; None: all are."""
+        archive, wanted = self.opened.archive, None
+        if not self.takes_all_of(record):
+            wanted = self.game_ids(record.run_id)
+        for stored in archive.ranges(record.run_id):
+            if wanted is None or holds_any(record, stored, wanted):
+                yield stored, wanted
+
+    def takes_all_of(self, record: RunRecord) -> bool:
+        """Whether all games of one of the runs are chosen."""
+        held = self.opened.archive.ranges(record.run_id).units * record.line.games_a_pair
+        return self.counts[self.runs.index(record)] == held
 
     def game_ids(self, run_id: str) -> NDArray[np.int64]:
         """The ids of the chosen games of one run, ascending."""
@@ -86,7 +96,7 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
 
 
 def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
-    """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each shard."""
+    """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each range."""
     check(opened, where)
     text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
@@ -102,15 +112,16 @@ def within(ids: NDArray[np.int64], pairing: int, first_pair: int, end_pair: int)
     return slice(*np.searchsorted(ids, edges).tolist())
 
 
-def holds_any(commit: Commit, ids: NDArray[np.int64]) -> bool:
-    """Whether any of these ids, which ascend, is in a slice of the shard."""
-    return any(ids[within(ids, part.pairing, part.first_pair, part.end_pair)].size for part in commit.slices)
+def holds_any(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64]) -> bool:
+    """Whether any of these ids, which ascend, is in a range of units."""
+    spans = (record.line.pairs(pairing, stored.first, stored.end) for pairing in range(len(record.pairings)))
+    return any(ids[within(ids, pairing, first, end)].size for pairing, (first, end) in enumerate(spans))
 
 
-def read_chosen(archive: Archive, run_id: str, commit: Commit, wanted: NDArray[np.int64] | None) -> ShardGames:
-    """The games of a shard whose ids are in ``wanted``, which ascends; None: all of them.
+def read_chosen(archive: Archive, run_id: str, stored: StoredRange, wanted: NDArray[np.int64] | None) -> RangeGames:
+    """The games of a range whose ids are in ``wanted``, which ascends; None: all of them.
 
     Raises ``FailureError`` for a file that is missing or damaged.
     """
-    shard = read_shard(archive, run_id, commit)
-    return shard if wanted is None else shard.taken(np.isin(shard.game_id, wanted, assume_unique=True))
+    found = read_games(archive, run_id, stored)
+    return found if wanted is None else found.taken(np.isin(found.game_id, wanted, assume_unique=True))

@@ -1,4 +1,4 @@
-"""Head-to-head results of every two agents in chosen games: from the tallies in commits, or from SQL over games."""
+"""Head-to-head results of every two agents in chosen games: from tallies, or from SQL over games."""
 
 from __future__ import annotations
 
@@ -9,28 +9,19 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import polars as pl
 
+from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
 from analytics.query.named_queries import query
 from analytics.query.selection import EVERYTHING, select
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.results.pairings import PairingResult, results
 from analytics.results.shared_openings import SharedOpenings, question, shared_openings, sharing
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import among
 from analytics.statistics.tally import Tally
-from analytics.store.archive import commit_files, readable, unknown_run
 from analytics.store.records import RunRecord
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, RequestError
 
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
-
-
-@dataclass(frozen=True)
-class GameFilter:
-    """The chosen games: those of an archive that meet all of these conditions. Rules are never mixed."""
-
-    where: str | None = None  # a condition on the view ``games``, in DuckDB's SQL
-    runs: tuple[str, ...] = ()  # ids; empty: all runs
-    rules: str | None = None  # the rules' name
-    trainings: bool = True  # also runs that trainings played, unless they are named in ``runs``
 
 
 @dataclass(frozen=True)
@@ -97,31 +88,43 @@ def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = Non
     return apart
 
 
-def head_to_head(opened: OpenArchive, choice: GameFilter = GameFilter()) -> HeadToHead:
+def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadToHead:
     """The head-to-head results in the chosen games.
 
-    Without a condition in SQL they come from the tallies in commits; games are read only of runs in which several
-    pairings played the same openings, since their intervals depend on what happened after each opening. With a
-    condition, a pair of which only one game is chosen counts as a single game. Raises ``RequestError`` when no game is
-    chosen, for an unknown run, an invalid condition, and games under more than one set of rules; ``FailureError`` for
-    damaged files.
+    Without a condition in SQL they come from tallies; games are read only of runs in which several pairings played the
+    same openings, since their intervals depend on what happened after each opening. With a condition, a pair of which
+    only one game is chosen counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run,
+    an invalid condition, and games under more than one set of rules; ``FailureError`` for damaged files.
     """
-    for run_id in choice.runs:
-        if opened.archive.run(run_id) is None:
-            raise unknown_run(opened.archive, run_id, opened.archive.recorded())
-    records = _all(opened) if choice.where is None else select(opened, choice.where).runs
-    chosen = [readable(record) for record in records if not choice.runs or record.run_id in choice.runs]
-    chosen = [record for record in chosen if _has_games(opened, record)]
-    kept = [record for record in chosen if choice.trainings or choice.runs or not record.training]
-    if chosen and not kept:
+    records = _with_games(opened, choice)
+    chosen = [record for record in records if choice.takes(record)]
+    if records and not chosen:
         raise RequestError("all chosen games are those of trainings: --trainings takes them in")
-    left_out = len(chosen) - len(kept)
-    chosen = _of_one_rules(kept, choice, opened)
-    found = of_commits(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
+    require_one_rules(chosen)
+    found = of_tallies(opened, chosen) if choice.where is None else of_games(opened, choice.where, chosen)
+    found = {key: result for key, result in found.items() if choice.takes_agents((result.first, result.second))}
     named, names = renamed(found, chosen)
     shared = openings_shared(opened, choice.where, chosen, named)
     merged = merged_results(named.values(), shared)
+    left_out = len(records) - len(chosen)
     return HeadToHead(chosen[0].rules.name, merged, (*names.notes, *_notes(chosen, merged, left_out)), shared)
+
+
+def _with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
+    """The runs with chosen games, those of trainings too. Raises as ``head_to_head`` does."""
+    archive = opened.archive
+    for run_id in set(archive.run_ids()) - set(archive.recorded()):
+        if len(archive.ranges(run_id)):
+            raise FailureError(f"run {run_id} has games and no record: restore its record")
+    met = set(archive.run_ids())
+    if choice.where is not None:
+        met = {record.run_id for record in select(opened, choice.where).runs}
+    records = replace(choice, trainings=True).records(archive)
+    records = [record for record in records if record.run_id in met and len(archive.ranges(record.run_id))]
+    if not records:
+        asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
+        raise RequestError(f"archive {archive.root} has no games{asked}: 'qarena archive ls' lists the runs")
+    return records
 
 
 def openings_shared(
@@ -137,8 +140,8 @@ def openings_shared(
     return shared_openings(agents, seeds, _ask(opened, question(agents, seeds), where or EVERYTHING, chosen))
 
 
-def of_commits(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
-    """Every pairing of these runs that has games, from the tallies in their commits; in the order of the runs."""
+def of_tallies(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
+    """Every pairing of these runs that has games, from their tallies; in the order of the runs."""
     return {
         (record.run_id, result.pairing): result
         for record in records
@@ -174,42 +177,10 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
 
 def _ask(opened: OpenArchive, text: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
     """The answer to a question in SQL about the games of these runs that a condition chooses."""
-    among = ", ".join(f"'{record.run_id}'" for record in records)
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
-    chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE run_id IN ({among})"  # noqa: S608  (by design)
+    of_runs = among(record.run_id for record in records)
+    chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
     return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)")
-
-
-def _all(opened: OpenArchive) -> Sequence[RunRecord]:
-    """All runs. Raises ``FailureError``, as ``select`` does, for games without a record."""
-    lost = sorted(set(opened.archive.run_ids()) - set(opened.archive.recorded()))
-    for run_id in lost:
-        if commit_files(opened.archive, opened.archive.folder("commits", run_id)):
-            raise FailureError(f"run {run_id} has games and no record: restore its record")
-    return opened.archive.runs()
-
-
-def _has_games(opened: OpenArchive, record: RunRecord) -> bool:
-    return bool(commit_files(opened.archive, opened.archive.folder("commits", record.run_id)))
-
-
-def _of_one_rules(records: Sequence[RunRecord], choice: GameFilter, opened: OpenArchive) -> list[RunRecord]:
-    """The runs under the requested rules. Raises ``RequestError`` if there are none, or their rules differ."""
-    if not records:
-        asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
-        raise RequestError(f"archive {opened.archive.root} has no games{asked}: 'qarena archive ls' lists the runs")
-    names = dict.fromkeys(record.rules.name for record in records)
-    if choice.rules is not None and choice.rules not in names:
-        raise RequestError(f"no chosen game was played under rules {choice.rules!r}{nearest(choice.rules, names)}")
-    kept = [record for record in records if choice.rules in (None, record.rules.name)]
-    if len({record.rules for record in kept}) > 1:
-        if len(names) > 1 and choice.rules is None:
-            raise RequestError(
-                f"the chosen games were played under different rules, {', '.join(names)}: choose one with --rules NAME"
-            )
-        runs = ", ".join(record.run_id for record in kept)
-        raise RequestError(f"rules {kept[0].rules.name!r} are not the same in runs {runs}: choose some with --run")
-    return kept
 
 
 def renamed(found: Results, records: Sequence[RunRecord]) -> tuple[Results, AgentNames]:

@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.query.game_filter import GameFilter
+from analytics.ratings.head_to_head import head_to_head
 from analytics.results.shared_openings import SharedOpenings
 from analytics.sql.database import OpenArchive
 from analytics.statistics.clusters import SEAT_RESULTS, cells_of

@@ -1,4 +1,4 @@
-"""Results of a run, from the tallies of its commits: no table is read, however many games there are."""
+"""Results of a run, from the tallies of its stored ranges: no game is read, however many there are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from analytics.results.shared_openings import SharedOpenings
 from analytics.statistics.clusters import Clusters
 from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import Row, Tally
-from analytics.store.archive import Archive
-from quarto.errors import RequestError
+from analytics.store.archive import Archive, unknown_run
+from analytics.store.range_files import read_tallies
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ def results(archive: Archive, run_id: str) -> list[PairingResult]:
     """
     record = archive.run(run_id)
     if record is None:
-        raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
+        raise unknown_run(archive, run_id, archive.run_ids())
     labels = record.pairings
     return [
         PairingResult(pairing, *labels[pairing], tally, record.by_pairs)
-        for pairing, tally in archive.tallies(run_id).items()
+        for pairing, tally in read_tallies(archive, run_id).items()
         if pairing < len(labels)
     ]
 

@@ -6,10 +6,11 @@ refers to, until the interpreter has ended; DuckDB then reports leaks on the sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 
 class Streamable(Protocol):
@@ -38,3 +39,26 @@ class LazyRows:
         # Lazy: DuckDB also opens a stream to learn the columns, and then nothing may be computed.
         batches: Streamable = self._scan().collect_batches(lazy=True)
         return batches.__arrow_c_stream__(requested_schema)
+
+
+Ask = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]  # names of columns (None: all), most rows
+
+
+def lazily(schema: pl.Schema, ask: Ask) -> pl.LazyFrame:
+    """The rows that ``ask`` gives in parts, asked for anew each time that the frame is collected."""
+
+    def rows(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        if predicate is None:
+            yield from ask(columns, most)
+            return
+        left = most
+        for part in ask(None, None):
+            found = part.filter(predicate).select(columns or pl.all())
+            found = found if left is None else found.head(left)
+            yield found
+            if left is not None and (left := left - found.height) == 0:
+                return
+
+    return register_io_source(rows, schema=schema)

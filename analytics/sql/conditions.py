@@ -20,7 +20,7 @@ from quarto.errors import RequestError
 
 # What may follow the expression after WHERE in a SELECT.
 _OTHER_CLAUSES = ("modifiers", "group_expressions", "group_sets", "having", "qualify", "sample")
-_PLACES = ("query_location", "query_location_length")
+_TEXT_SPANS = ("query_location", "query_location_length")
 
 # Functions that SQL calls without brackets, so that they look like columns.
 _CLOCKS = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
@@ -72,15 +72,15 @@ def _select(opened: OpenArchive, expression: str) -> Node:
     nodes = [statement["node"] for statement in parsed["statements"]]
     if len(nodes) != 1 or nodes[0]["type"] != "SELECT_NODE":
         raise RequestError("it goes on after one expression")
-    found: Node = _without_places(nodes[0])
+    found: Node = _without_spans(nodes[0])
     return found
 
 
-def _without_places(part: Any) -> Any:
-    """A part of a tree without the places in the text, so that trees of one expression are equal."""
+def _without_spans(part: Any) -> Any:
+    """A part of a tree without where it is in the text, so that trees of one expression are equal."""
     if isinstance(part, dict):
-        return {name: _without_places(value) for name, value in part.items() if name not in _PLACES}
-    return [_without_places(value) for value in part] if isinstance(part, list) else part
+        return {name: _without_spans(value) for name, value in part.items() if name not in _TEXT_SPANS}
+    return [_without_spans(value) for value in part] if isinstance(part, list) else part
 
 
 def _changing(opened: OpenArchive, expression: Node) -> str | None:

@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from analytics.results.pairings import PairingResult, results
+from analytics.sql.files import POLICY_TABLE
 from analytics.sql.views import STRUCT, VIEWS
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
@@ -31,11 +32,9 @@ _TYPES: Mapping[str, pl.DataType] = {
     "TIMESTAMP": pl.Datetime("us"),
 }
 
-TABLE = "table.parquet"  # of a policy
-
 
 def frame(view: str, archive: Snapshot) -> pl.DataFrame:
-    """One of the views ``FILLED``. Raises ``FailureError`` for a damaged record, commit, verdict or card.
+    """One of the views ``FILLED``. Raises ``FailureError`` for a damaged record, tally, verdict or card.
 
     A column of settings has a field for each setting of any row. If there is none, it is a column of nulls.
     """
@@ -47,11 +46,6 @@ def frame(view: str, archive: Snapshot) -> pl.DataFrame:
         for name, kind in VIEWS[view].items()
     }
     return pl.DataFrame(columns)
-
-
-def polars_type(kind: str) -> pl.DataType:
-    """The type in Polars of a column that has this type in SQL."""
-    return _TYPES[kind]
 
 
 def _in_sql(value: Any) -> Any:
@@ -108,7 +102,7 @@ def value_of(text: str) -> bool | int | float | str | None:
 
 
 def _run_row(archive: Archive, record: RunRecord) -> Row:
-    held = archive.log(record.run_id).summary
+    held = archive.ranges(record.run_id)
     return {
         "run_id": record.run_id,
         "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
@@ -119,10 +113,11 @@ def _run_row(archive: Archive, record: RunRecord) -> Row:
         "seed": record.spec["seed"],
         "opening_plies": record.spec["opening_plies"],
         "games_asked": record.games * len(record.pairings),
-        "games": held.games,
-        "shards": held.shards,
+        "games": held.units * record.line.games_a_pair,
+        "ranges": len(held),
+        "fingerprint": f"{held.fingerprint:016x}",
         "code_version": record.code.get("version"),
-        "fingerprint": record.code.get("fingerprint"),
+        "code_fingerprint": record.code.get("fingerprint"),
         "command": record.command,
         "seconds": record.seconds,
     }
@@ -214,7 +209,7 @@ def _policy_row(card: PolicyCard, current: bool) -> Row:
         "games": learned["games"],
         "run_ids": list(learned["run_ids"]),
         "condition": learned.get("where"),
-        "rows": card.files[TABLE].rows if TABLE in card.files else None,
+        "rows": card.files[POLICY_TABLE].rows if POLICY_TABLE in card.files else None,
         "bytes": sum(file.bytes for file in card.files.values()),
         "created": datetime.fromisoformat(card.created).replace(tzinfo=None),
         "command": learned.get("command"),

@@ -1,6 +1,6 @@
-"""Rows that are replayed from the plies of a run, shard by shard, while they are read.
+"""Rows that are replayed from the plies of a run, range by range, while they are read.
 
-Nothing is stored: reading a shard and replaying it takes some nanoseconds a ply. Shards are read ahead on all cores.
+Nothing is stored: reading and replaying take some nanoseconds a ply. Ranges are read ahead on all cores.
 Like ``arrow_stream``, this module must not import DuckDB.
 """
 
@@ -16,8 +16,8 @@ from polars.io.plugins import register_io_source
 
 from analytics.derived_tables.boards import BOARDS, ORDERS, boards_of, orders_of
 from analytics.store.archive import Archive
-from analytics.store.records import Commit
-from analytics.store.shard_arrays import damaged, read_shard_table
+from analytics.store.range_files import damaged, read_rows
+from analytics.store.range_names import StoredRange
 from quarto.errors import FailureError
 from quarto.rules import Rules
 
@@ -26,7 +26,7 @@ Replay = Callable[[pl.DataFrame], pl.DataFrame]
 
 def boards(archive: Archive, run_id: str) -> pl.LazyFrame:
     """The plies of a run with the board before each, by the schema ``BOARDS``."""
-    return _replayed(archive, run_id, archive.commits(run_id), boards_of, BOARDS)
+    return _replayed(archive, run_id, archive.ranges(run_id), boards_of, BOARDS)
 
 
 def orders(archive: Archive, run_id: str) -> pl.LazyFrame:
@@ -35,7 +35,7 @@ def orders(archive: Archive, run_id: str) -> pl.LazyFrame:
     Raises ``FailureError`` for a run without a record: its rules are not known.
     """
     rules = _rules_of(archive, run_id)
-    return _replayed(archive, run_id, archive.commits(run_id), lambda plies: orders_of(plies, rules), ORDERS)
+    return _replayed(archive, run_id, archive.ranges(run_id), lambda plies: orders_of(plies, rules), ORDERS)
 
 
 def _rules_of(archive: Archive, run_id: str) -> Rules:
@@ -46,21 +46,21 @@ def _rules_of(archive: Archive, run_id: str) -> Rules:
 
 
 def _replayed(
-    archive: Archive, run_id: str, commits: Sequence[Commit], replay: Replay, schema: pl.Schema
+    archive: Archive, run_id: str, ranges: Sequence[StoredRange], replay: Replay, schema: pl.Schema
 ) -> pl.LazyFrame:
-    def read(commit: Commit) -> pl.DataFrame:
-        plies = read_shard_table(archive, run_id, commit, "plies")
+    def read(stored: StoredRange) -> pl.DataFrame:
+        plies = read_rows(archive, run_id, stored, "plies")
         try:
             return replay(plies)
         except ValueError as error:
-            raise damaged(archive, run_id, commit.plies, "plies", error) from error
+            raise damaged(archive.path("plies", run_id, stored), error) from error
 
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         left = most
-        for shard in _ahead(read, commits):
-            found = shard if predicate is None else shard.filter(predicate)
+        for part in _ahead(read, ranges):
+            found = part if predicate is None else part.filter(predicate)
             found = found if columns is None else found.select(columns)
             if left is not None:
                 found, left = found.head(left), left - min(left, found.height)
@@ -71,14 +71,14 @@ def _replayed(
     return register_io_source(rows, schema=schema)
 
 
-def _ahead(read: Callable[[Commit], pl.DataFrame], commits: Sequence[Commit]) -> Iterator[pl.DataFrame]:
-    """The shards in order, as many read at once as there are cores. When nobody wants more, no more are read."""
+def _ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:
+    """The ranges in order, as many read at once as there are cores. When nobody wants more, no more are read."""
     threads = os.cpu_count() or 1
     pool = ThreadPoolExecutor(threads)
     waiting: deque[Future[pl.DataFrame]] = deque()
     try:
-        for commit in commits:
-            waiting.append(pool.submit(read, commit))
+        for stored in ranges:
+            waiting.append(pool.submit(read, stored))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:

@@ -47,11 +47,13 @@ def _columns_of_views() -> dict[str, dict[str, str]]:
 
 VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
 FILLED = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
-MADE = {"seats": "games", "pairs": "games", "boards": "plies"}  # views that are made from another one
+MADE = {"seats": "games", "pairs": "games"}  # views that are made from another one, in made_views.sql
 ORDERED = "_orders"  # behind the table macro ordered_openings
 HIDDEN = {ORDERED: {"run_id": "VARCHAR"} | {name: _TYPES[type(kind)] for name, kind in ORDERS.items()}}
-REPLAYED = {"boards": "plies", ORDERED: "plies"}  # views without rows until a question reads them
-MADE_HERE = [view for view in (*VIEWS, *HIDDEN) if view in REPLAYED or view not in MADE]  # the others: made_views.sql
+READ_FROM = {  # the table whose files a view reads
+    **{view: view for view in ("games", "plies", "decisions", "positions")},
+    **dict.fromkeys(("boards", "ordered_openings"), "plies"),
+}
 STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 
 # The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
@@ -62,6 +64,12 @@ RUN_OF_FILE = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 def quoted(text: str) -> str:
     """A text as an SQL literal, for statements that take no parameters."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def among(runs: Iterable[str]) -> str:
+    """The condition that a row is of one of these runs; without any, no condition."""
+    listed = ", ".join(map(quoted, runs))
+    return f"run_id IN ({listed})" if listed else "true"
 
 
 def _literal(value: object) -> str:
@@ -91,7 +99,7 @@ def over_files(view: str, paths: Sequence[PurePath], known: Iterable[Pairing] = 
 def over_first_plies(counted: Sequence[PurePath], rest: Sequence[PurePath], known: Iterable[Pairing]) -> str:
     """The statement that creates the view ``first_plies``.
 
-    ``counted`` are the files of digests, ``rest`` the files of plies of the shards in none.
+    ``counted`` are the files that count them, ``rest`` the files of plies of the games in none of these.
     """
     parts = []
     if counted:
@@ -155,12 +163,14 @@ _DERIVED: dict[str, tuple[Mapping[str, str], str]] = {
 
 
 def empty(view: str) -> str:
-    """The statement that creates a view without rows."""
-    return _view(view, {name: f"NULL::{kind}" for name, kind in _columns(view).items()}, "WHERE false")
+    """The statement that creates a view without rows: what all are until a question reads them."""
+    return _view(view, {name: f"NULL::{kind}" for name, kind in _simple(view).items()}, "WHERE false")
 
 
 def over_runs(view: str, relations: Mapping[str, str]) -> str:
-    """The statement that fills one of ``REPLAYED`` with the rows of a relation for each run."""
+    """The statement that creates a view of the rows of a relation for each run."""
+    if not relations:
+        return empty(view)
     values = {name: f"{name}::{kind}" for name, kind in _columns(view).items()}
     parts = (f"SELECT {_listed(values | {'run_id': quoted(run)})} FROM {each}" for run, each in relations.items())  # noqa: S608  (names of our own)
     return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}"
@@ -188,23 +198,28 @@ def _columns(view: str) -> Mapping[str, str]:
     return VIEWS.get(view) or HIDDEN[view]
 
 
+def _simple(view: str) -> dict[str, str]:
+    """The columns of a view, those whose fields depend on the archive as JSON."""
+    return {name: "JSON" if kind == STRUCT else kind for name, kind in _columns(view).items()}
+
+
 def filled(view: str, source: str, schema: Mapping[str, pl.DataType]) -> str:
-    """The statement that creates one of ``FILLED`` as a table from a registered frame of this schema.
+    """The statements that create one of ``FILLED`` from a registered frame of this schema.
 
     A column of settings without any field is JSON, of which every field is NULL.
     """
     without = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
     kinds = VIEWS[view] | dict.fromkeys(without, "JSON")
     values = {name: name if kind == STRUCT else f"{name}::{kind}" for name, kind in kinds.items()}
-    return f"CREATE TABLE {view} AS SELECT {_listed(values)} FROM {source}"  # noqa: S608  (names of our own)
+    table = f"CREATE OR REPLACE TABLE _{view} AS SELECT {_listed(values)} FROM {source}"  # noqa: S608  (names of our own)
+    return f"{table}; CREATE OR REPLACE VIEW {view} AS FROM _{view}"
 
 
 def broken(view: str, reason: str) -> str:
     """The statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
     error = f"error({quoted(reason)})"
-    kinds = {name: "JSON" if kind == STRUCT else kind for name, kind in _columns(view).items()}
     # The error is in every column too: DuckDB decides a condition on a column that is always NULL without any row.
-    return _view(view, {name: f"{error}::{kind}" for name, kind in kinds.items()}, f"WHERE {error} IS NULL")
+    return _view(view, {name: f"{error}::{kind}" for name, kind in _simple(view).items()}, f"WHERE {error} IS NULL")
 
 
 def _view(view: str, values: Mapping[str, str], rest: str) -> str:

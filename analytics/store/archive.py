@@ -1,41 +1,34 @@
-"""The append-only store of runs: folders and files, and the protocol by which a shard of games is committed.
+"""The store of runs: a set of files that only grows, each named by what it holds. No log, no order, no lock.
 
-A table file counts if and only if a commit names it. Commits of a run are numbered 0, 1, 2, ...; each is created whole
-and only if its number is free, after its writer has read all earlier ones. So with any number of writers, on one
-machine or many, no pair of games is ever in the archive twice, and no reader opens the files that a crash left.
+A game is a function of its run and its number, so two writers of the same games write the same rows. A file of a table
+holds an aligned range of units, and its name says which (``range_names``). A range counts by its file in ``games``,
+which is written last. So any number of writers, on one machine or many, need nothing but the names, and no reader
+opens the files that a crash left.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from itertools import pairwise
 from pathlib import PurePath
 
 from msgspec import structs
 
 from analytics.files.atomic import explained
 from analytics.files.backends import backend_of
-from analytics.files.pending import PendingFiles
-from analytics.statistics.tally import Tally, tally_of
-from analytics.store import checkpoints, marker
-from analytics.store.blocks import Table, in_order, tables
-from analytics.store.commit_log import CommitLog, Ledger, LogPlace, publish, read_log, write_checkpoint
-from analytics.store.json_records import (
-    RESTORE,
-    StoredRecord,
-    T,
-    dump,
-    load,
-    parsed,
-)
-from analytics.store.ranges import Range
-from analytics.store.records import COMMIT, RUN_ID, Commit, RunRecord, Slice, StoredFile, SweepJob, joined
-from analytics.store.schema import SCHEMA_VERSION, TABLES
-from quarto.batch import Block
+from analytics.store import marker
+from analytics.store.json_records import RESTORE, StoredRecord, T, dump, load, parsed
+from analytics.store.range_names import Ranges, StoredRange, counting, fitting, ranges_named
+from analytics.store.records import RUN_ID, RunRecord, SweepJob
+from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, RequestError, did_you_mean
+
+WRITER_POLL_SECONDS = 0.05
+GAMES = "games"  # the table by whose files ranges count
+
+Extent = Callable[[str], bool]  # whether an extent of a derived table is enough
 
 
 def readable(record: RunRecord) -> RunRecord:
@@ -48,13 +41,6 @@ def readable(record: RunRecord) -> RunRecord:
     return record
 
 
-def commit_files(archive: Archive, folder: PurePath) -> list[PurePath]:
-    """The files in a folder that are named like commits, by number. Raises ``FailureError`` if it cannot be listed."""
-    with explained("list", folder):
-        names = filter(COMMIT.fullmatch, archive.backend.names(folder))
-    return [folder / name for name in sorted(names, key=lambda name: int(name[:-5]))]
-
-
 class Archive:
     """An archive. It holds no open files: any number of processes may use one at the same time.
 
@@ -64,9 +50,8 @@ class Archive:
     def __init__(self, root: PurePath) -> None:
         self.root = root
         self.backend = backend_of(root)
-        self.may_checkpoint = True  # ``log`` may write
-        self._ledgers: dict[str, Ledger] = {}
-        self._logs: dict[str, CommitLog] = {}  # by run, as they were read last
+        # By table and run: the files by the first three parts of their names.
+        self._files: dict[tuple[str, str], dict[tuple[int, int, int], StoredRange]] = {}
 
     @staticmethod
     def open(root: PurePath, create: bool = False) -> Archive:
@@ -78,17 +63,57 @@ class Archive:
         marker.require(root, create)
         return Archive(root)
 
-    # Locations, and the records at them.
+    # Tables: which ranges of units count, and their files.
 
     def folder(self, table: str, run_id: str) -> PurePath:
-        """The folder of a run's files in ``games``, ``plies``, ``commits`` ... Raises ``ValueError`` for no run id."""
+        """The folder of a run's files in ``games``, ``plies``, ... Raises ``ValueError`` for no run id."""
         if not RUN_ID.fullmatch(run_id):
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
-    def file(self, table: str, run_id: str, stored: StoredFile) -> PurePath:
-        """The location of a stored file of a table."""
-        return self.folder(table, run_id) / stored.file
+    def run_ids(self) -> list[str]:
+        """The runs that have a folder of games, sorted."""
+        with explained("list", self.root / GAMES):
+            folders = self.backend.folders(self.root / GAMES)
+        names = (path.name.removeprefix("run=") for path in folders if path.name.startswith("run="))
+        return sorted(filter(RUN_ID.fullmatch, names))
+
+    def found(self, table: str, run_id: str) -> list[StoredRange]:
+        """All files of a table of a run that are named like one, whether they count or not, in no order."""
+        folder = self.folder(table, run_id)
+        with explained("list", folder):
+            return ranges_named(self.backend.names(folder))
+
+    def ranges(self, run_id: str, table: str = GAMES, enough: Extent = lambda _extent: True) -> Ranges:
+        """The ranges of a table of a run that count, in order; of a derived table those with an extent that is enough.
+
+        Raises ``FailureError`` if they cannot be listed.
+        """
+        if table == GAMES:
+            return counting(self.found(GAMES, run_id))
+        games = self.ranges(run_id)
+        return fitting((each for each in self.found(table, run_id) if enough(each.extent)), games)
+
+    def path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
+        """The file of a table that holds just the games of a range. Raises ``FileNotFoundError`` if there is none."""
+        key, games = (table, run_id), stored[:3]
+        files = self._files.get(key, {})  # another thread may list the folder, too, or forget what was listed
+        if games not in files:
+            found = sorted(self.found(table, run_id), reverse=True)  # of equal ones the smallest check is kept
+            files = self._files[key] = {each[:3]: each for each in found}
+        if games not in files:
+            raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games}.*.parquet")
+        return self.folder(table, run_id) / files[games].name
+
+    def refresh(self) -> None:
+        """Forget what was listed: files may have been replaced since."""
+        self._files.clear()
+
+    def games_held(self, run_id: str) -> int:
+        """The number of games of a run. Raises ``FailureError`` for a run without a record."""
+        return self.ranges(run_id).units * self.known_run(run_id).line.games_a_pair
+
+    # Records.
 
     def name_of(self, path: PurePath) -> str:
         """The name of a file below the archive's root, with ``/`` between its parts."""
@@ -151,6 +176,13 @@ class Archive:
             raise FailureError(f"{path} is damaged (it is the record of run {record.run_id}): restore it from a copy")
         return record
 
+    def known_run(self, run_id: str) -> RunRecord:
+        """The record of a run that has games. Raises ``FailureError`` for a missing or damaged one."""
+        record = self.run(run_id)
+        if record is None:
+            raise FailureError(f"run {run_id} has games and no record: restore {self.record_file(run_id)} from a copy")
+        return record
+
     def save_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
         self.update_run(record.run_id, lambda _: record)
@@ -159,7 +191,7 @@ class Archive:
         """Replace a run's record by what ``change`` makes of the one that is there; None leaves it as it is.
 
         No other process or thread changes a record meanwhile (where the file system has locks, the store conditions):
-        ``change`` may be called again with what another made of it. The new record also says how many commits there
+        ``change`` may be called again with what another made of it. The new record also says how many units there
         are. Raises ``FailureError`` when it cannot be written or the old one is damaged.
         """
 
@@ -168,90 +200,42 @@ class Archive:
             record = change(known)
             if record is None:
                 return None
-            there = max((number + 1 for number in self.numbers(run_id)), default=0)
-            record = structs.replace(record, commits=max(record.commits, there))
+            record = structs.replace(record, units=max(record.units, self.ranges(run_id).units))
             return None if record == known else dump(record)
 
         with explained("write to", self.root):
             self.backend.update(self.record_file(run_id), self.root / marker.MARKER, changed)
 
-    # Commits.
+    @contextmanager
+    def only_writer(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
+        """Be the only process that plays a run, inside the context: for games that are no function of their numbers.
 
-    def run_ids(self) -> list[str]:
-        """The runs that have a folder of commits, sorted."""
-        with explained("list", self.root / "commits"):
-            folders = self.backend.folders(self.root / "commits")
-        names = (path.name.removeprefix("run=") for path in folders if path.name.startswith("run="))
-        return sorted(filter(RUN_ID.fullmatch, names))
-
-    def log_place(self, run_id: str) -> LogPlace:
-        """Where the commits of a run are."""
-        return LogPlace(self.backend, self.folder("commits", run_id), self.folder(checkpoints.FOLDER, run_id))
-
-    def log(self, run_id: str) -> CommitLog:
-        """The commits of a run. Raises ``FailureError`` naming a file that is not a whole commit.
-
-        If many commits are in no checkpoint, one is written.
+        Waits for another one as long as ``patience``, in seconds. Raises ``RequestError`` if it plays on.
         """
-        known = self._logs.get(run_id)
-        log = self._logs[run_id] = read_log(self.log_place(run_id), known)
-        if log is not known and self.may_checkpoint:
-            with suppress(OSError):  # without it the next reader is slower, and nothing else
-                write_checkpoint(log)
-        return log
+        path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
+        with ExitStack() as stack:
+            with explained("write to", path):
+                while not stack.enter_context(self.backend.exclusive(path)):
+                    if time.monotonic() > last:
+                        raise RequestError(
+                            f"another process plays run {run_id}, whose games cannot be repeated: wait until it ends"
+                            + self.backend.if_abandoned(path)
+                        )
+                    time.sleep(WRITER_POLL_SECONDS)
+            yield
 
-    def ledger(self, run_id: str) -> Ledger:
-        """The commits of a run as this writer knows them."""
-        return self._ledgers.setdefault(run_id, Ledger(self.log_place(run_id), lambda: self.log(run_id)))
+    def put(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+        """Write a file in one step; writing the same again is harmless.
 
-    def numbers(self, run_id: str) -> list[int]:
-        """The numbers of the commits of a run that are there, damaged or not, ascending."""
-        return [int(path.stem) for path in commit_files(self, self.folder("commits", run_id))]
-
-    def commits(self, run_id: str) -> list[Commit]:
-        """The commits of a run that count, by number. Raises ``FailureError`` as ``log`` does."""
-        return self.log(run_id).commits
-
-    def covered(self, run_id: str) -> dict[int, list[Range]]:
-        """The pairs a run holds: by pairing, sorted ranges ``(first_pair, end_pair)`` that do not touch."""
-        return {pairing: list(ranges) for pairing, ranges in self.log(run_id).summary.covered}
-
-    def tallies(self, run_id: str) -> dict[int, Tally]:
-        """The tallies of a run's games by pairing, from the commits alone."""
-        return dict(self.log(run_id).summary.tallies)
-
-    def committed_files(self, table: str) -> list[PurePath]:
-        """All files of ``games`` or ``plies`` that commits name, also those that were replaced."""
-        return [
-            self.file(table, run_id, getattr(commit, table))
-            for run_id in self.run_ids()
-            for commit in self.log(run_id).all.values()
-        ]
-
-    def commit(self, run_id: str, blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> Commit | None:
-        """Write ``blocks`` as one shard and commit it; may be called from several threads.
-
-        ``pairings`` holds the labels of each pairing of the run. Returns None, and leaves nothing, when some pair of
-        ``blocks`` is in the archive already. Raises ``FailureError`` when the disk refuses or a file was removed
-        meanwhile: then the shard may be committed if the disk failed in the last step, else it is not, and nothing of
-        it counts. Raises ``ValueError`` when blocks overlap one another.
+        Raises ``FailureError`` when that fails, and when the archive was removed: a part of one would be no archive.
         """
-        blocks = in_order(blocks)
-        slices = tuple(Slice(block.pairing, block.first_pair, block.pairs, tally_of(block)) for block in blocks)
-        if any(a.pairing == b.pairing and a.end_pair > b.first_pair for a, b in pairwise(slices)):
-            raise ValueError("two blocks of a shard hold the same pair")
-        slices = joined(slices)
-        ledger = self.ledger(run_id)
-        with ledger.lock:
-            ledger.refresh()
-            if ledger.holds_any(slices):
-                return None
-            name = f"part-{ledger.next_number:06d}-{uuid.uuid4().hex}.parquet"
-        with explained("write to", self.root), self.backend.pending() as pending:
-            encoded = zip(TABLES, tables(blocks, pairings), strict=True)
-            games, plies = (store(pending, self.folder(table, run_id) / name, content) for table, content in encoded)
-            with ledger.lock:
-                return publish(ledger, slices, games, plies, pending)
+        with explained("write to", self.root):
+            if self.backend.status(self.root / marker.MARKER) is None:
+                raise FailureError(
+                    f"archive {self.root} was removed while in use: remove what is left of it, or name another "
+                    "archive.root"
+                )
+            self.backend.replace(path, content)
 
     # Sweeps.
 
@@ -262,8 +246,7 @@ class Archive:
     def save(self, path: PurePath, record: StoredRecord) -> None:
         """Store or replace a record in one step. Raises ``FailureError`` when that cannot be written."""
         content = dump(record)
-        with explained("write", path):
-            self.backend.replace(path, content)
+        self.put(path, content)
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
@@ -307,9 +290,3 @@ def job_at(path: PurePath, job: SweepJob) -> SweepJob:
             "to go on without it"
         )
     return job
-
-
-def store(pending: PendingFiles, path: PurePath, table: Table) -> StoredFile:
-    """Write a table's file, whole or not at all. Raises ``OSError``."""
-    pending.add(path, table.content)
-    return table.stored(path.name)

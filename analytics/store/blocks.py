@@ -1,22 +1,18 @@
-"""Blocks of games as the files of a shard: ``games`` and ``plies`` as Parquet, and reading a table's file."""
+"""Blocks of games as the files of a range of units: ``games`` and ``plies`` as Parquet."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
-from typing import IO, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.files.backend import Backend
 from analytics.parquet.encoder import Chunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
-from analytics.parquet.packing import Facts, bytes_for, pack_ascending, pack_small
-from analytics.store.records import StoredFile
+from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
 from analytics.store.schema import GAMES, PLIES, game_ids
 from quarto.batch import ENDINGS, GAME_BITS, Block, Games
 from quarto.jit import kernel
@@ -101,15 +97,11 @@ def _derive(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _Der
         columns.agent_1[row] = agents[1 - odd, pairing]
 
 
-class Table(NamedTuple):
+class EncodedTable(NamedTuple):
     """A table as the bytes of its file."""
 
     content: bytes | bytearray
     rows: int
-
-    def stored(self, name: str) -> StoredFile:
-        """The entry of a commit for the file of that name."""
-        return StoredFile(name, self.rows, len(self.content), hashlib.sha256(self.content).hexdigest())
 
 
 def in_order(blocks: Sequence[Block]) -> list[Block]:
@@ -117,7 +109,7 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
     return sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
 
 
-def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[Table, Table]:
+def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[EncodedTable, EncodedTable]:
     """The tables ``games`` and ``plies`` of ``blocks``, by the schemas of ``analytics.store.schema``.
 
     ``pairings[i]`` holds the labels of pairing ``i``: its first and second agent. ``games`` is sorted by ``game_id``,
@@ -156,18 +148,16 @@ def _joined(blocks: Sequence[Block]) -> _Part:
     return _Part(np.concatenate(ids), openings, Games(*(np.concatenate(each, axis=-1) for each in parts)))
 
 
-def _plies(parts: Sequence[_Part], games: int, room: NDArray[np.uint8]) -> Table:
+def _plies(parts: Sequence[_Part], games: int, room: NDArray[np.uint8]) -> EncodedTable:
     """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
     file, facts = ParquetFile(PLIES), Facts.empty(len(PLIES))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games)), np.zeros(2, np.int64)
-    for ply in range(PIECES):
-        for part in parts:
-            while rows := _pack_rows(part.games, part.game_id, ply, filled, columns, room, facts):
-                file.add(packed_integers(file.physical, rows, room, facts), rows)
-    if rows := int(filled[ROWS]):
-        _pack(columns, rows, room, facts)
-        file.add(packed_integers(file.physical, rows, room, facts), rows)
-    return Table(file.ended(), file.rows)
+    turns = [(ply, part) for ply in range(PIECES) for part in parts]
+    for number, (ply, part) in enumerate(turns, 1):
+        least = 1 if number == len(turns) else len(columns.game_id)
+        while rows := _pack_rows(part.games, part.game_id, ply, least, filled, columns, room, facts):
+            file.add(packed_integers(file.physical, rows, room, facts), rows)
+    return EncodedTable(file.ended(), file.rows)
 
 
 @kernel()
@@ -175,12 +165,13 @@ def _pack_rows(
     games: Games,
     game_id: NDArray[np.int64],
     ply: int,
+    least: int,
     filled: NDArray[np.int64],
     columns: PlyColumns,
     room: NDArray[np.uint8],
     facts: Facts,
 ) -> int:
-    """Append rows of one ply to ``columns``, and pack the columns when they are full.
+    """Append rows of one ply to ``columns``, and pack the columns, one after the other, if they have ``least`` rows.
 
     ``filled`` [2] holds the number of rows written and the game to go on with. Returns the number of rows packed, or 0
     when all games were read: call it until then. Both steps are one call, since threads that encode take turns in
@@ -188,11 +179,14 @@ def _pack_rows(
     """
     _write_rows(games, game_id, ply, filled, columns)
     rows = filled[ROWS]
-    if rows < columns.game_id.shape[0]:
+    if rows < least:
         filled[GAME] = 0
         return 0
     filled[ROWS] = 0
-    _pack(columns, rows, room, facts)
+    end = pack_ascending(columns.game_id[:rows], room, 0, facts, 0)
+    end = pack_small(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, room, end, facts, 1)
+    for number, column in enumerate(columns[2:]):
+        end = pack_small(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, room, end, facts, 2 + number)
     return int(rows)
 
 
@@ -223,21 +217,9 @@ def _write_rows(
     filled[ROWS], filled[GAME] = row, game
 
 
-@kernel()
-def _pack(columns: PlyColumns, rows: int, room: NDArray[np.uint8], facts: Facts) -> None:
-    """Pack the first rows of each column, one after the other."""
-    end = pack_ascending(columns.game_id[:rows], room, 0, facts, 0)
-    end = pack_small(columns.pairing[:rows], room, end, facts, 1)
-    end = pack_small(columns.ply[:rows], room, end, facts, 2)
-    end = pack_small(columns.seat[:rows], room, end, facts, 3)
-    end = pack_small(columns.piece[:rows], room, end, facts, 4)
-    end = pack_small(columns.cell[:rows], room, end, facts, 5)
-    pack_small(columns.outcome[:rows], room, end, facts, 6)
-
-
 def _games(
     parts: Sequence[_Part], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
-) -> Table:
+) -> EncodedTable:
     whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *map(_rows_of, parts), strict=True)))
     starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
     groups = (whole.part(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
@@ -250,7 +232,7 @@ def _rows_of(part: _Part) -> GameRows:
 
 def games_table(
     parts: Iterable[GameRows], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
-) -> Table:
+) -> EncodedTable:
     """The table ``games`` from the rows of its row groups; ``used`` are the numbers of the pairings that have games.
 
     ``room`` is for the rows of a row group (``buffer_for``). Raises ``ValueError`` for a game of another pairing.
@@ -263,7 +245,7 @@ def games_table(
     file = ParquetFile(GAMES, _types_of_games())
     for part in parts:
         file.add(_chunks_of_games(part, agents, known, room), len(part.game_id))
-    return Table(file.ended(), file.rows)
+    return EncodedTable(file.ended(), file.rows)
 
 
 def _chunks_of_games(
@@ -293,7 +275,7 @@ def _types_of_games() -> Mapping[str, str]:
     return pl.read_parquet_metadata(buffer)
 
 
-def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> Table:
+def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> EncodedTable:
     """A table of integers from its row groups, which need not be in memory at once."""
     file = ParquetFile(schema)
     room = buffer_for(0)
@@ -301,61 +283,9 @@ def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> Table:
         if len(room) < bytes_for(len(group)):
             room = buffer_for(len(group))
         file.add((integers(group[name].to_numpy(), room) for name in schema), len(group))
-    return Table(file.ended(), file.rows)
+    return EncodedTable(file.ended(), file.rows)
 
 
-def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> Table:
+def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> EncodedTable:
     """A frame of integers as the bytes of a file, in row groups of so many rows."""
-    return Table(encode(frame, group_rows), len(frame))
-
-
-def read_table(backend: Backend, path: PurePath, stored: StoredFile, schema: pl.Schema) -> pl.DataFrame:
-    """The table in a file, checked against its commit. Raises ``ValueError`` with the reason if they differ."""
-    parts = [*table_parts(backend, path, stored, schema, max(1, stored.rows))]
-    return parts[0] if parts else pl.DataFrame(schema=schema)
-
-
-def table_parts(
-    backend: Backend, path: PurePath, stored: StoredFile, schema: pl.Schema, rows: int
-) -> Iterator[pl.DataFrame]:
-    """The same in parts of so many rows, in memory for one part. All bytes are checked before the first one."""
-    try:
-        with backend.open(path) as file:
-            _require_same_bytes(file, stored)
-            yield from _parts(file, stored, schema, rows)
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror or error}") from error
-
-
-def _require_same_bytes(file: io.BufferedIOBase, stored: StoredFile) -> None:
-    size = file.seek(0, io.SEEK_END)
-    if size != stored.bytes:
-        raise ValueError(f"has {size} bytes, its commit says {stored.bytes}")
-    file.seek(0)
-    if hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256:
-        raise ValueError("has another SHA-256 than its commit says: some byte has changed since")
-
-
-def _parts(file: io.BufferedIOBase, stored: StoredFile, schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
-    whole = _scanned(file, lambda frame: frame.select(pl.len())).item()
-    found = _scanned(file, lambda frame: frame.head(0)).schema
-    if found != schema:
-        raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
-    if whole != stored.rows:
-        raise ValueError(f"has {whole} rows, its commit says {stored.rows}")
-    for first in range(0, whole, rows):  # no name is given to a part: its reader alone keeps it
-        yield _without_nulls(_scanned(file, functools.partial(pl.LazyFrame.slice, offset=first, length=rows)))
-
-
-def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
-    if sum(part.null_count().row(0)):
-        raise ValueError("holds nulls")
-    return part
-
-
-def _scanned(file: io.BufferedIOBase, of: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
-    file.seek(0)
-    try:
-        return of(pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False)).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
+    return EncodedTable(encode(frame, group_rows), len(frame))

@@ -1,4 +1,4 @@
-"""Compares the whole checksum of table files with their commits, once per archive and machine.
+"""Compares the bytes of table files with the checks in their names, once per archive and machine.
 
 A flipped bit in a page is a wrong answer and no error to most readers of Parquet, so a file is read once as a whole
 before the first question to it. That it was sound is remembered outside the archive, for as long as its size, times and
@@ -19,64 +19,61 @@ from typing import NamedTuple
 
 from analytics.files.atomic import aside, explained
 from analytics.files.backend import Backend
-from analytics.store.records import PolicyFile, StoredFile
 from quarto.caches import cache_root
 
 FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
 
 
 class CheckedFile(NamedTuple):
-    """A table file that a commit, a manifest or a card names."""
+    """A file whose SHA-256 is known, from its name or from a card."""
 
-    run_id: str
+    run_id: str  # empty: of no run
     path: PurePath  # absolute
-    stored: StoredFile | PolicyFile
+    check: str  # the SHA-256 of its bytes in hex digits, or the beginning of it
     backend: Backend
 
     @property
     def name(self) -> str:
-        """Its path in the archive: the two tables of a shard have files of one name."""
+        """Its path in the archive."""
         return "/".join(self.path.parts[-3:])
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the file exists with the right size."""
+    def is_there(self) -> bool:
+        """Whether the file exists."""
         with explained("find", self.path):
-            status = self.backend.status(self.path)
-        return status is not None and status.bytes == self.stored.bytes
+            return self.backend.status(self.path) is not None
 
     @property
     def is_sound(self) -> bool:
-        """Whether the checksum is right; reads the file."""
+        """Whether its bytes are those that were written; reads the file."""
         try:
-            return hashlib.sha256(self.backend.read(self.path)).hexdigest() == self.stored.sha256
+            return hashlib.sha256(self.backend.read(self.path)).hexdigest().startswith(self.check)
         except OSError:
             return False
 
-    def stamp(self) -> list[str | int]:
-        """The values that are remembered of a sound file: if one changes, it is read again. Raises ``OSError``."""
-        status = self.backend.status(self.path)
-        if status is None:
-            raise FileNotFoundError(f"{self.path} was removed")
-        return [self.stored.sha256, *status.version]
+    def stamp(self) -> list[str | int] | None:
+        """The values that are remembered of a sound file: if one changes, it is read again. None: there is no file."""
+        with explained("find", self.path):
+            status = self.backend.status(self.path)
+        return None if status is None else [self.check, *status.version]
 
 
 def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile | None:
-    """The first of some files of the archive in ``root`` that is missing or not as its commit says, None if all are.
+    """The first of some files of the archive in ``root`` that is missing or not as it was written; None if all are.
 
     Files that were sound before and have not been touched since are not read again.
     """
     if not files:
         return None
     if files[0].backend.checks_bytes:
-        return next((file for file in files if not file.is_whole), None)
+        return next((file for file in files if not file.is_there), None)
     memory = _memory_of(files[0].backend.identity(root))
     known = _remembered(memory)
     stamps: dict[CheckedFile, list[str | int]] = {}
     for file in files:
-        if not file.is_whole:
-            return file
         stamp = file.stamp()
+        if stamp is None:
+            return file
         if known.get(file.name) != stamp:
             stamps[file] = stamp
     if not stamps:

@@ -1,45 +1,37 @@
-"""Whether a run still has what its record says it had: its commits, their pairs, and what they count."""
+"""Whether a run still has what its record says it had."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
 from analytics.store.archive import Archive
-from analytics.store.commit_log import faults
-from analytics.store.ranges import Range
+from analytics.store.range_names import Ranges
 from analytics.store.records import RunRecord
+from analytics.store.units import Range
 from quarto.errors import FailureError
 
-LOST = (
-    "missing, and its games with it: restore it from a copy, or give the command of the run (see 'qarena archive ls') "
-    "again, which plays them again"
-)
+REMEDY = "restore them from a copy, or give the command of the run (see 'qarena archive ls') again, which plays them"
 
 
-def lost_commits(record: RunRecord | None, numbers: Iterable[int], covered: Mapping[int, Sequence[Range]]) -> list[int]:
-    """The numbers of commits that a run had and has no longer.
+def lost_units(record: RunRecord, ranges: Ranges) -> list[Range]:
+    """The ranges of units that a run had when its record was written and has no longer, as far as that is known.
 
-    ``numbers`` are those of the commits that are there or were replaced, ``covered`` the pairs that they hold. Nothing
-    is lost if the run has all games that were asked for: they may have been played again, in fewer shards.
+    Nothing is lost if the run has as many units as then: they may have been played again.
     """
-    there = set(numbers)
-    had = max(record.commits if record else 0, max(there, default=-1) + 1)
-    lost = sorted(set(range(had)) - there)
-    return [] if lost and record and has_all(record, covered) else lost
+    if ranges.units >= record.units:
+        return []
+    return ranges.missing(max(record.units, int(ranges.ends[-1]) if len(ranges) else 0))
 
 
-def has_all(record: RunRecord, covered: Mapping[int, Sequence[Range]]) -> bool:
-    """Whether a run has all pairs that were asked for. Never known of imported games."""
-    return "imported" not in record.spec and all(
-        any(first == 0 and end >= record.pairs for first, end in covered.get(pairing, ()))
-        for pairing in range(len(record.pairings))
-    )
+def require_whole(archive: Archive, run_id: str, record: RunRecord | None) -> None:
+    """Raise ``FailureError`` if a run has lost games since its record was written."""
+    lost = lost_units(record, archive.ranges(run_id)) if record else []
+    if lost:
+        first, end = lost[0]
+        raise FailureError(
+            f"{archive.folder('games', run_id)} lacks units {first} to {end - 1}, which were there, and their games "
+            f"with them: {REMEDY}"
+        )
 
 
-def require_consistent(archive: Archive, run_id: str, record: RunRecord | None) -> None:
-    """Raise ``FailureError`` if commits of a run are lost, hold the same games, or contradict their own tallies."""
-    log = archive.log(run_id)
-    for lost in lost_commits(record, log.known, dict(log.summary.covered)):
-        raise FailureError(f"{log.place.path(lost)} is {LOST}")
-    for commit, what in () if log.is_sound else faults(log.commits):
-        raise FailureError(f"{log.place.path(commit.shard)} is wrong ({what}): run 'qarena archive verify'")
+def has_all(record: RunRecord, ranges: Ranges) -> bool:
+    """Whether a run has all units that were asked for. Never known of imported games."""
+    return "imported" not in record.spec and not ranges.missing(record.end_unit)

@@ -79,7 +79,7 @@ def _is_marked(folder: Path) -> bool:
         content = (folder / MARKER).read_bytes()
     except OSError:
         return (folder / MARKER).exists()
-    return FORMAT.encode() in content or (folder / "commits").is_dir()
+    return FORMAT.encode() in content or (folder / "runs").is_dir()
 
 
 def _make(root: PurePath) -> bytes:

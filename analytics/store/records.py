@@ -1,16 +1,15 @@
-"""The JSON records of an archive: runs, the commits of their shards, the jobs of sweeps, the cards of policies."""
+"""The JSON records of an archive: runs, the jobs of sweeps, the cards of policies."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
-from analytics.statistics.tally import Tally
 from analytics.store.json_records import (
     Count,
     Duration,
@@ -22,22 +21,20 @@ from analytics.store.json_records import (
     one_of,
     typed,
 )
-from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
+from analytics.store.schema import SCHEMA_VERSION
+from analytics.store.units import Line
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 POLICY_ID = RUN_ID  # of the same form
 POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12}$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
 POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
-STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}(-[0-9a-f]{32})?\.(parquet|json|svg)")
-PART = re.compile(r"part-[0-9]{6,12}-[0-9a-f]{32}\.parquet")
-COMMIT = re.compile(r"[0-9]{6,12}\.json")
+STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}-[0-9a-f]{16}\.(parquet|json|svg)")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
 
-Ranges = tuple[tuple[Count, Count], ...]  # numbers, each range from its first to before its end
 RunId = Annotated[str, matching(RUN_ID)]
 Sha256 = Annotated[str, matching(SHA256)]
 
@@ -97,9 +94,9 @@ class RunRecord(StoredRecord, frozen=True):
     seconds: Duration = 0.0  # spent playing, resumed runs included
     number: Count = 0  # greater than that of every run that was there when it began: no clock is as sure
     training: bool = False  # played for a training
-    # What there was when the record was written: less of it was lost since, more is fine.
-    commits: Count = 0  # their number
-    annotations: Count = 0  # their number
+    # What there was when the record was written: if there is less now, something was lost.
+    units: Count = 0  # that the archive held
+    annotated: Count = 0  # units whose decisions it held
     verdicts: tuple[RunId, ...] = ()  # their ids, ascending
     schema_version: Positive = SCHEMA_VERSION
 
@@ -141,6 +138,17 @@ class RunRecord(StoredRecord, frozen=True):
         return tuple(agent["label"] for agent in self.spec["agents"])
 
     @property
+    def line(self) -> Line:
+        """The form of the run's line of units."""
+        pairings = 1 if "imported" in self.spec else len(self.spec["pairings"])
+        return Line(pairings, 1 + self.swapped)
+
+    @property
+    def end_unit(self) -> int:
+        """The number of units that were asked for; of imported games, which are never asked for, those there are."""
+        return self.units if "imported" in self.spec else self.line.end_of(self.games)
+
+    @property
     def pairs(self) -> int:
         """The number of pairs that were asked for, per pairing; games without a twin count as pairs."""
         return self.games // (1 + self.swapped)
@@ -150,64 +158,6 @@ class RunRecord(StoredRecord, frozen=True):
         """Each pairing's labels: first agent, second agent."""
         labels = self.labels
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
-
-
-class StoredFile(JsonRecord, frozen=True):
-    """One Parquet file, as a commit lists it."""
-
-    file: Annotated[str, matching(PART)]  # name without folder
-    rows: Count
-    bytes: Count
-    sha256: Sha256
-
-
-class Slice(JsonRecord, frozen=True):
-    """Consecutive pairs of one pairing, and the tally of their games."""
-
-    pairing: Count
-    first_pair: Count
-    pairs: Positive
-    tally: Tally
-
-    def __post_init__(self) -> None:
-        if self.pairing >= 1 << 31 or self.end_pair > MAX_PAIRS:
-            raise ValueError(f"pairing {self.pairing}, pairs to {self.end_pair}: beyond what a game id can number")
-        if self.tally.pair_count != self.pairs:
-            raise ValueError(f"a tally of {self.tally.pair_count} pairs for a slice of {self.pairs}")
-
-    @property
-    def end_pair(self) -> int:
-        return self.first_pair + self.pairs
-
-
-def joined(slices: Iterable[Slice]) -> tuple[Slice, ...]:
-    """The same pairs in as few slices as possible: slices that follow one another become one."""
-    found: list[Slice] = []
-    for part in slices:
-        last = found[-1] if found else None
-        if last and last.pairing == part.pairing and last.end_pair == part.first_pair:
-            found[-1] = Slice(part.pairing, last.first_pair, last.pairs + part.pairs, last.tally + part.tally)
-        else:
-            found.append(part)
-    return tuple(found)
-
-
-class Commit(StoredRecord, frozen=True, omit_defaults=True):
-    """One shard of a run that counts: its two files, and the pairs in them."""
-
-    shard: Count
-    games: StoredFile
-    plies: StoredFile
-    slices: tuple[Slice, ...]
-    created: str  # ISO 8601, UTC
-    # The commits whose pairs this one holds, and no other; they count no more. With them those that they replaced.
-    replaces: Ranges = ()
-    derived: Mapping[str, Any] = msgspec.field(default_factory=dict)  # their derived tables, as one: fields by table
-
-    def __post_init__(self) -> None:
-        datetime.fromisoformat(self.created)
-        if any(not first < end or first <= self.shard < end for first, end in self.replaces):
-            raise ValueError(f"replaces {self.replaces} is no list of ranges of other commits")
 
 
 class SweepJob(StoredRecord, frozen=True):
@@ -230,7 +180,11 @@ class PolicyFile(JsonRecord, frozen=True):
     rows: Count | None  # None: it is no table
     bytes: Count
     sha256: Sha256
-    file: Annotated[str, matching(STORED_POLICY_FILE)] | None = None  # its name in the folder; None: as on the card
+
+    def stored_name(self, name: str) -> str:
+        """The name in the policy's folder of the file that the card calls ``name``: it follows from its content."""
+        stem, dot, suffix = name.partition(".")
+        return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
 
 
 class _DerivationFields(msgspec.Struct):
@@ -289,7 +243,7 @@ class PolicyCard(StoredRecord, frozen=True):
 
     def stored_name(self, name: str) -> str:
         """The name in the policy's folder of the file that the card calls ``name``."""
-        return self.files[name].file or name
+        return self.files[name].stored_name(name)
 
     @property
     def is_imported(self) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarto.batch import ENDINGS, GAME_BITS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 ENDING = pl.Enum(ENDINGS)
 
@@ -87,7 +87,27 @@ FIRST_PLIES = pl.Schema(
     }
 )
 
+RESULTS = ("l", "d", "w")  # the first agent's: it lost, drew, won
+# Counts of pairs by the first agent's result in game 0 and in game 1; of pairs of one game by its seat and result.
+PAIR_COLUMNS = tuple(f"pairs_{zero}{one}" for zero in RESULTS for one in RESULTS)
+SINGLE_COLUMNS = tuple(f"seat{seat}_{result}" for seat in (0, 1) for result in RESULTS)
+FORFEIT_COLUMNS = tuple(f"{kind}_{agent}" for kind in ("illegal", "errors", "late") for agent in (0, 1))
+
+TALLIES = pl.Schema(
+    {
+        "pairing": pl.Int32(),
+        **dict.fromkeys((*PAIR_COLUMNS, *SINGLE_COLUMNS, *FORFEIT_COLUMNS, "plies"), pl.Int64()),
+    }
+)
+
 TABLES = {"games": GAMES, "plies": PLIES}
+SCHEMAS = {
+    **TABLES,
+    "tallies": TALLIES,
+    "decisions": DECISIONS,
+    "positions": POSITIONS,
+    "first_plies": FIRST_PLIES,
+}
 
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number
 

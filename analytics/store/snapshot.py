@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from analytics.files.backends import listed_once
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import Archive
-from analytics.store.commit_log import CommitLog
+from analytics.store.archive import GAMES, Archive
+from analytics.store.range_names import StoredRange
 from analytics.store.records import PolicyCard, RunRecord, SweepJob
 from analytics.store.sprt_verdicts import Verdict
 from quarto.errors import FailureError
@@ -18,22 +18,24 @@ T = TypeVar("T")
 
 
 class Snapshot(Archive):
-    """An archive whose runs, commits, jobs, verdicts and policies are those that were there when it was made.
+    """An archive whose records and ranges are those that were there when it was made.
 
-    Raises ``FailureError`` for a damaged commit. Other damaged records are raised by the method that reads them.
+    Folders of other tables are listed when they are asked for first: a derived file counts only if it fits the games.
+    A damaged record raises ``FailureError`` when it is read.
     """
 
     def __init__(self, root: PurePath) -> None:
         super().__init__(root)
         self.backend = listed_once(root)
-        # What is written last is read first, so that all that it speaks of is there. A run's record is written before
-        # its first commit and after its last one, so a record that is new since is read after the commits.
+        # Read referring records before what they refer to: a record never says more than the files that are there.
         self._jobs = _kept(super().sweep_jobs)
         self._cards = _kept(lambda: policy_cards.cards(self))
         self._verdicts = _kept(lambda: [sprt_verdicts.read(self, path) for path in sprt_verdicts.files(self)])
         self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
-        self._taken = {run_id: super(Snapshot, self).log(run_id) for run_id in super().run_ids()}
-        new = {run_id: self._read(run_id) for run_id in self._taken if run_id not in self._records}
+        self._found: dict[tuple[str, str], list[StoredRange]] = {
+            (GAMES, run_id): super(Snapshot, self).found(GAMES, run_id) for run_id in super().run_ids()
+        }
+        new = {run_id: self._read(run_id) for _, run_id in self._found if run_id not in self._records}
         self._records |= {run_id: record for run_id, record in new.items() if record is not None}
 
     def _read(self, run_id: str) -> RunRecord | FailureError | None:
@@ -48,12 +50,14 @@ class Snapshot(Archive):
         return _value(self._records.get(run_id))
 
     def run_ids(self) -> list[str]:
-        """The runs that had a folder of commits, sorted."""
-        return sorted(self._taken)
+        """The runs that had a folder of games, sorted."""
+        return sorted(run_id for table, run_id in self._found if table == GAMES)
 
-    def log(self, run_id: str) -> CommitLog:
-        """The commits of a run."""
-        return self._taken.get(run_id) or CommitLog(self.log_place(run_id), {}, (), {})
+    def found(self, table: str, run_id: str) -> list[StoredRange]:
+        """The files of a table of a run that are named like one, as they were listed first."""
+        if (table, run_id) not in self._found:
+            self._found[table, run_id] = [] if table == GAMES else super().found(table, run_id)
+        return self._found[table, run_id]
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
 from analytics.store.archive import Archive
 from analytics.store.json_records import Count, Positive, StoredRecord, matching, one_of
+from analytics.store.range_files import read_rows
 from analytics.store.records import RUN_ID, RunId, RunRecord, now, run_id_of
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
-from analytics.store.shard_arrays import read_shard_table
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
 
@@ -117,17 +117,18 @@ def files(archive: Archive) -> list[PurePath]:
 def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
     """[P] outcomes of the first pairs of a run's first pairing: indices into ``PAIR_SCORES``, or ``UNKNOWN``.
 
-    ``P`` is ``most`` at most. One shard is in memory at a time. Raises ``FailureError`` for a damaged file.
+    ``P`` is ``most`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
     """
-    end = min(most, max((pairs for _, pairs in archive.covered(run_id).get(0, [])), default=0))
-    found = np.full(end, UNKNOWN, np.int8)
-    for commit in archive.commits(run_id):
-        if not any(part.pairing == 0 and part.first_pair < end for part in commit.slices):
-            continue
-        frame = read_shard_table(archive, run_id, commit, "games")
+    line, ranges = archive.known_run(run_id).line, archive.ranges(run_id)
+    held = [line.pairs(0, each.first, each.end) for each in ranges]
+    found = np.full(min(most, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
+    for each, (first, _) in zip(ranges, held, strict=True):
+        if first >= len(found):
+            break
+        frame = read_rows(archive, run_id, each, "games")
         frame = frame.filter(frame["pairing"] == 0)
         pair = (frame["game_id"].to_numpy()[::2] & ((1 << GAME_BITS) - 1)) >> 1
-        here = pair < end
+        here = pair < len(found)
         found[pair[here]] = pair_outcomes(frame["winner"].to_numpy())[here]
     return found
 

@@ -26,7 +26,7 @@ from analytics.store.commit_log import overlapping, write_checkpoint
 from analytics.store.ranges import Range, merged
 from analytics.store.records import Commit, RunRecord, StoredFile, joined, now
 from analytics.store.schema import PLIES
-from analytics.store.shard_arrays import shard_table_parts
+from analytics.store.range_files import row_parts
 from analytics.upkeep.sorted_rows import merged_rows
 from quarto.errors import FailureError
 
@@ -205,7 +205,7 @@ def _tables(archive: Archive, record: RunRecord, group: Group) -> Iterator[tuple
     run_id, rows = record.run_id, rows_at_once(len(group.commits))
 
     def merged_of(table: str, *columns: str) -> Iterator[pl.DataFrame]:
-        parts = [shard_table_parts(archive, run_id, commit, table, rows) for commit in group.commits]
+        parts = [row_parts(archive, run_id, commit, table, rows) for commit in group.commits]
         return merged_rows(parts, columns, ROW_GROUP_ROWS)
 
     used = sorted({part.pairing for commit in group.commits for part in commit.slices})

@@ -29,7 +29,7 @@ from analytics.store.ranges import Range, overlaps
 from analytics.store.records import Commit, PolicyCard, RunRecord, StoredFile, run_id_of
 from analytics.store.run_numbers import next_number
 from analytics.store.schema import TABLES
-from analytics.store.shard_arrays import ShardGames, games_at, read_shard
+from analytics.store.range_files import RangeGames, games_at, read_games
 from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
 
@@ -226,7 +226,7 @@ def _add(source: Archive, target: Archive, record: RunRecord, commit: Commit) ->
     covered = target.covered(record.run_id)
     if not any(overlaps(covered.get(part.pairing, []), part.first_pair, part.end_pair) for part in commit.slices):
         return commit.games.rows if _copied(source, target, record, commit) else 0
-    shard = read_shard(source, record.run_id, commit)
+    shard = read_games(source, record.run_id, commit)
     added = target.commit(record.run_id, list(_blocks(shard, commit, covered, record.swapped)), record.pairings)
     return added.games.rows if added else 0
 
@@ -257,7 +257,7 @@ def _bytes(source: Archive, run_id: str, stored: StoredFile, table: str) -> byte
         raise FailureError(f"{path} {error}: see 'qarena archive verify'") from error
 
 
-def _blocks(shard: ShardGames, commit: Commit, covered: dict[int, list[Range]], swapped: bool) -> Iterator[Block]:
+def _blocks(shard: RangeGames, commit: Commit, covered: dict[int, list[Range]], swapped: bool) -> Iterator[Block]:
     """The games of a shard whose pairs are not in ``covered``, each block of one pairing and one length of opening."""
     number = (shard.game_id & 0xFFFFFFFF) >> 1
     for part in commit.slices:

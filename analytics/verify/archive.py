@@ -24,7 +24,7 @@ from analytics.store.commit_log import commit_in, overlapping
 from analytics.store.ranges import Range, merged, overlaps
 from analytics.store.records import Commit, RunRecord, Slice, StoredFile, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TABLES, game_ids
-from analytics.store.shard_arrays import games_at
+from analytics.store.range_files import games_at
 from analytics.verify.checkpoints import verify_checkpoints
 from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts
 from analytics.verify.problems import Problem

@@ -30,7 +30,7 @@ from analytics.store.blocks import ROW_GROUP_ROWS, read_table, table_of, table_p
 from analytics.store.ranges import overlaps
 from analytics.store.records import RunRecord
 from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
-from analytics.store.shard_arrays import read_shard
+from analytics.store.range_files import read_games
 from analytics.verify.problems import Problem
 from quarto.errors import FailureError
 from quarto.rules import PIECES
@@ -109,7 +109,7 @@ def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Pro
 
 def _decisions(table: StoredTable[Annotation]) -> Iterator[Problem]:
     record, annotation = table.shard.record, table.manifest
-    shard = read_shard(table.archive, record.run_id, table.shard.commit)
+    shard = read_games(table.archive, record.run_id, table.shard.commit)
     first = first_plies(shard, AnnotationExtent(annotation.choices, annotation.from_pieces))
     expected = decisions_of(shard, first, ExactValues.empty(len(first)), record.rules)
     if not table.frame.select(GIVEN).equals(expected.select(GIVEN)):

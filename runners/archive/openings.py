@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 
 import polars as pl
 
 from analytics import open_archive
-from analytics.query.openings import Explored, Filters, checked, explore
+from analytics.query.openings import Asked, Explored, checked, explore
 from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -33,18 +34,18 @@ def text_of(position: str, rules: str | None) -> str:
     return " ".join([*fields[:2], rules])
 
 
-def show_openings(root: PurePath, position: str, by: str | None, filters: Filters, output: TableOutput) -> None:
+def show_openings(root: PurePath, asked: Asked, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
-    checked(Archive.open(root), position, by, filters)  # before anything is written
+    checked(Archive.open(root), asked)  # before anything is written
     bring_all_up_to_date(root)
     with open_archive(root) as opened:
-        found = explore(opened, position, by, filters)
+        found = explore(opened, asked)
         if not output.is_printed:
             write(found.rows, output)
             return
         console.show([_table(found, found.rows, "")], wide=output.wide)
-        if by is None and found.by != "turn":
-            turns = explore(opened, position, "turn", filters)
+        if asked.by is None and found.by != "turn":
+            turns = explore(opened, replace(asked, by="turn"))
             shown = turns.rows.head(MAX_TURNS)
             note = f", the {len(shown)} most played of {len(turns.rows)} (all: --by turn)"
             console.show([_table(turns, shown, note if len(shown) < len(turns.rows) else "")], wide=output.wide)

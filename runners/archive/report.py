@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from analytics import open_archive
-from analytics.query.mistakes import among
 from analytics.report.page import report
 from analytics.sql.conditions import both
+from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
 from runners.terminal.files import write_file

@@ -20,8 +20,8 @@ from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
-    *("runners.arena.engine", "runners.contestants.lockstep", "runners.contestants.half"),
-    *("runners.contestants.contestant", "runners.contestants.crew", "runners.contestants.places"),
+    *("runners.arena.engine", "runners.contestants.lockstep", "runners.contestants.leg"),
+    *("runners.contestants.contestant", "runners.contestants.places"),
     *("agents.base", "agents.lift"),
 )
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")

@@ -1,11 +1,11 @@
-"""The batch engine: blocks of pairs played by threads. No I/O: it yields blocks, the caller writes them."""
+"""The batch engine: plays blocks of pairs. No I/O: it returns blocks, the caller writes them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from quarto.hooks import ignore
 from quarto.jit import uint64
 from quarto.rules import CELLS, Rules
 from runners.contestants.contestant import Contestant, Misbehaviour
-from runners.contestants.crew import Crew
-from runners.contestants.half import Half, Setting
+from runners.contestants.leg import Leg, Setting
 from runners.contestants.lockstep import GameNumbers, draw_openings, settle
+from runners.executors.base import Stop
+from runners.executors.threads import THREADS
 
 # The most pairs in a block: the state of 16,384 games in lockstep is 0.4 MB, which fits into a core's own cache. They
 # take two milliseconds, long against the cost of handing a block to a thread and back.
@@ -27,7 +28,7 @@ MAX_PAIRS = 16384
 # The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY = 1 << 28
-HAND_OUT_SECONDS = 1.0  # the pairs of a block that are finished are handed out this often, so that they can be stored
+GRACE = 2.0  # seconds after a request to stop, in which a block may end
 
 
 class Order(NamedTuple):
@@ -43,6 +44,19 @@ class TimedBlock(NamedTuple):
 
     block: Block
     seconds: float
+
+
+class Cut:
+    """Whether work in progress is cut short: ``GRACE`` seconds after it was seen that it is to stop."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._at: float | None = None
+
+    def __call__(self) -> bool:
+        if self._at is None and self._stop.is_set():
+            self._at = time.monotonic() + GRACE
+        return self._at is not None and time.monotonic() > self._at
 
 
 class Engine:
@@ -84,40 +98,37 @@ class Engine:
         """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
 
         An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what
-        to play next. An order that takes long is yielded in several blocks. Once ``stop`` is set, no order is begun,
-        and of one in progress only what is finished soon is yielded. ``idle`` is called while no block is finished.
-        Raises ``StuckError``.
+        to play next. Once ``stop`` is set, no order is begun, and of those in progress only what is finished soon is
+        yielded. ``idle`` is called while no block is finished. Raises ``StuckError``.
         """
-        return self.crew(threads, stop).results(orders, idle)
 
-    def crew(self, threads: int, stop: threading.Event | None = None) -> Crew[Order, TimedBlock]:
-        """Threads that play orders, as ``play`` lets them."""
-        return Crew(threads, self.play_parts, stop)
+        def play(order: Order, stopping: Stop) -> TimedBlock | None:
+            return self.play_block(order, Cut(stopping))
 
-    def play_block(self, order: Order) -> TimedBlock:
-        """Play the games of each pair of ``order`` in the calling thread."""
-        started = time.perf_counter()
-        games = [self._play_whole(part) for part in self._parts(order)]
+        for block in THREADS.map(play, orders, threads, stop or threading.Event(), idle):
+            if block is not None:
+                yield block
+
+    @overload
+    def play_block(self, order: Order) -> TimedBlock: ...
+
+    @overload
+    def play_block(self, order: Order, cut: Callable[[], bool]) -> TimedBlock | None: ...
+
+    def play_block(self, order: Order, cut: Callable[[], bool] | None = None) -> TimedBlock | None:
+        """Play the games of each pair of ``order`` in the calling thread; None if ``cut()`` became true meanwhile."""
+        started, games = time.perf_counter(), []
+        for part in self._parts(order):
+            if not self._play(part, found := Games.zeros((1 + self.swapped) * part.pairs), cut):
+                return None
+            games.append(found)
         joined = (
             games[0]
             if len(games) == 1
             else Games(*(np.concatenate(each, axis=-1) for each in zip(*games, strict=True)))
         )
-        return TimedBlock(self._block(order, 0, joined), time.perf_counter() - started)
-
-    def play_parts(self, order: Order, cut: Callable[[], bool]) -> Iterator[TimedBlock]:
-        """Play ``order`` in the calling thread: blocks of finished pairs, each of its pairs in one of them.
-
-        It is a single block unless it takes long. Once ``cut()`` is true, pairs that are not finished are dropped.
-        """
-        started = time.perf_counter()
-        for part in self._parts(order):
-            for first, games in self._play_pairs(part, cut):
-                now = time.perf_counter()
-                yield TimedBlock(self._block(part, first, games), now - started)
-                started = now
-            if cut():
-                return
+        block = Block(order.pairing, order.first_pair, self.opening_plies, joined, self.swapped)
+        return TimedBlock(block, time.perf_counter() - started)
 
     def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
         """The imposed plies of consecutive pairs: [2, K, pairs] int8, pieces then cells."""
@@ -127,9 +138,9 @@ class Engine:
 
     def play_game(self, order: Order, game: int, games: Games) -> None:
         """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
-        half = self._half(order, game, self.openings(order.first_pair, order.pairs), games)
-        if not half.play_compiled(self._state(order.pairs)):
-            for _ in self._turns([half]):
+        leg = self._leg(order, game, self.openings(order.first_pair, order.pairs), games)
+        if not leg.play_compiled(self._state(order.pairs)):
+            for _ in self._turns([leg]):
                 pass
         settle(games, game, 1 + self.swapped)
 
@@ -168,97 +179,47 @@ class Engine:
         for first in range(order.first_pair, end, most):
             yield Order(order.pairing, first, min(most, end - first))
 
-    def _play_whole(self, order: Order) -> Games:
-        ((_, games),) = self._play_pairs(order)
-        return games
-
-    def _play_pairs(self, order: Order, cut: Callable[[], bool] | None = None) -> Iterator[tuple[int, Games]]:
-        """Play ``order``: the number of the first pair within it, and the games, of finished consecutive pairs.
-
-        All pairs at once, unless ``cut`` is given and it takes long.
-        """
-        games = Games.zeros((1 + self.swapped) * order.pairs)
+    def _play(self, order: Order, games: Games, cut: Callable[[], bool] | None) -> bool:
+        """Play all pairs of ``order`` at once; false if that was cut."""
         openings = self.openings(order.first_pair, order.pairs)
-        halves = [self._half(order, game, openings, games) for game in range(1 + self.swapped)]
-        halves = [half for half in halves if not half.play_compiled(self._state(order.pairs))]
-        given = np.zeros(order.pairs, np.bool_)  # [pairs] that were yielded
-        if cut is not None and halves:
-            yield from self._take_turns(order, halves, given, cut)
-        else:
-            for _ in self._turns(halves):
-                pass
-        if not given.any():
-            for game in range(1 + self.swapped):
-                settle(games, game, 1 + self.swapped)
-            self._note_illegal(order, games)
-            yield 0, games
+        legs = [self._leg(order, game, openings, games) for game in range(1 + self.swapped)]
+        legs = [leg for leg in legs if not leg.play_compiled(self._state(order.pairs))]
+        for _ in self._turns(legs):
+            if cut is not None and cut():
+                return False
+        for game in range(1 + self.swapped):
+            settle(games, game, 1 + self.swapped)
+        self._note_illegal(order, games)
+        return True
 
-    def _take_turns(
-        self, order: Order, halves: Sequence[Half], given: NDArray[np.bool_], cut: Callable[[], bool]
-    ) -> Iterator[tuple[int, Games]]:
-        """Play halves to their ends; where that takes long, or is cut, yield pairs as soon as they are finished.
+    def _turns(self, legs: Sequence[Leg]) -> Iterator[None]:
+        """Play legs to their ends with the interpreter between the turns; yields after each turn.
 
-        Marks in ``given`` what is done with. If it marks nothing, all pairs are finished and none was yielded.
+        Both games of a pair are played at once; one after the other where players remember, since a player has memory
+        for the games of one leg.
         """
-        last = time.monotonic()
-        for _ in self._turns(halves):
-            is_cut, now = cut(), time.monotonic()
-            if is_cut or now - last > HAND_OUT_SECONDS:
-                last = now
-                yield from self._finished(order, halves, given)
-            if is_cut:
-                given[:] = True
-                return
-        if given.any():
-            yield from self._finished(order, halves, given)
-
-    def _finished(self, order: Order, halves: Sequence[Half], given: NDArray[np.bool_]) -> Iterator[tuple[int, Games]]:
-        """The finished pairs that are not marked in ``given`` yet, in groups of consecutive ones; marks them."""
-        games_a_pair, finished = 1 + self.swapped, ~given
-        for half in halves:
-            finished[half.running // games_a_pair] = False
-        given |= finished
-        pairs = np.flatnonzero(finished)
-        for group in np.split(pairs, np.flatnonzero(np.diff(pairs) > 1) + 1) if len(pairs) else ():
-            first, end = int(group[0]), int(group[-1]) + 1
-            columns = slice(games_a_pair * first, games_a_pair * end)
-            games = Games(*(np.array(each[..., columns], order="C") for each in halves[0].games))
-            for game in range(games_a_pair):
-                settle(games, game, games_a_pair)
-            self._note_illegal(Order(order.pairing, order.first_pair + first, end - first), games)
-            yield first, games
-
-    def _turns(self, halves: Sequence[Half]) -> Iterator[None]:
-        """Play halves to their ends with the interpreter between the turns; yields after each turn.
-
-        Both games of a pair are played at once, so that early on there are finished pairs; one after the other where
-        players remember, since a player has memory for the games of one half.
-        """
-        remembering = any(half.remembers for half in halves)
-        for together in [[half] for half in halves] if remembering else [halves]:
-            for half in together:
-                half.begin(self._state(half.size, half.game))
+        remembering = any(leg.remembers for leg in legs)
+        for together in [[leg] for leg in legs] if remembering else [legs]:
+            for leg in together:
+                leg.begin(self._state(leg.size, leg.game))
             for turn in range(self.opening_plies + self.rules.mover_chooses, CELLS + 1):
-                for half in together:
-                    if half.size:
-                        self._count_turns(half.size)
-                        half.take(turn)
+                for leg in together:
+                    if leg.size:
+                        self._count_turns(leg.size)
+                        leg.take(turn)
                         yield
 
     def _count_turns(self, turns: int) -> None:
         with self._counting:
             self.turns += turns
 
-    def _half(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> Half:
+    def _leg(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> Leg:
         """Game 0 or 1 of each pair, to be played."""
         zero, one = self.pairings[order.pairing][:: -1 if game else 1]
         players = self.player(zero), self.player(one, copy=int(zero == one))
         seats = self.contestants[zero], self.contestants[one]
         numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
-        return Half(Setting(self.rules, self.opening_plies, seats, players), numbers, openings, games)
-
-    def _block(self, order: Order, first: int, games: Games) -> Block:
-        return Block(order.pairing, order.first_pair + first, self.opening_plies, games, self.swapped)
+        return Leg(Setting(self.rules, self.opening_plies, seats, players), numbers, openings, games)
 
     def _note_illegal(self, order: Order, games: Games) -> None:
         """Count the games of ``order`` that were forfeited by illegal turns, and have each agent's first described."""
@@ -269,7 +230,7 @@ class Engine:
             if self.contestants[loser].wants_illegal:  # a kernel has played it: turn by turn it shows which turn it was
                 one = Order(order.pairing, order.first_pair + pair, 1)
                 own = Games.zeros(1 + self.swapped)
-                for _ in self._turns([self._half(one, game, self.openings(one.first_pair, 1), own)]):
+                for _ in self._turns([self._leg(one, game, self.openings(one.first_pair, 1), own)]):
                     pass
 
     def _state(self, size: int, game: int = 0) -> Lockstep:

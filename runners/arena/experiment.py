@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,17 +15,15 @@ from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_place
 from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
+from analytics.store.units import Line, Range
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
 from runners.arena.code import code_of, differences
 from runners.arena.config import Request
 from runners.arena.engine import Engine
-from runners.arena.schedule import missing
-from runners.arena.shard_writer import ShardWriter, Submit
+from runners.arena.range_writer import RangeWriter
 from runners.arena.spec import RunSpec
 from runners.arena.storage import where_typed
-
-Left = dict[int, list[tuple[int, int]]]  # ranges of pairs by pairing
 
 
 @dataclass(frozen=True)
@@ -41,17 +39,21 @@ class Experiment:
     def run_id(self) -> str:
         return self.request.spec.run_id
 
-    def left(self, games: int) -> Left:
-        """The pairs of each pairing that the archive lacks, if each is to have ``games`` games."""
-        return left(self.archive, self.request.spec, games)
+    @property
+    def line(self) -> Line:
+        return self.request.spec.line
+
+    def missing(self, games: int) -> list[Range]:
+        """The units that the archive lacks, if each pairing is to have ``games`` games."""
+        return self.archive.ranges(self.run_id).missing(self.line.end_of(games))
 
     def games_left(self, games: int) -> int:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
         return games_left(self.archive, self.request.spec, games)
 
-    def shard_writer(self, submit: Submit, most: int) -> ShardWriter:
-        """A writer that stores games of this run as the request says; ``submit`` and ``most`` as it takes them."""
-        return ShardWriter(self.archive, self.request.spec, self.request.storage, submit, most)
+    def writer(self, first: int, total: int | None = None) -> RangeWriter:
+        """A writer that stores games of this run as the request says, from unit ``first`` on."""
+        return RangeWriter(self.archive, self.request.spec, self.request.storage, first, total)
 
 
 def prepare(request: Request) -> Experiment:
@@ -92,7 +94,7 @@ def _checked_for_other_code(request: Request, archive: Archive, code: Mapping[st
 class Contribution:
     """The part of a run that this process has added."""
 
-    games: int = 0  # committed
+    games: int = 0  # written
     seconds: float = 0.0  # of playing and writing; set when the context of ``contribute`` is left
 
 
@@ -100,19 +102,22 @@ class Contribution:
 def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """Keep a run's record up to date while the context's body plays games for it.
 
-    The caller sets ``games`` of the yielded value to the number of games that it committed.
+    The caller sets ``games`` of the yielded value to the number of games that it wrote. Raises ``RequestError`` if the
+    run's games cannot be repeated and another process plays it.
     """
     archive, spec = experiment.archive, experiment.request.spec
-    begin(archive, spec, experiment.code, experiment.request.games, command)
-    contribution, started = Contribution(), time.perf_counter()
-    try:
-        yield contribution
-    except BaseException:
-        with suppress(ArenaError):  # the reason for stopping is what the user should read
-            end(archive, spec, time.perf_counter() - started)
-        raise
-    contribution.seconds = time.perf_counter() - started
-    end(archive, spec, contribution.seconds if contribution.games else 0.0)
+    contribution = Contribution()
+    with nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
+        begin(archive, spec, experiment.code, experiment.request.games, command)
+        started = time.perf_counter()
+        try:
+            yield contribution
+        except BaseException:
+            with suppress(ArenaError):  # the reason for stopping is what the user should read
+                end(archive, spec, time.perf_counter() - started)
+            raise
+        contribution.seconds = time.perf_counter() - started
+        end(archive, spec, contribution.seconds if contribution.games else 0.0)
 
 
 def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:
@@ -132,17 +137,9 @@ def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:
     )
 
 
-def left(archive: Archive, spec: RunSpec, games: int) -> Left:
-    """The pairs of each pairing of a run that the archive lacks, if each is to have ``games`` games."""
-    covered = archive.covered(spec.run_id)
-    return {
-        pairing: missing(games // spec.games_a_pair, covered.get(pairing, [])) for pairing in range(len(spec.pairings))
-    }
-
-
 def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
     """The number of games of a run that the archive lacks, if each pairing is to have ``games``."""
-    ranges = (each for pairing in left(archive, spec, games).values() for each in pairing)
+    ranges = archive.ranges(spec.run_id).missing(spec.line.end_of(games))
     return spec.games_a_pair * sum(end - first for first, end in ranges)
 
 

@@ -18,6 +18,7 @@ from analytics.perfect.tablebase import base_for
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import run_id_of
+from analytics.store.units import Line
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
 from quarto.solver.base import Base
@@ -25,6 +26,7 @@ from runners.contestants.limits import Limits
 
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 
+HUMAN = "runners.play.Human"  # the target of a person
 LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
@@ -177,6 +179,17 @@ class RunSpec:
     @property
     def games_a_pair(self) -> int:
         return 2 if self.seats == "swapped" else 1
+
+    @property
+    def line(self) -> Line:
+        """The form of the run's line of units."""
+        return Line(len(self.pairings), self.games_a_pair)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether its games are a function of their numbers: no person, no learner, no limit by the clock plays."""
+        people = any(agent.target == HUMAN for agent in self.agents)
+        return not people and self.learner is None and all(agent.limits.turn_seconds is None for agent in self.agents)
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:

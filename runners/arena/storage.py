@@ -14,7 +14,6 @@ from analytics.files.location import location_of
 from runners.arena.checks import check_choice, check_keys, check_range
 
 ARCHIVE: PurePath = Path("data/archive")  # where no other is named
-BLOCKS_A_SHARD = 8  # at least
 OTHER_CODE = ("refuse", "extend", "new")
 
 
@@ -26,8 +25,8 @@ class Storage:
     """
 
     root: PurePath = ARCHIVE  # of the archive
-    shard_games: int = 1 << 18  # at most these are committed together
-    shard_seconds: float = 30.0  # after this time a shard is committed even if it has fewer games
+    shard_games: int = 1 << 18  # at most these are written together
+    shard_seconds: float = 30.0  # after this time games are written even if there are fewer
     other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
 
     def __post_init__(self) -> None:
@@ -35,10 +34,9 @@ class Storage:
         check_range("archive.shard_seconds", self.shard_seconds, 0, float("inf"))
         check_choice("archive.other_code", self.other_code, OTHER_CODE)
 
-    @property
-    def block_games(self) -> int:
-        """The most games in a block. A kill loses the blocks in play too, so they are small beside a shard."""
-        return max(2, self.shard_games // BLOCKS_A_SHARD)
+    def most_units(self, games_a_pair: int) -> int:
+        """The most units in a file: a power of two."""
+        return 1 << (max(1, self.shard_games // games_a_pair).bit_length() - 1)
 
 
 @dataclass

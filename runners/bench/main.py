@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from quarto.errors import MissingExtraError
 from runners.arena.agent_labels import load_agent
 from runners.arena.checks import MAX_SEED
 from runners.arena.config_groups import load_rules, names
@@ -24,9 +23,6 @@ from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
-from runners.bench.environments import environment_figures
-from runners.bench.policies import policy_speeds
-from runners.bench.scale import bench_scale, growth
 from runners.bench.searches import searches
 from runners.bench.solver import bench_solver
 from runners.bench.startup import startup
@@ -34,7 +30,7 @@ from runners.bench.throughput import throughput
 from runners.bench.timing import process
 from runners.bench.warm import rules_played_by, warm
 from runners.bench.yardstick import yardstick
-from runners.executors.machine import available_cores
+from runners.executors.machine import MEBIBYTE, available_cores
 
 Figures = dict[str, Any]
 
@@ -47,26 +43,8 @@ TRAINING_SECONDS = {"q_placement": 20.0, "ga2": 60.0}  # at most, by the studies
 
 
 def measured(part: str, quick: bool = False) -> Figures:
-    """The figures of ``solver``, ``archive``, ``scale``, ``environments`` or ``policies``, or of ``all``.
-
-    Raises ``MissingExtraError`` for environments without the libraries that they are for.
-    """
-    if part == "environments":
-        return environment_figures(1 if quick else ROUNDS, quick)
-    measures = {
-        "solver": bench_solver,
-        "archive": bench_archive,
-        "policies": _policies,
-        "scale": bench_scale,
-        "all": bench,
-    }
-    return measures[part](quick)
-
-
-def _policies(quick: bool) -> Figures:
-    for _ in warm():  # compiling is not measured
-        pass
-    return policy_speeds(quick)
+    """The figures of ``solver`` or ``archive``, or of ``all``."""
+    return {"solver": bench_solver, "archive": bench_archive, "all": bench}[part](quick)
 
 
 def bench(quick: bool = False) -> Figures:
@@ -91,10 +69,20 @@ def bench(quick: bool = False) -> Figures:
         figures["startup"] = startup(Path(folder), rounds)
     figures["archive"] = bench_archive(quick)
     figures["solver"] = bench_solver(quick)
-    try:
-        figures["environments"] = environment_figures(rounds, quick)
-    except MissingExtraError as error:
-        figures["environments"] = {"not_measured": str(error)}
+    return figures
+
+
+def growth(sizes: Sequence[int], folder: Path) -> Figures:
+    """Whole runs in processes of their own: games a second and peak memory by number of games."""
+    figures: Figures = {}
+    for games in sizes:
+        root = folder / f"games-{games}"
+        command = ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"]
+        seconds, peak = process(command, folder)
+        figures[f"{games}"] = {"games_per_second": games / seconds, "peak_memory_mib": peak / MEBIBYTE}
+        shutil.rmtree(root)
+    least, most = (figures[f"{games}"]["peak_memory_mib"] for games in sizes[-2:])
+    figures["peak_memory_ratio_of_last_two"] = most / least
     return figures
 
 

@@ -22,7 +22,7 @@ from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies.derived.dataset import dataset_of
-from analytics.query.openings import EMPTY_BOARD, Filters, openings
+from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
@@ -117,7 +117,7 @@ def look_at_openings(root: Path) -> None:
     for shard in INDEXES.shards(archive, archive.run_ids())[:1]:
         digest_making.make(archive, digest_making.DigestJob(shard.record, (shard,), 1))
     with open_archive(root) as opened:
-        openings(opened, EMPTY_BOARD, filters=Filters(imposed=True))
+        openings(opened, EMPTY_BOARD, imposed=True)
 
 
 def derive_once(root: Path) -> None:

@@ -1,7 +1,7 @@
 """`qarena benchmark make`: plays the games of the datasets and writes them as archives and in Minari's format.
 
 Games are played into an archive in a hidden folder, from which an interrupted command goes on. Once they are complete
-they become one shard of a new archive, whose Parquet files depend on the games alone, and then the Minari dataset. Both
+they become one file of a new archive, whose Parquet files depend on the games alone, and then the Minari dataset. Both
 get their final names when they are complete.
 """
 
@@ -26,7 +26,7 @@ from analytics.query.selection import select
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import archive_around
 from analytics.store.schema import first_game_id
-from analytics.store.shard_arrays import ShardGames, games_at
+from analytics.store.range_files import RangeGames, games_at, store_games
 from quarto.batch import Block, Games
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import version
@@ -137,31 +137,32 @@ def _played(part: Part, spec: RunSpec, request: MakeRequest, making: Path, stop:
 
 
 def _write_archive(part: Part, spec: RunSpec, making: Path, folder: Path) -> None:
-    """Write the games of a part as one shard of an archive of their own."""
+    """Write the games of a part as one file of an archive of their own."""
     source, aside = Archive.open(making / "played"), making / "archive"
     record = source.run(spec.run_id)
     if record is None:
         raise FailureError(f"{making} has lost the record of its run: remove it to begin anew")
     shutil.rmtree(aside, ignore_errors=True)
     target = Archive.open(aside, create=True)
-    target.save_run(structs.replace(readable(record), games=part.games_a_pairing, commits=0))
+    target.save_run(structs.replace(readable(record), games=part.games_a_pairing, units=0))
     with open_archive(making / "played") as opened:
-        shards = [shard for _, shard in select(opened, f"run_id = '{spec.run_id}'").shards()]
-    target.commit(spec.run_id, blocks_of(joined(shards), part.games_a_pairing, len(spec.pairings)), spec.labels)
+        found = [games for _, games in select(opened, f"run_id = '{spec.run_id}'").parts()]
+    blocks = blocks_of(joined(found), part.games_a_pairing, len(spec.pairings))
+    store_games(target, spec.run_id, spec.line, spec.labels, (0, spec.line.end_of(part.games_a_pairing)), blocks)
     with explained("write to", folder):
         aside.rename(part.parquet(folder))
 
 
-def joined(shards: Sequence[ShardGames]) -> ShardGames:
-    """The games of shards, ascending by id."""
-    ids = np.concatenate([shard.game_id for shard in shards])
+def joined(parts: Sequence[RangeGames]) -> RangeGames:
+    """The games of several ranges, ascending by id."""
+    ids = np.concatenate([part.game_id for part in parts])
     order = np.argsort(ids)
-    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(shard.games for shard in shards), strict=True)))
-    opening = np.concatenate([shard.opening for shard in shards])
-    return ShardGames(ids[order], opening[order], games_at(games, order))
+    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(part.games for part in parts), strict=True)))
+    opening = np.concatenate([part.opening for part in parts])
+    return RangeGames(ids[order], opening[order], games_at(games, order))
 
 
-def blocks_of(games: ShardGames, games_a_pairing: int, pairings: int) -> list[Block]:
+def blocks_of(games: RangeGames, games_a_pairing: int, pairings: int) -> list[Block]:
     """The first games of each pairing as one block each, of games ascending by id."""
     blocks = []
     for pairing in range(pairings):

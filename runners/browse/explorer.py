@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
 
-from analytics.derived_tables.position_index import INDEXES
+from analytics.derived_tables.position_index import counts_turns_of
 from analytics.derived_tables.positions import turns_in
-from analytics.query.openings import EMPTY_BOARD, Explored, Filters, checked, explore
+from analytics.query.openings import Asked, Explored, checked, explore
 from analytics.report.content import Cell, Table
 from analytics.report.sections import interval, percent
 from analytics.sql.database import OpenArchive
@@ -53,28 +54,24 @@ class Explorer(NamedTuple):
     missing: str = ""  # why there is nothing to show
 
 
-def explorer(opened: OpenArchive, text: str, by: str | None, filters: Filters) -> Explorer:
+def explorer(opened: OpenArchive, asked: Asked) -> Explorer:
     """The explorer in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
-    position, by, records = checked(opened.archive, text or EMPTY_BOARD, by, filters)
+    position, by, records = checked(opened.archive, asked)
     rules = records[0].rules
     _require_indexed(opened, records, position)
-    shown = format_position(position, rules.name)
     try:
-        found = explore(opened, shown, by, filters)
+        found = explore(opened, asked)
     except RequestError as error:
-        return _page(position, rules, by, filters, None, str(error))
-    return _page(position, rules, by, filters, found, "")
+        return _page(position, rules, by, asked, None, str(error))
+    return _page(position, rules, by, asked, found, "")
 
 
 def _require_indexed(opened: OpenArchive, records: list[RunRecord], position: Position) -> None:
     """Raise ``RequestError`` for a question that would replay too many games."""
-    runs, ply = {record.run_id for record in records}, position.occupied.bit_count()
-    shards = [shard for shard in opened.shards() if shard.record.run_id in runs]
-    games = sum(
-        shard.commit.games.rows
-        for shard in shards
-        if INDEXES.lacks(opened.archive, shard, lambda index: index.end_ply > ply)
-    )
+    games, ply = 0, position.occupied.bit_count()
+    for record in records:
+        _, lacking = opened.files.derived("positions", record.run_id, partial(counts_turns_of, ply))
+        games += sum(each.units for each in lacking) * record.line.games_a_pair
     if games > MOST_REPLAYED:
         raise RequestError(
             f"{games:,} of these games are not indexed as deep as {ply} pieces: run 'qarena archive index', with "
@@ -82,15 +79,8 @@ def _require_indexed(opened: OpenArchive, records: list[RunRecord], position: Po
         )
 
 
-def _page(
-    position: Position,
-    rules: Rules,
-    by: str,
-    filters: Filters,
-    found: Explored | None,
-    missing: str,
-) -> Explorer:
-    kept = _query(filters)
+def _page(position: Position, rules: Rules, by: str, asked: Asked, found: Explored | None, missing: str) -> Explorer:
+    kept = _query(asked)
     results = _results(found, position, rules)
     gives = position.hand == NONE and not rules.mover_chooses
     cells = [
@@ -108,14 +98,15 @@ def _page(
     return Explorer(text, position, rules, by, DECIDERS[by], games, cells, gifts, table, more, missing)
 
 
-def _query(filters: Filters) -> dict[str, object]:
+def _query(asked: Asked) -> dict[str, object]:
     """The filters as parameters of an address."""
+    games = asked.games
     return {
-        "agent": filters.agent,
-        "opponent": filters.opponent,
-        "run": filters.runs[0] if filters.runs else None,
-        "least": filters.least if filters.least > 1 else None,
-        "imposed": "yes" if filters.imposed else None,
+        "agent": games.agent,
+        "opponent": games.opponent,
+        "run": games.runs[0] if games.runs else None,
+        "least": asked.least if asked.least > 1 else None,
+        "imposed": "yes" if asked.imposed else None,
     }
 
 

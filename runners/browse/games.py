@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import polars as pl
 
+from analytics.query.game_filter import GameFilter
+from analytics.query.stored_rows import files_with, plies_of, rows_in
 from analytics.report.content import Cell, Table
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import unknown_run
@@ -15,25 +16,12 @@ from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.rules import NONE
 from runners.browse import links
-from runners.browse.runs import RunFilter, RunRow
+from runners.browse.runs import RunRow, matching
 
 MOST_RUNS = 20  # of more runs the newest are searched: each is a file at least
 ROWS = 50  # a page
 RESULTS = ("won", "drawn", "lost")
 ORDERS = ("logged", "shortest", "longest")
-
-
-@dataclass(frozen=True)
-class GameFilter:
-    """The games that are listed."""
-
-    rules: str = ""
-    run: str = ""
-    agent: str = ""  # label of an agent that took part
-    opponent: str = ""  # label of the other agent
-    result: str = ""  # for ``agent``, one of RESULTS; without an agent: whether it was drawn
-    order: str = ORDERS[0]
-    page: int = 1
 
 
 class GamesPage(NamedTuple):
@@ -45,39 +33,38 @@ class GamesPage(NamedTuple):
     matching: int  # runs that may have such games
 
 
-def games_list(opened: OpenArchive, rows: Sequence[RunRow], wanted: GameFilter) -> GamesPage:
+def games_list(
+    opened: OpenArchive,
+    rows: Sequence[RunRow],
+    wanted: GameFilter,
+    result: str = "",
+    order: str = ORDERS[0],
+    page: int = 1,
+) -> GamesPage:
     """The games that meet filters, those of the newest runs first. ``rows``: all runs, the newest first.
 
-    Raises ``RequestError`` for a run or an agent that is not there.
+    ``result`` is one of RESULTS for the agent; without an agent: whether it was drawn. Raises ``RequestError`` for a
+    run or an agent that is not there.
     """
-    runs = _runs(opened, rows, wanted)
+    for run_id in wanted.runs:
+        if opened.archive.run(run_id) is None:
+            raise unknown_run(opened.archive, run_id, opened.archive.recorded())
+    runs = [row for row in matching(rows, wanted) if row.games]
     if not runs:
         raise RequestError("no run meets these filters: choose others")
-    if wanted.result not in ("", *RESULTS) or wanted.order not in ORDERS:
+    if result not in ("", *RESULTS) or order not in ORDERS:
         raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
     frames = [opened.games(row.run_id) for row in runs[:MOST_RUNS]]
-    found = pl.concat(frames).with_columns(pl.col("agent_0", "agent_1").cast(pl.String)).filter(_condition(wanted))
-    if wanted.order != ORDERS[0]:
-        found = found.sort("plies", descending=wanted.order == "longest", maintain_order=True)
-    first = ROWS * (max(1, wanted.page) - 1)
-    total, page = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS)])
-    return GamesPage(_table(page), int(total.item()), min(len(runs), MOST_RUNS), len(runs))
+    found = pl.concat(frames).with_columns(pl.col("agent_0", "agent_1").cast(pl.String))
+    found = found.filter(_condition(wanted, result))
+    if order != ORDERS[0]:
+        found = found.sort("plies", descending=order == "longest", maintain_order=True)
+    first = ROWS * (max(1, page) - 1)
+    total, shown = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS)])
+    return GamesPage(_table(shown), int(total.item()), min(len(runs), MOST_RUNS), len(runs))
 
 
-def _runs(opened: OpenArchive, rows: Sequence[RunRow], wanted: GameFilter) -> list[RunRow]:
-    if wanted.run:
-        rows = [row for row in rows if row.run_id == wanted.run]
-        if not rows:
-            raise unknown_run(opened.archive, wanted.run, opened.archive.recorded())
-    filters = RunFilter(wanted.rules, wanted.agent)
-    return [
-        row
-        for row in rows
-        if row.games and filters.takes(row) and (not wanted.opponent or wanted.opponent in row.agents)
-    ]
-
-
-def _condition(wanted: GameFilter) -> pl.Expr:
+def _condition(wanted: GameFilter, result: str) -> pl.Expr:
     zero, one, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
     both: list[pl.Expr] = []
     for seat, (mine, other) in enumerate(((zero, one), (one, zero))):
@@ -86,10 +73,10 @@ def _condition(wanted: GameFilter) -> pl.Expr:
             found &= mine == wanted.agent
         if wanted.opponent:
             found &= other == wanted.opponent
-        if wanted.result == "drawn":
+        if result == "drawn":
             found &= winner == NONE
-        elif wanted.result and wanted.agent:
-            found &= winner == (seat if wanted.result == "won" else 1 - seat)
+        elif result and wanted.agent:
+            found &= winner == (seat if result == "won" else 1 - seat)
         both.append(found)
     return both[0] | both[1]
 
@@ -137,13 +124,12 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
         raise unknown_run(opened.archive, run_id, opened.archive.recorded())
     if not 0 <= game_id < 1 << 63:
         raise RequestError(f"game {game_id} is no number of a game")
-    own = pl.col("game_id") == game_id
-    games = opened.games(run_id).filter(own).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
-    plies = opened.plies(run_id).filter(own).sort("ply").select("piece", "cell")
-    game, rows = pl.collect_all([games, plies])
+    columns = ("agent_0", "agent_1", "winner", "ending", "opening")
+    files = files_with(opened, "games", run_id, game_id)
+    game = rows_in(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
     if game.is_empty():
         raise RequestError(f"run {run_id} has no game {game_id} in this archive")
-    found = game.row(0, named=True)
+    found, plies = game.row(0, named=True), plies_of(opened, [(run_id, game_id)])
     return LoggedGame(
         record,
         game_id,
@@ -151,7 +137,7 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
         found["winner"],
         found["ending"],
         found["opening"],
-        tuple(rows.iter_rows()),
+        tuple(plies.get((run_id, game_id), ())),
     )
 
 

@@ -16,7 +16,7 @@ from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store import marker
 from analytics.store.snapshot import Snapshot
-from quarto.errors import ArenaError, FailureError
+from quarto.errors import ArenaError
 from runners.browse.busy import BusyError
 
 CONNECTIONS = 3  # questions that are answered at once
@@ -33,7 +33,7 @@ Stamp = tuple[Any, ...]
 
 
 def stamp_of(root: PurePath) -> Stamp:
-    """The marks of an archive's state: the times of its folders of records, commits, policies and the like.
+    """The marks of an archive's state: the times of its folders of records, games, policies and the like.
 
     Object storage tells nothing of that without listing it: there it changes with time.
     """
@@ -48,7 +48,8 @@ def stamp_of(root: PurePath) -> Stamp:
     return tuple(found)
 
 
-_DEEP = ("commits", "policies", "sweeps", "annotations", "indexes")  # with a folder for each run, sweep or policy
+# With a folder for each run, sweep or policy. Plies and tallies are written before the games that they belong to.
+_DEEP = ("games", "decisions", "positions", "first_plies", "policies", "sweeps")
 
 
 class Content:
@@ -59,8 +60,6 @@ class Content:
         self.stamp = stamp_of(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
-        with suppress(FailureError):  # raised again by what needs them
-            opened.shards()  # found once, for all connections
         self.seconds = time.monotonic() - started  # that opening took
         self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
         everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from analytics.query.mistakes import among
+from analytics.query.game_filter import GameFilter
 from analytics.report.content import Cell, Table
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import among
 from runners.browse import links
 from runners.browse.runs import chosen_records
 
@@ -14,30 +13,18 @@ MOST_ROWS = 25
 VALUES = {1: "win", 0: "draw", -1: "loss"}
 
 
-@dataclass(frozen=True)
-class MistakeFilter:
-    """The mistakes that are listed."""
+def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> Table:
+    """The mistakes of some games, those that gave up most first, then the latest in a game.
 
-    rules: str = ""
-    run: str = ""
-    trainings: bool = False
-    agent: str = ""  # label
-    kind: str = ""  # gift or placement
-    ply: int | None = None  # from 0
-
-
-def worst(opened: OpenArchive, wanted: MistakeFilter) -> Table:
-    """The mistakes that meet filters, those that gave up most first, then the latest in a game.
-
-    Raises ``RequestError`` for a run that is not there.
+    ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
     """
-    records = chosen_records(opened, wanted.rules, wanted.run, wanted.trainings)
+    records = chosen_records(opened, wanted)
     found = opened.sql(
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
-        f"WHERE regret > 0 AND {among([record.run_id for record in records])} "
-        "AND ($agent = '' OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
+        f"WHERE regret > 0 AND {among(record.run_id for record in records)} "
+        "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
         f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MOST_ROWS}",
-        {"agent": wanted.agent, "kind": wanted.kind, "ply": wanted.ply},
+        {"agent": wanted.agent, "kind": kind, "ply": ply},
     )
     rows: list[list[str | Cell]] = [
         [

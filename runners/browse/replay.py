@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import polars as pl
-
-from analytics.derived_tables.decisions import ANNOTATIONS
 from analytics.perfect.game_review import GameReview, Review
 from analytics.sql.database import OpenArchive
 from quarto.notation import format_cell, format_piece, format_position
@@ -78,10 +75,9 @@ def moment(game: LoggedGame, plies: int | None) -> Moment:
 
 def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
     """The judgements of a game that are in the archive."""
-    if not ANNOTATIONS.counting(opened.archive, run_id):
-        return {}
-    rows = opened.decisions(run_id).filter(pl.col("game_id") == game_id)
-    found = rows.select("ply", "kind", "value_before", "value_after").collect()
+    found = opened.sql(
+        "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
     return {(ply, kind): Judgement(before, after) for ply, kind, before, after in found.iter_rows()}
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from analytics.query.game_filter import GameFilter
 from analytics.report.content import Cell, Table
 from analytics.report.sections import interval, percent
 from analytics.results.pairings import PairingResult, results
@@ -22,58 +22,47 @@ STATES = ("complete", "running", "interrupted")
 class RunRow(NamedTuple):
     """A run in a list."""
 
-    run_id: str
-    created: str  # 2026-01-31 12:00, UTC
-    rules: str
-    agents: tuple[str, ...]  # labels
+    record: RunRecord
     games: int  # in the archive
-    asked: int  # games that were asked for
-    opening_plies: int
-    status: str
-    training: bool
+
+    @property
+    def run_id(self) -> str:
+        return self.record.run_id
+
+    @property
+    def rules(self) -> str:
+        """Their name."""
+        return str(self.record.spec["rules"]["name"])
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The labels."""
+        return tuple(dict.fromkeys(self.record.labels))
 
     @property
     def begun(self) -> str:
-        """The time when it began, with the status if it is not complete."""
-        return self.created if self.status == "complete" else f"{self.created}, {self.status}"
+        """The time when it began (2026-01-31 12:00, UTC), with the status if it is not complete."""
+        created = self.record.created[:16].replace("T", " ")
+        return created if self.record.status == "complete" else f"{created}, {self.record.status}"
 
 
-@dataclass(frozen=True)
-class RunFilter:
-    """The runs that are listed."""
-
-    rules: str = ""
-    agent: str = ""  # label
-    status: str = ""
-    text: str = ""  # in the run's id or one of its agents' labels
-
-    def takes(self, row: RunRow) -> bool:
-        """Whether a run meets all of it."""
-        return (
-            self.rules in ("", row.rules)
-            and self.status in ("", row.status)
-            and (not self.agent or self.agent in row.agents)
-            and (not self.text or any(self.text.lower() in each.lower() for each in (row.run_id, *row.agents)))
-        )
+def matching(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: str = "") -> list[RunRow]:
+    """The runs that may have some games, with a status, and a text in their id or one of their agents' labels."""
+    return [
+        row
+        for row in rows
+        if status in ("", row.record.status)
+        and (not text or any(text.lower() in each.lower() for each in (row.run_id, *row.agents)))
+        and games.takes(row.record)
+    ]
 
 
 def run_rows(opened: OpenArchive) -> tuple[RunRow, ...]:
     """All runs, the newest first. Raises ``FailureError`` for a damaged record."""
     archive = opened.archive
-    return tuple(_row(record, archive.log(record.run_id).summary.games) for record in reversed(archive.runs()))
-
-
-def _row(record: RunRecord, games: int) -> RunRow:
-    return RunRow(
-        record.run_id,
-        record.created[:16].replace("T", " "),
-        record.spec["rules"]["name"],
-        tuple(dict.fromkeys(record.labels)),
-        games,
-        record.games * len(record.spec["pairings"]),
-        record.spec["opening_plies"],
-        record.status,
-        record.training,
+    return tuple(
+        RunRow(record, archive.ranges(record.run_id).units * record.line.games_a_pair)
+        for record in reversed(archive.runs())
     )
 
 
@@ -108,9 +97,9 @@ def runs_table(rows: Sequence[RunRow], caption: str) -> Table:
             few(row.agents),
             row.rules,
             f"{row.games:,}",
-            str(row.opening_plies),
+            str(row.record.spec["opening_plies"]),
             row.begun,
-            "training" if row.training else "",
+            "training" if row.record.training else "",
         ]
         for row in rows
     ]
@@ -136,17 +125,20 @@ def one_run(opened: OpenArchive, run_id: str) -> OneRun:
     if record is None:
         raise unknown_run(opened.archive, run_id, opened.archive.recorded())
     found = results(opened.archive, run_id)
-    games = opened.archive.log(run_id).summary.games
-    return OneRun(record, games, _properties(record, games), _pairings(record, found))
+    held = opened.archive.ranges(run_id)
+    games = held.units * record.line.games_a_pair
+    properties = _properties(record, games, f"{held.fingerprint:016x}")
+    return OneRun(record, games, properties, _pairings(record, found))
 
 
-def _properties(record: RunRecord, games: int) -> Table:
+def _properties(record: RunRecord, games: int, fingerprint: str) -> Table:
     spec, code = record.spec, record.code
     asked = record.games * len(record.pairings)
     values = {
         "status": record.status,
         "rules": record.rules.name,
         "games": f"{games:,}" if games == asked else f"{games:,} of {asked:,}",
+        "fingerprint of the games": fingerprint,
         "seats": "swapped in each pair" if record.swapped else "fixed",
         "imposed plies": str(spec["opening_plies"]),
         "seed": str(spec["seed"]),
@@ -181,19 +173,9 @@ def _games_of(record: RunRecord, pairing: PairingResult) -> str:
     return links.games_page(run=record.run_id, agent=pairing.first, opponent=pairing.second)
 
 
-def chosen_records(opened: OpenArchive, rules: str, run: str, trainings: bool) -> list[RunRecord]:
-    """The runs by rules, or one run; those of trainings on request. Raises ``RequestError`` if there are none."""
-    archive = opened.archive
-    if run:
-        record = archive.run(run)
-        if record is None:
-            raise unknown_run(archive, run, archive.recorded())
-        return [record]
-    found = [
-        record
-        for record in archive.runs()
-        if rules in ("", record.spec["rules"]["name"]) and (trainings or not record.training)
-    ]
+def chosen_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:
+    """The runs that may have these games. Raises ``RequestError`` if there are none."""
+    found = games.records(opened.archive)
     if not found:
-        raise RequestError(f"no run has rules {rules!r} here" if rules else "all runs here are those of trainings")
+        raise RequestError("all runs here are those of trainings")
     return found

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from analytics.query.game_filter import GameFilter
 from analytics.query.selection import Selection
 from analytics.report import sections
 from analytics.report.content import Cell, Section, Table
 from analytics.report.figures.chosen_games import ChosenGames
 from analytics.sql.database import OpenArchive
-from analytics.sql.views import quoted
+from analytics.sql.views import among
 from quarto.errors import RequestError
 from runners.browse import links
 from runners.browse.runs import chosen_records
@@ -48,34 +49,34 @@ class Shown(NamedTuple):
     agents: int  # of which at most ``chosen_games.MOST_AGENTS`` are shown
 
 
-def section(opened: OpenArchive, slug: str, rules: str, run: str, trainings: bool) -> Shown:
-    """A section about the games of the runs under ``rules``, or of one run.
+def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> Shown:
+    """A section about all games of some runs.
 
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
     subject = next((each for each in SUBJECTS if each.slug == slug), None)
     if subject is None:
         raise RequestError(f"there is no page of {slug!r} here: {', '.join(each.slug for each in SUBJECTS)}")
-    chosen = games_of_runs(opened, rules, run, trainings or slug == _OF_TRAININGS)
+    chosen = games_of_runs(opened, replace(wanted, trainings=True) if slug == _OF_TRAININGS else wanted)
     made = subject.make(chosen)
     if slug == "crosstable" and made.table is not None:
         labels = {label for record in chosen.records.values() for label in record.labels}
-        made = replace(made, table=_with_games(made.table, labels, rules, run))
+        made = replace(made, table=_with_games(made.table, labels, wanted))
     return Shown(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
 
 
-def games_of_runs(opened: OpenArchive, rules: str, run: str, trainings: bool) -> ChosenGames:
+def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ChosenGames:
     """All games of these runs. Raises ``RequestError`` if there are none."""
-    records = chosen_records(opened, rules, run, trainings)
-    held = [(record, opened.archive.log(record.run_id).summary.games) for record in records]
+    records = chosen_records(opened, wanted)
+    held = [(record, opened.archive.games_held(record.run_id)) for record in records]
     there = [(record, games) for record, games in held if games]
     if not there:
         raise RequestError("these runs have no games yet")
-    where = f"run_id IN ({', '.join(quoted(record.run_id) for record, _ in there)})"
+    where = among(record.run_id for record, _ in there)
     return ChosenGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
 
 
-def _with_games(table: Table, labels: Collection[str], rules: str, run: str) -> Table:
+def _with_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:
     """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
     agents = [row[0].text for row in table.cells]
 
@@ -83,7 +84,7 @@ def _with_games(table: Table, labels: Collection[str], rules: str, run: str) -> 
         other = column - FIRST_SCORE
         if not 0 <= other < len(agents) or shown.tint is None or not {agents[row], agents[other]} <= set(labels):
             return shown
-        filters = {"run": run} if run else {"rules": rules}
+        filters = {"run": wanted.runs[0]} if wanted.runs else {"rules": wanted.rules or ""}
         return replace(shown, link=links.games_page(agent=agents[row], opponent=agents[other], **filters))
 
     rows = [[cell(row, column, each) for column, each in enumerate(cells)] for row, cells in enumerate(table.cells)]

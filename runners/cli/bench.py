@@ -17,18 +17,6 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
-    scale: Annotated[
-        bool, typer.Option("--scale", help="Measure what grows with an archive, and how, instead.")
-    ] = False,
-    environments: Annotated[
-        bool,
-        typer.Option(
-            "--environments", help="Measure the environments for reinforcement learning instead (extras rl, openspiel)."
-        ),
-    ] = False,
-    policies: Annotated[
-        bool, typer.Option("--policies", help="Measure how fast each kind of policy is derived and plays instead.")
-    ] = False,
     turn: Annotated[
         str | None,
         typer.Option(
@@ -57,8 +45,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    chosen = {"--solver": solver, "--archive": archive, "--scale": scale}
-    chosen |= {"--environments": environments, "--policies": policies}
+    chosen = {"--solver": solver, "--archive": archive}
     given = [name for name, wanted in chosen.items() if wanted]
     if len(given) > 1:
         raise RequestError(f"{' and '.join(given)} measure different things: give one of them")

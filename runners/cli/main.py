@@ -36,7 +36,7 @@ from runners.cli import (
 )
 from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
-from runners.contestants.interruption import INTERRUPTED, leave, unprinted_interrupts
+from runners.contestants.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
 from runners.terminal import short_memory
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -162,8 +162,7 @@ def main() -> None:
         with unprinted_interrupts():
             short_memory.carry_out(_main)
     except SystemExit as left:
-        crew = sys.modules.get("runners.contestants.crew")  # loaded by commands that play
-        if crew is not None and crew.still_playing():
+        if still_working():
             leave(left.code if isinstance(left.code, int) else int(left.code is not None))
         if left.code == INTERRUPTED:
             _ignore_interrupts()

@@ -20,7 +20,8 @@ from runners.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from analytics.ratings.head_to_head import GameFilter, HeadToHead
+    from analytics.query.game_filter import GameFilter
+    from analytics.ratings.head_to_head import HeadToHead
 
 TrainingsOption = Annotated[
     bool, typer.Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
@@ -49,7 +50,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     wide: WideOption = False,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
-    from analytics.ratings.head_to_head import GameFilter
+    from analytics.query.game_filter import GameFilter
     from analytics.ratings.ratings import rate as fit
     from runners.strength.tables import show_ratings, unrated
     from runners.terminal.console import print_note
@@ -81,7 +82,7 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     wide: WideOption = False,
 ) -> None:
     """All agents against each other: score, wins, draws and losses with their intervals."""
-    from analytics.ratings.head_to_head import GameFilter
+    from analytics.query.game_filter import GameFilter
     from runners.strength.tables import show_head_to_head
     from runners.terminal.tables import output_of, write
 

@@ -40,7 +40,7 @@ def build(
     from runners.arena.schemas import executor_named
     from runners.contestants.interruption import INTERRUPTED, interruptible
     from runners.executors.machine import available_cores, available_megabytes
-    from runners.perfect.chunk_solving import ChunkSolving
+    from runners.perfect.chunk_solving import solve
     from runners.terminal.console import print_note
     from runners.terminal.progress import progress_bar
 
@@ -56,7 +56,7 @@ def build(
     with interruptible() as stop, progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         found = tablebase_build.build(
-            job, code, stop, progress, lambda chunks, stop: chosen.carry_out(ChunkSolving(chunks), cores, stop)
+            job, code, stop, progress, lambda chunks, stop: solve(chunks, chosen, cores, stop)
         )
     if found is None:
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import _exit  # before agents play: see runners.contestants.crew
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
 LAST_SECONDS = 1.5  # after the second Ctrl-C, for what must be left in order
+WORKING = "work"  # prefix of the names of threads that nobody waits for: a turn of an agent may never return
 SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
 
 
@@ -24,7 +25,7 @@ def interruptible() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C raises ``KeyboardInterrupt``.
 
     If the context is not left within ``LAST_SECONDS`` after that, the process ends: an agent's turn that never returns,
-    or a disk that does not answer, cannot be stopped in another way. Every commit is whole or absent at any moment.
+    or a disk that does not answer, cannot be stopped in another way. Every file is whole or absent at any moment.
     """
     stop, insisted = threading.Event(), threading.Event()
     end = threading.Timer(LAST_SECONDS, end_at_once)
@@ -75,7 +76,7 @@ def end_at_once() -> None:
     if sys.stderr.isatty():
         sys.stderr.write(SHOW_CURSOR)
     sys.stderr.write(
-        "interrupted: what was still computing has been given up; the archive has everything that was committed, and "
+        "interrupted: what was still computing has been given up; the archive has everything that was written, and "
         "the same command goes on from there\n"
     )
     leave(INTERRUPTED)
@@ -85,4 +86,9 @@ def leave(code: int) -> None:
     """End the process without waiting for its threads, once its output is written."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    _exit(code)
+    os._exit(code)
+
+
+def still_working() -> bool:
+    """Whether a thread that nobody waits for still runs: the process must then end without waiting for its threads."""
+    return any(thread.daemon and thread.name.startswith(WORKING) for thread in threading.enumerate())

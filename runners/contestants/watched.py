@@ -13,7 +13,7 @@ from agents.lift import PythonAgent, PythonPlayer
 from quarto.batch import Batch
 from quarto.rng import Streams
 from runners.contestants.contestant import StuckError
-from runners.contestants.crew import PLAYING
+from runners.contestants.interruption import WORKING
 
 MOST_STUCK = 4  # turns that run on after their time; each takes a share of the interpreter
 
@@ -83,7 +83,7 @@ class _Voice:
             return self._answers.get(timeout=seconds)
         except Empty:
             self._questions.put(None)
-            self._thread.name = f"{PLAYING} on"  # nobody waits for it
+            self._thread.name = f"{WORKING} on"  # nobody waits for it
             return None
 
 

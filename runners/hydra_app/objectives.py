@@ -173,7 +173,8 @@ class Regret(Objective):
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:  # noqa: ARG002
         from analytics import open_archive
         from analytics.perfect.annotate import annotate_runs
-        from analytics.query.mistakes import among, decision_summaries, judged_agents
+        from analytics.query.mistakes import decision_summaries, judged_agents
+        from analytics.sql.views import among
 
         request = experiment.request
         label = request.spec.agents[agent_in(request.spec, self.agent, "objective.agent")].label

@@ -13,7 +13,6 @@ from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary
 from analytics.query.mistakes import (
     DecisionSummary,
     HardPosition,
-    among,
     decision_summaries,
     hardest_positions,
     judged_agents,
@@ -22,6 +21,7 @@ from analytics.report import style
 from analytics.report.figures import regret
 from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.page import mistakes_page
+from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
 from quarto.errors import RequestError
 from runners.executors.base import Executor

@@ -1,82 +1,64 @@
-"""Solving a tablebase's chunks as work for an executor: what travels are keys of boards and their values."""
+"""Solving a tablebase's chunks: what travels are keys of boards and their values."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analytics.perfect.tablebase_build import Chunks, solved
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
-from runners.executors.base import Tell
+from runners.executors.base import Executor, Stop, Task
 
 POLL_SECONDS = 0.1
 
 
-class ChunkSolving:
-    """The chunks that are not solved. Only this process reads and writes the folder of the build."""
+class Chunk(NamedTuple):
+    """A chunk of boards: their keys, then their values."""
 
-    worker = "runners.perfect.chunk_solving:ChunkWorker"
-
-    def __init__(self, chunks: Chunks) -> None:
-        self._chunks = chunks
-
-    def here(self, threads: int, stop: threading.Event) -> None:  # noqa: ARG002  (the job has their number)
-        """Solve on threads of this process."""
-        self._chunks.solve(stop)
-
-    def spec(self) -> Mapping[str, Any]:
-        job = self._chunks.job
-        return {"rules": asdict(job.rules), "megabytes": job.megabytes}
-
-    def parts(self, workers: int) -> Iterator[Any]:  # noqa: ARG002  (a chunk is a part)
-        """A chunk each: the number of its first board, and the keys."""
-        for first in list(self._chunks.left):
-            yield [first, self._chunks.keys(first).tolist()]
-
-    def rest(self, part: Any) -> Any | None:
-        return part if part[0] in self._chunks.left else None
-
-    def take(self, answer: Any) -> None:
-        if "solved" in answer:
-            self._chunks.progress.advance(answer["solved"])
-        else:
-            self._chunks.keep(answer["first"], np.array(answer["values"], np.int8), answer["seconds"])
-
-    def idle(self) -> None:
-        """Nothing to show."""
+    first: int  # the number of its first board
+    content: NDArray[np.integer[Any]]  # [N] keys, uint64, or values, int8
+    seconds: float = 0.0  # of one thread
 
 
-class ChunkWorker:
-    """Solves chunks; it keeps what it finds from one to the next."""
+@dataclass(frozen=True)
+class SolveTask(Task):
+    """Solves chunks. The threads of a process share what they find."""
 
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._rules = Rules(**spec["rules"])
-        self._solver = Solver(self._rules, spec["megabytes"])
+    rules: Mapping[str, Any]  # the fields of ``Rules``
+    megabytes: float
 
-    def carry_out(self, part: Any, stop: threading.Event, tell: Tell) -> None:
-        first, keys = part
-        solver = self._solver.fork()
+    def __call__(self, part: Chunk, stop: Stop) -> Chunk | None:
+        rules = Rules(**self.rules)
+        solver = self.once("solver", lambda: Solver(rules, self.megabytes)).fork()
         with _stopping(solver, stop):
-            found = solved(solver, self._rules, np.array(keys, np.uint64), lambda boards: tell({"solved": boards}))
-        if found is not None:
-            values, seconds = found
-            tell({"first": first, "values": values.tolist(), "seconds": seconds})
+            found = solved(solver, rules, np.asarray(part.content, np.uint64))
+        return None if found is None else Chunk(part.first, *found)
+
+
+def solve(chunks: Chunks, executor: Executor, threads: int, stop: threading.Event) -> None:
+    """Solve what is left of a tablebase and store it, until ``stop`` is set."""
+    task = SolveTask(asdict(chunks.job.rules), chunks.job.megabytes)
+    parts = (Chunk(first, chunks.keys(first)) for first in list(chunks.left))
+    for found in executor.map(task, parts, threads, stop):
+        if found is not None and found.first in chunks.left:
+            chunks.keep(found.first, found.content, found.seconds)
 
 
 @contextmanager
-def _stopping(solver: Solver, stop: threading.Event) -> Iterator[None]:
+def _stopping(solver: Solver, stop: Stop) -> Iterator[None]:
     """Inside the context, stop the solver, whose searches take any time, once ``stop`` is set."""
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.is_set():
-            if stop.wait(POLL_SECONDS):
+        while not ended.wait(POLL_SECONDS):
+            if stop.is_set():
                 solver.stop()
                 return
 

@@ -1,4 +1,4 @@
-"""The log of a person's games: one run for each player, agent, rules, seat and seed, and one commit a game.
+"""The log of a person's games: one run for each player, agent, rules, seat and seed, and one unit a game.
 
 Games in which the person asked for a hint or took a turn back are runs of their own, whose label says so:
 ``human:anna(hint,undo)``. So nobody takes them for games without help.
@@ -13,18 +13,19 @@ from dataclasses import replace
 
 from agents.base import Agent
 from analytics.store.archive import Archive
-from analytics.store.ranges import merged
+from analytics.store.range_files import store_games
 from analytics.store.schema import MAX_PAIRS, first_game_id
+from analytics.store.units import merged, missing
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_of, differences
 from runners.arena.experiment import begin, end
-from runners.arena.schedule import missing
 from runners.arena.spec import LABEL, AgentSpec, RunSpec
 from runners.play.game import Game
 
 HUMAN = "runners.play.Human"
+PATIENCE = 10.0  # seconds in which another process or thread may log a game of the same person
 AIDS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
 
 
@@ -72,8 +73,13 @@ class Logbook:
 
     def next_number(self) -> int:
         """The first number that is free in the run and in those of games with help: its random stream is unused."""
-        covered = [taken for aids in AIDS for taken in self._archive.covered(self.spec_with(aids).run_id).get(0, [])]
-        return missing(MAX_PAIRS, merged(covered))[0][0]
+        runs = (self.spec_with(aids).run_id for aids in AIDS)
+        held = merged(taken for run_id in runs for taken in self._archive.ranges(run_id).covered)
+        return missing(held, MAX_PAIRS)[0][0]
+
+    def _is_taken(self, number: int) -> bool:
+        runs = (self.spec_with(aids).run_id for aids in AIDS)
+        return any(self._archive.ranges(run_id).at(number) is not None for run_id in runs)
 
     def spec_with(self, aids: Collection[str]) -> RunSpec:
         """The run of games in which the person used these aids."""
@@ -81,21 +87,22 @@ class Logbook:
         return replace(self.spec, agents=(replace(human, label=_marked(human.label, aids)), agent))
 
     def enter(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
-        """Commit a finished game, in which the person used some of ``AIDS``; returns its run and number.
+        """Log a finished game, in which the person used some of ``AIDS``; returns its run and number.
 
         The number is ``number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
-        archive cannot be written.
+        archive cannot be written, ``RequestError`` if another process writes to this run all the time.
         """
         started = time.perf_counter()
         spec = self.spec_with(aids)
         try:
-            while True:
+            with self._archive.only_writer(self.spec.run_id, PATIENCE):  # runs with help share its numbers
+                if self._is_taken(number):
+                    number = self.next_number()
                 begin(self._archive, spec, self._code, number + 1, self._command)
-                if self._archive.commit(spec.run_id, [block_of(game, number)], spec.labels) is not None:
-                    break
-                number = self.next_number()
+                span, block = (number, number + 1), block_of(game, number)
+                store_games(self._archive, spec.run_id, spec.line, spec.labels, span, [block])
         finally:
-            with suppress(ArenaError):  # the error of the commit is the one to report
+            with suppress(ArenaError):  # the error of writing is the one to report
                 end(self._archive, spec, seconds + time.perf_counter() - started)
         return spec.run_id, number
 

@@ -58,7 +58,7 @@ def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown
     if record is None:
         yield f"{indent}run {run_id}: no longer in this archive"
         return
-    held = sum(commit.games.rows for commit in archive.commits(run_id))
+    held = archive.games_held(run_id)
     players = _few(list(dict.fromkeys(record.labels)))  # an agent may play itself
     yield f"{indent}run {run_id}, {record.created[:16].replace('T', ' ')}: {share_of(games, held, players)}"
     yield f"{indent}{INDENT}seed {record.spec['seed']}; {_code(record.code)}"

@@ -141,7 +141,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
     check_named(f"policy '{card.name}'", settings, ["trainer", "agent"], _yaml_of(card))
     trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer)
     run_ids = card.learned["run_ids"]
-    lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.commits(run_id)]
+    lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.ranges(run_id)]
     if lost:
         raise RequestError(
             f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {lost[0]} is no longer in "

@@ -16,7 +16,6 @@ from analytics.perfect.regret import Regrets, judgement, regrets
 from analytics.statistics.intervals import Estimate, win_rate
 from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
 from quarto.batch import Turns
-from quarto.hooks import ignore
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.agent_labels import load_agent
@@ -25,7 +24,8 @@ from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.contestants.contestant import Contestant
-from runners.contestants.crew import Crew
+from runners.executors.base import Stop
+from runners.executors.threads import THREADS
 
 ORACLE = "oracle"
 OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
@@ -96,14 +96,14 @@ class _Asker:
         most = min(ASKED_AT_ONCE, max(1, GAME_MEMORY // (8 * words))) if words else ASKED_AT_ONCE
         return (_Job(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
 
-    def answers(self, job: _Job, _cut: Callable[[], bool]) -> Iterator[_Answers]:
+    def answers(self, job: _Job, stop: Stop) -> _Answers:  # noqa: ARG002  (a job takes a second)
         """The turns of a job, on the calling thread."""
         if not hasattr(self._local, "player"):
             self._local.player = self.contestant.player()
-            self._ask(_Job(job.draw, slice(0, 1)))  # not counted: what is loaded for a first turn is no part of a turn
+            self._ask(_Job(job.draw, slice(0, 1)))  # warm-up is not timed
         started = self._clock()
         turns = self._ask(job)
-        yield _Answers(job, turns, self._clock() - started)
+        return _Answers(job, turns, self._clock() - started)
 
     def all_turns(
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
@@ -112,7 +112,7 @@ class _Asker:
         shape = len(self._positions.logged), options.draws
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
-        for found in Crew(options.threads, self.answers, stop).results(self.jobs(options.draws), ignore):
+        for found in THREADS.map(self.answers, self.jobs(options.draws), options.threads, stop):
             for column, own in zip(turns, found.turns, strict=True):
                 column[found.job.rows, found.job.draw] = own
             start = found.job.rows.start

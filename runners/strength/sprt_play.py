@@ -1,7 +1,7 @@
-"""Carrying out a test of strength: pairs are played, taken into the test in the order of their numbers, and committed.
+"""Carrying out a test of strength: pairs are played, taken into the test in the order of their numbers, and written.
 
 Blocks are played ahead of the test, since threads must not wait for one another. They are finished in any order, sorted
-by their first pair, and committed once the test has taken their pairs; games beyond its end are dropped. So neither the
+by their first pair, and written once the test has taken their pairs; games beyond its end are dropped. So neither the
 verdict nor the games that a test leaves in the archive depend on threads, blocks or interruptions.
 """
 
@@ -21,7 +21,7 @@ from quarto.batch import Block
 from runners.arena.config import Request
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, begin, contribute, prepare
-from runners.arena.schedule import Pace, missing
+from runners.arena.schedule import Pace
 from runners.strength.sprt_config import SprtRequest
 
 OnPairs = Callable[[Trial], None]  # called with the test whenever it has taken more pairs
@@ -66,7 +66,7 @@ def prepare_sprt(request: SprtRequest) -> SprtExperiment:
 def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:
     """Play until the test ends or ``stop`` is set, and store the verdict.
 
-    Raises ``FailureError`` when the disk refuses; games committed before are kept.
+    Raises ``FailureError`` when the disk refuses; games written before are kept.
     """
     experiment, trial = prepared.experiment, prepared.trial()
     archive, spec = experiment.archive, experiment.request.spec
@@ -87,31 +87,33 @@ def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, wat
 
 
 def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: OnPairs) -> int:
-    """Play and commit what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games committed."""
+    """Play and write what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games written."""
     experiment, most = prepared.experiment, prepared.request.most_pairs
     outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
-    covered = experiment.archive.covered(experiment.run_id).get(0, [])
-    gaps, pace, held = missing(most, covered), _pace(experiment), dict[int, Block]()
+    gaps, pace, held = experiment.missing(2 * most), _pace(experiment), dict[int, Block]()
     source = takewhile(lambda _: not (stop.is_set() or trial.ended), _orders(gaps, most, pace))
-    threads = experiment.request.threads
-    crew = experiment.engine.crew(threads, stop)
-    with experiment.shard_writer(crew.submit, threads) as writer:
-        for block, seconds in crew.results(source, writer.look):
+    reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
+    with experiment.writer(reached) as writer:
+        for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.look):
             pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             held[block.first_pair] = block
             trial.take(outcomes.after(trial.pairs))
             for first in sorted(held):
                 if first + held[first].pairs <= trial.pairs:
-                    writer.add(held.pop(first))
+                    taken = held.pop(first)
+                    if first != reached:  # the archive holds the pairs between
+                        writer.skip(first)
+                    reached = first + taken.pairs
+                    writer.add(reached, [taken])
             watch(trial)
             if trial.ended:
                 break
-    return writer.committed
+    return writer.games
 
 
 def _pace(experiment: Experiment) -> Pace:
-    return Pace(experiment.request.storage.block_games // 2)
+    return Pace(experiment.request.storage.shard_games // 16)
 
 
 def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Order]:

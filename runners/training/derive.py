@@ -34,7 +34,7 @@ from runners.arena.code import code_by
 from runners.executors.base import Executor
 from runners.executors.machine import MEBIBYTE, available_megabytes
 from runners.executors.threads import THREADS
-from runners.training.counting import GameCounting
+from runners.training.counting import CountTask, parts_of
 from runners.training.kinds import described, guarded, learned_from, source_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
@@ -139,14 +139,18 @@ def _derived(prepared: PreparedBuild) -> _Derived:
 def _counted(prepared: PreparedBuild) -> _Derived:
     """The policy that follows from the counts of the workers."""
     request, selection = prepared.request, prepared.selection
-    work = GameCounting(request.kind, request.settings, selection)
-    request.executor.carry_out(work, request.threads, threading.Event())
+    task = CountTask(str(request.root), request.kind, dict(request.settings))
+    counts: Any = 0
+    sums: dict[str, int] = {}
+    for counted in request.executor.map(task, parts_of(selection), request.threads, threading.Event()):
+        counts = counts + counted.counts
+        sums[counted.run_id] = sums.get(counted.run_id, 0) + counted.fingerprint
     derivation: Any = request.derivation
-    policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(work.counts))
+    policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(counts))
     runs = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
-    sums = checksums_of(work.checksums)
+    checksums = checksums_of(sums)
     ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
-    return _Derived(policy, ranges, {run_id: sums[run_id] for run_id in runs})
+    return _Derived(policy, ranges, {run_id: checksums[run_id] for run_id in runs})
 
 
 def _checked(request: BuildRequest, policy: Any) -> Policy:

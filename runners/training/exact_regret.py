@@ -13,7 +13,7 @@ from analytics.perfect.annotate import AnnotationSettings, Evaluator
 from analytics.policies.derived.streamed import GameStream
 from analytics.query.selection import select
 from analytics.store.archive import Archive
-from analytics.store.shard_arrays import ShardGames
+from analytics.store.range_files import RangeGames
 from quarto.batch import GAME_BITS
 
 FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
@@ -43,12 +43,12 @@ def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> 
         number = f"game_id % {1 << GAME_BITS}"
         stream = GameStream(select(opened, f"run_id = '{run_id}' AND {number} < {games}"))
         evaluator = Evaluator(stream.rules, AnnotationSettings(threads=threads, megabytes=MEGABYTES))
-        for _, shard in stream.shards():
-            first = np.maximum(shard.opening, FROM_PIECES).astype(np.int8)
-            values = evaluator.values(shard.games, first, False, lambda _games: None)
-            given_up, decided = losses_of(shard, first, values)
-            for pairing in np.unique(shard.pairing).tolist():
-                rows = shard.pairing == pairing
+        for _, part in stream.parts():
+            first = np.maximum(part.opening, FROM_PIECES).astype(np.int8)
+            values = evaluator.values(part.games, first, False, lambda _games: None)
+            given_up, decided = losses_of(part, first, values)
+            for pairing in np.unique(part.pairing).tolist():
+                rows = part.pairing == pairing
                 before = found.get(pairing, Regret())
                 more = int(given_up[rows].sum()), int(decided[rows].sum())
                 found[pairing] = Regret(before.total + more[0], before.decisions + more[1])
@@ -56,10 +56,10 @@ def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> 
 
 
 def losses_of(
-    shard: ShardGames, first: NDArray[np.int8], values: ExactValues
+    part: RangeGames, first: NDArray[np.int8], values: ExactValues
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Half-points given up and decisions made by each pairing's first agent from ply ``first`` [G] on: both [G]."""
-    seat, plies = shard.game_id & 1, shard.games.plies
+    seat, plies = part.game_id & 1, part.games.plies
     given_up, decided = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
     for ply in range(len(values.placement)):
         met = (ply >= first) & (ply < plies)

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from agents.learning.game_updates import TrainingGames
@@ -88,7 +87,7 @@ class Online:
         """Learn from the games that the archive has and play those it lacks.
 
         Raises ``RequestError`` before anything is played if an agent is invalid or other code began the training,
-        ``FailureError`` when the disk refuses; what was committed before is kept.
+        ``FailureError`` when the disk refuses; what was written before is kept.
         """
         experiment, learner = self._prepared(context)
         run_id, archive = experiment.run_id, experiment.archive
@@ -98,7 +97,7 @@ class Online:
         with contribute(experiment, context.command) as contribution:
             training = _OnlineTraining(experiment, learner, context)
             training.run()
-            contribution.games = training.committed
+            contribution.games = training.written
         left = experiment.games_left(self.games)
         learned = None if left or training.stopped else learner.policy(training.state.knowledge)
         curve = learning_curve(archive, run_id, self.games, context.curve_block)
@@ -140,7 +139,7 @@ class _OnlineTraining:
     """One training in this process."""
 
     def __init__(self, experiment: Experiment, learner: Learner, context: TrainingContext) -> None:
-        self.committed = 0  # games, by this process
+        self.written = 0  # games, by this process
         self.stopped = False  # before it had learned from all games
         self._experiment = experiment
         self._spec = experiment.request.spec
@@ -155,15 +154,8 @@ class _OnlineTraining:
         games = self._experiment.request.games
         if self._progress and self._experiment.games_left(games):
             self._progress.start(self._experiment.games_left(games))
-        self._run_once()
-        # Again only if another process committed some games first: our shards with any of those were dropped.
-        while self._experiment.games_left(games) and not self.stopped:
-            self.state = LearnerState(self._learner, self._spec.rules)
-            self._run_once()
-
-    def _run_once(self) -> None:
-        reached, end_pair = 0, self._experiment.request.games // self._spec.games_a_pair
-        for first, end in self._experiment.left(self._experiment.request.games)[0]:
+        reached, end_pair = 0, games // self._spec.games_a_pair
+        for first, end in self._experiment.missing(games):
             self._learn_logged(reached, first)
             self._play(first, end)
             reached = end
@@ -179,17 +171,19 @@ class _OnlineTraining:
             self.state.learn(games, self._games_from(first))
 
     def _play(self, first_pair: int, end_pair: int) -> None:
-        """Play pairs that the archive lacks, learn from them and commit them."""
-        with ThreadPoolExecutor(1) as pool, self._experiment.shard_writer(pool.submit, most=1) as writer:
+        """Play pairs that the archive lacks, learn from them and write them. A unit is a pair: there is one pairing."""
+        total = self._experiment.line.end_of(self._experiment.request.games)
+        with self._experiment.writer(first_pair, total) as writer:
             while first_pair < end_pair and not self._stopping():
                 pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
                 games = self._block(first_pair, pairs)
                 self._pace.update(0, pairs, time.perf_counter() - started)
-                writer.add(Block(0, first_pair, 0, games, self._spec.games_a_pair == 2))
+                block = Block(0, first_pair, 0, games, self._spec.games_a_pair == 2)
                 first_pair += pairs
+                writer.add(first_pair, [block])
                 if self._progress:
                     self._progress.advance(len(games.plies))
-        self.committed += writer.committed
+        self.written += writer.games
 
     def _stopping(self) -> bool:
         self.stopped = self.stopped or self._stop.is_set()

@@ -10,10 +10,11 @@ from agents.dumb import Dumb
 from agents.ga5 import Ga5
 from agents.rule_based import RuleBased
 from quarto.rules import CLASSIC, Rules
+from tests import naive
 from tests.marks import seldom
 from tests.naive_players.agreement import OPPONENT_CHOOSES, assert_same_games, assert_same_match, assert_same_turns
 from tests.naive_players.ga5 import FaithfulGa5
-from tests.naive_players.study_a import FaithfulDumb, FaithfulRuleBased
+from tests.naive_players.study_a import FaithfulRuleBased
 from tests.positions import asked
 
 VERSIONS = ["last", "earlier"]
@@ -31,7 +32,7 @@ def test_whole_games_are_those_of_the_slow_twin(version: str) -> None:
     one = RuleBased(faithful=True, version=version), FaithfulRuleBased(version)
     assert_same_games(*one, CLASSIC, pairs=60)
     assert_same_games(*one, CLASSIC, pairs=30, opening_plies=5)
-    assert_same_match(one, (Dumb(faithful=True), FaithfulDumb()), CLASSIC, pairs=60)
+    assert_same_match(one, (Dumb(), naive.Dumb()), CLASSIC, pairs=60)
     assert_same_match(one, (Ga5(faithful=True), FaithfulGa5()), CLASSIC, pairs=60)
 
 

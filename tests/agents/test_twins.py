@@ -16,7 +16,6 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 from tests import naive
 from tests.naive import NONE, PRESETS
-from tests.naive_players.study_a import FaithfulDumb
 from tests.positions import asked, view_of
 
 TWINS: dict[str, tuple[KernelAgent, naive.Player]] = {
@@ -24,7 +23,7 @@ TWINS: dict[str, tuple[KernelAgent, naive.Player]] = {
     "dumb": (Dumb(), naive.Dumb()),
     "semi_random": (SemiRandom(), naive.SemiRandom()),
     "rule_based": (RuleBased(), naive.RuleBased()),
-    "dumb faithful": (Dumb(faithful=True), FaithfulDumb()),
+    "dumb faithful": (Dumb(faithful=True), naive.Dumb()),
 }
 CASES = [
     pytest.param(name, rules, id=f"{name} {rules.name}")

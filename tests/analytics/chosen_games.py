@@ -18,7 +18,17 @@ from analytics.store.records import RunRecord
 from analytics.store.schema import DECISIONS
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import PAIRINGS, Pairings, naive_rows, random_block, record, single_games, spec_of
+from tests.analytics.naive_games import (
+    BLOCKS,
+    PAIRINGS,
+    Pairings,
+    naive_rows,
+    random_block,
+    record,
+    single_games,
+    spec_of,
+    store,
+)
 from tests.analytics.stored_policies import GENES, LEARNED
 from tests.naive import PRESETS
 
@@ -31,10 +41,10 @@ EDGE = [("<script>alert('x')</script>", "a & b \"c\" 'd'"), ("random", "random")
 
 @dataclass(frozen=True)
 class Played:
-    """A run: its record and its blocks, a list a shard."""
+    """A run: its record and its blocks."""
 
     record: RunRecord
-    shards: Sequence[Sequence[Block]]
+    blocks: Sequence[Block]
     pairings: Pairings
 
     @property
@@ -42,9 +52,9 @@ class Played:
         return self.record.rules
 
 
-def _run(rules: Rules, shards: Sequence[Sequence[Block]], pairings: Pairings = PAIRINGS, **spec: Any) -> Played:
+def _run(rules: Rules, blocks: Sequence[Block], pairings: Pairings = PAIRINGS, **spec: Any) -> Played:
     made = record(spec_of(rules, pairings, **spec), created=CREATED, status="complete")
-    return Played(made, shards, pairings)
+    return Played(made, blocks, pairings)
 
 
 def _opened(block: Block) -> Block:
@@ -52,9 +62,9 @@ def _opened(block: Block) -> Block:
 
 
 RUNS = (
-    _run(CLASSIC, [[random_block(1, 0, 0), random_block(1, 1, 0)], [random_block(1, 0, 8, 4), random_block(1, 2, 0)]]),
-    _run(PRESETS["square"], [[_opened(random_block(2, 0, 0, 6, PRESETS["square"]))]], PAIRINGS[:1], opening_plies=1),
-    _run(PRESETS["own_piece"], [[single_games(3), single_games(4, 1, pairs=12)]], EDGE, seats="fixed"),
+    _run(CLASSIC, BLOCKS),
+    _run(PRESETS["square"], [_opened(random_block(2, 0, 0, 6, PRESETS["square"]))], PAIRINGS[:1], opening_plies=1),
+    _run(PRESETS["own_piece"], [single_games(3), single_games(4, 1, pairs=12)], EDGE, seats="fixed"),
 )
 
 
@@ -72,8 +82,7 @@ def write_archive(root: Path, runs: Sequence[Played] = RUNS) -> Archive:
     archive = Archive.open(root, create=True)
     for played in runs:
         archive.save_run(played.record)
-        for blocks in played.shards:
-            archive.commit(played.record.run_id, blocks, played.pairings)
+        store(archive, played.record.run_id, played.blocks, played.pairings)
     return archive
 
 
@@ -82,8 +91,7 @@ def rows_of(runs: Sequence[Played], keep: Callable[[Row], bool]) -> tuple[list[R
     games: list[Row] = []
     plies: list[Row] = []
     for played in runs:
-        blocks = [block for shard in played.shards for block in shard]
-        found, moves = naive_rows(blocks, played.pairings)
+        found, moves = naive_rows(played.blocks, played.pairings)
         own = {"run_id": played.record.run_id, "rules": played.rules.name}
         of_run = [dict(zip(GAME, row, strict=True)) | own for row in found]
         kept = {row["game_id"]: row for row in of_run if keep(row)}

@@ -1,17 +1,20 @@
 from collections.abc import Iterator
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.object_storage import root_of
+
+if TYPE_CHECKING:
+    from analytics.sql.database import OpenArchive
 
 
 @pytest.fixture
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
-    """An archive with one run of two shards: pairs 0 to 11 of pairing 0, pairs 0 to 7 of pairings 1 and 2.
+    """An archive with one run of two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of each pairing.
 
     It is in a folder or, with ``BOTH`` of ``tests.object_storage``, also in a bucket.
     """
@@ -25,8 +28,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture(scope="module")
-def opened(shared: Archive) -> Iterator[OpenArchive]:
+def opened(shared: Archive) -> "Iterator[OpenArchive]":
     """``shared``, opened once: each question is asked after those of other tests."""
+    from analytics.sql.database import OpenArchive  # tests below this folder need no database
+
     with OpenArchive(shared.root) as opened:
         yield opened
 
@@ -34,6 +39,5 @@ def opened(shared: Archive) -> Iterator[OpenArchive]:
 def filled(root: PurePath) -> Archive:
     archive = Archive.open(root, create=True)
     archive.save_run(record())
-    archive.commit(RUN_ID, [random_block(1, 0, 0), random_block(1, 1, 0)], PAIRINGS)
-    archive.commit(RUN_ID, [random_block(1, 0, 8, 4), random_block(1, 2, 0)], PAIRINGS)
+    store(archive, RUN_ID, BLOCKS)
     return archive

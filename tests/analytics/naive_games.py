@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from analytics.store.archive import Archive
 from analytics.store.blocks import tables
+from analytics.store.range_files import games_at, store_games
+from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord, now, run_id_of
+from analytics.store.units import LARGEST, Line, Range, merged, parts
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 
@@ -129,3 +133,43 @@ def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, p
     """The tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
     games, plies = (pl.read_parquet(io.BytesIO(table.content)) for table in tables(blocks, pairings))
     return games, plies
+
+
+BLOCKS = [random_block(1, pairing, 0) for pairing in range(3)]  # pairs 0 to 7 of each of PAIRINGS: units 0 to 23
+
+
+def units_of(block: Block, line: Line) -> list[int]:
+    """The units of a block's pairs."""
+    pairs = range(block.first_pair, block.first_pair + block.pairs)
+    return [*pairs] if line.pairings == 1 else [pair * line.pairings + block.pairing for pair in pairs]
+
+
+def cut(block: Block, line: Line, span: Range) -> Block:
+    """The pairs of a block that are in a range of units."""
+    of = [pair for pair, unit in enumerate(units_of(block, line)) if span[0] <= unit < span[1]]
+    rows = slice(of[0] * block.games_a_pair, (of[-1] + 1) * block.games_a_pair) if of else slice(0)
+    games = Games(*map(np.ascontiguousarray, games_at(block.games, rows)))
+    return block._replace(first_pair=block.first_pair + (of[0] if of else 0), games=games)
+
+
+def store(
+    archive: Archive,
+    run_id: str,
+    blocks: Sequence[Block],
+    pairings: Pairings = PAIRINGS,
+    most: int = LARGEST,
+) -> list[StoredRange]:
+    """Store the games of blocks in a run that has a record.
+
+    Consecutive units become aligned ranges of at most ``most`` units, each a file of every table: the units of one of
+    three pairings are no neighbours, so each of its pairs becomes a file.
+    """
+    line = archive.known_run(run_id).line
+    held = merged((unit, unit + 1) for block in blocks for unit in units_of(block, line))
+    spans = [span for first, end in held for span in parts(first, end, 0, most)]
+    return [
+        store_games(
+            archive, run_id, line, pairings, span, [part for block in blocks if (part := cut(block, line, span)).pairs]
+        )
+        for span in spans
+    ]

@@ -1,11 +1,10 @@
-"""The slow twin of ``ga5``: study A's text, word for word, and its program with real sets and lists."""
+"""The slow twin of ``ga5``: study A's text, word for word, and its program with a real list of cells."""
 
 from __future__ import annotations
 
 from functools import reduce
 
-from tests.naive import NONE, View, empty_cells, with_piece
-from tests.naive_players.study_a import pieces_used
+from tests.naive import NONE, View, empty_cells
 
 PUBLISHED = (-94.03014146974122, -107.17350875193313, 152.6577141347451, -29.856838596915765, -12.095960806170313)
 OTHER_PUBLISHED = (-12.228556866040943, 77.44867497850886, 7.190937752438881, 10.629790618213386, 34.46747782969669)
@@ -38,14 +37,11 @@ class Ga5:
 
 
 class FaithfulGa5(Ga5):
-    """The program: its collections change while they are walked."""
+    """The program: its list of cells changes while it is walked."""
 
     def turn(self, view: View, seed: int) -> tuple[int, int]:
-        cell, board = NONE, view.board
-        if view.hand != NONE:
-            cell = self.walked_cell(empty_cells(board))
-            board = with_piece(board, view.hand, cell)
-        return cell, self.walked_piece(pieces_used(board))
+        _, gift = super().turn(view, seed)
+        return NONE if view.hand == NONE else self.walked_cell(empty_cells(view.board)), gift
 
     def walked_cell(self, empty: list[int]) -> int:
         if len(empty) == 1:
@@ -55,19 +51,4 @@ class FaithfulGa5(Ga5):
             empty.remove(cell)
             weights.append((self.weight_of_cell(empty, NONE), cell))
             empty.append(cell)
-        return min(weights, key=lambda weight: weight[0])[1]
-
-    def walked_piece(self, used: set[int]) -> int:
-        left = {piece for piece in range(16)} - used  # noqa: C416  (as the program makes it)
-        if len(left) < 2:
-            return min(left, default=NONE)
-        weights = []
-        for piece in left:
-            left.remove(piece)
-            total = sum(left)
-            left.add(piece)
-            used.add(piece)
-            folded: int = reduce(lambda a, b: ~(a & b), used)
-            used.remove(piece)
-            weights.append((abs(self.alpha * total + self.beta * folded), piece))
         return min(weights, key=lambda weight: weight[0])[1]

@@ -1,4 +1,4 @@
-"""The slow twins of study A's players as its program plays them, with Python's own sets, and with what it remembers."""
+"""The slow twins of study A's players as its program plays them, with what it remembers; pieces in ascending order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.naive import (
     any_cell,
     any_piece,
     draw,
-    empty_cells,
     safe_pieces,
     winning_cells,
     with_piece,
@@ -20,22 +19,8 @@ from tests.naive import (
 Turn = tuple[int, int]
 
 
-def pieces_used(board: Board) -> set[int]:
-    return {piece for piece in board if piece != NONE}
-
-
 def pieces_left(board: Board, hand: int = NONE) -> list[int]:
-    """In the order in which CPython walks the set that the program makes."""
-    used = pieces_used(board)
-    if hand != NONE:
-        used.add(hand)
-    return list({piece for piece in range(16)} - used)  # noqa: C416  (as the program makes it)
-
-
-class FaithfulDumb:
-    def turn(self, view: View, seed: int) -> Turn:
-        left = pieces_left(view.board, view.hand)
-        return empty_cells(view.board)[0], left[0] if left else NONE
+    return sorted({*range(16)} - {*board, hand})
 
 
 class FaithfulRuleBased:
@@ -99,5 +84,5 @@ class FaithfulRuleBased:
     def mirror_gift(self, left: list[int], seed: int) -> int:
         if self.placed == NONE:
             self.gave_first = True
-            return any_piece(draw(seed, 0), sorted(left))
+            return any_piece(draw(seed, 0), left)
         return max(left, key=lambda piece: (piece ^ self.placed).bit_count(), default=NONE)

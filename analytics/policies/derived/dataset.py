@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
 from analytics.query.selection import Selection
+from analytics.store.fingerprint import fingerprint_of_games
+from analytics.store.range_files import RangeGames, games_at
+from analytics.store.range_names import MODULUS
 from analytics.store.records import RunRecord
-from analytics.store.shard_arrays import ShardGames, games_at
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.rng import GAMMA, mix
 from quarto.rules import Rules
 
 T = TypeVar("T")
@@ -49,15 +49,15 @@ class Dataset:
         """The number of games."""
         return len(self.game_id)
 
-    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """The games of each run, as a ``GameSource`` gives them."""
         for record, start, end in self.spans():
             rows = slice(start, end)
-            yield record, ShardGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+            yield record, RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
 
-    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:  # noqa: ARG002
+    def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:  # noqa: ARG002
         """Unknown: games in memory have left their annotations behind."""
-        return np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
+        return np.full(games.games.pieces.shape, UNKNOWN, np.int8)
 
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
@@ -68,25 +68,25 @@ class Dataset:
         return {record.run_id: self.game_id[start:end] for record, start, end in self.spans()}
 
     def checksums(self, threads: int) -> dict[str, str]:
-        """For each run id 16 hex digits that depend on the chosen games alone, not on their shards."""
+        """For each run id the fingerprint of its chosen games, 16 hex digits."""
         return checksums_of(self.sums(threads))
 
     def sums(self, threads: int) -> dict[str, int]:
-        """For each run id a sum over its chosen games, modulo 2^64 the checksum."""
+        """For each run id numbers that add up to the fingerprint of its chosen games, modulo 2^64."""
 
         def add(first: int, last: int) -> int:
-            return int(sum_of_games(self.game_id, self.opening, self.games, (first, last)))
+            return int(fingerprint_of_games(self.game_id, self.opening, self.games, (first, last)))
 
         return {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
 
 
 def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
-    """For each run id the checksum, 16 hex digits, that ``Dataset.sums`` of all parts of its games add up to."""
-    return {run_id: f"{total % (1 << 64):016x}" for run_id, total in sums.items()}
+    """For each run id the fingerprint, 16 hex digits, that the sums of all parts of its games add up to."""
+    return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
 
 class GameSource(Protocol):
-    """Games in the order in which they are learned from: in memory, or read shard by shard."""
+    """Games in the order in which they are learned from: in memory, or read file by file."""
 
     @property
     def rules(self) -> Rules: ...
@@ -94,11 +94,11 @@ class GameSource(Protocol):
     @property
     def size(self) -> int: ...
 
-    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
+    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """Games of one run after the other, each time ascending by id; as often as asked for."""
         ...
 
-    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:
+    def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
         """The exact value of each gift of these games for its giver, where it is annotated, else UNKNOWN: [16, G]."""
         ...
 
@@ -138,7 +138,7 @@ class LearningDerivation(Protocol):
 
 @runtime_checkable
 class Counting(Protocol):
-    """A kind whose policy follows from counts that add up over games, so that shards can be counted apart."""
+    """A kind whose policy follows from counts that add up over games, so that files of games can be counted apart."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
         """The counts of some games: an array of the same shape for any games."""
@@ -181,7 +181,7 @@ def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
     size = begins[-1]
     dataset = Dataset(tuple(runs), begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
-    for record, chosen in selection.shards():
+    for record, chosen in selection.parts():
         first = free[record.run_id]
         free[record.run_id] = end = first + len(chosen.game_id)
         dataset.game_id[first:end], dataset.opening[first:end] = chosen.game_id, chosen.opening
@@ -218,25 +218,3 @@ def _sort(dataset: Dataset, start: int, end: int) -> None:
     columns = [dataset.game_id, dataset.opening, *dataset.games[2:], *dataset.games.pieces, *dataset.games.cells]
     for column in columns:
         column[start:end] = column[start:end][order]
-
-
-@kernel()
-def sum_of_games(game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]) -> int:
-    """The sum (uint64) over games of a hash of all that a policy may depend on, so that their order does not matter.
-
-    A game's hash mixes its id, then winner, opening and number of plies in one word, then one word a ply.
-    """
-    total = uint64(0)
-    for game in range(span[0], span[1]):
-        plies = int64(games.plies[game])
-        word = mix(uint64(game_id[game]) + GAMMA)
-        word = _mixed(word, (int64(games.winner[game]) + 1) | int64(opening[game]) << 8 | plies << 16)
-        for ply in range(plies):
-            word = _mixed(word, int64(games.pieces[ply, game]) << 8 | int64(games.cells[ply, game]))
-        total += word
-    return total
-
-
-@inlined
-def _mixed(word: int, more: int) -> int:
-    return mix(word ^ (uint64(more) + GAMMA))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agents.random import random_cell, random_piece
 from analytics.policies.derived.dataset import UNKNOWN, GameSource
-from analytics.store.shard_arrays import games_at
+from analytics.store.range_files import games_at
 from quarto.batch import Games
 from quarto.jit import int64, kernel, uint64
 from quarto.lanes import spread
@@ -75,13 +75,13 @@ def chosen_games(dataset: GameSource, seed: int, judged: bool = False) -> Chosen
     """
     limit = np.uint64(min(MOST_GAMES / dataset.size, 1.0) * LARGEST_WORD)
     words, parts, values = [], [], [np.zeros((PIECES, 0), np.int8)]
-    for record, shard in dataset.shards():
-        drawn = words_of_games(run_word(record.run_id), shard.game_id, seed)
+    for record, part in dataset.parts():
+        drawn = words_of_games(run_word(record.run_id), part.game_id, seed)
         rows = np.flatnonzero(drawn <= limit)
         words.append(drawn[rows])
-        parts.append(games_at(shard.games, rows))
+        parts.append(games_at(part.games, rows))
         if judged:
-            values.append(dataset.gift_values(record.run_id, shard)[:, rows])
+            values.append(dataset.gift_values(record.run_id, part)[:, rows])
     together = np.concatenate(words)
     order = np.argsort(together, kind="stable")
     games = (np.ascontiguousarray(np.concatenate(each, axis=-1)[..., order]) for each in zip(*parts, strict=True))

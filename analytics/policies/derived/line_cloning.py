@@ -45,7 +45,7 @@ from analytics.policies.derived.line_fit import (
 )
 from analytics.policies.derived.line_outcomes import BLOCK
 from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
-from analytics.store.shard_arrays import ShardGames
+from analytics.store.range_files import RangeGames
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.errors import RequestError, nearest
@@ -226,10 +226,10 @@ class Part(NamedTuple):
     words: NDArray[np.uint64]  # [G] of randomness
 
 
-def part_of(shard: ShardGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> Part:
+def part_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> Part:
     """One game of ``ONE_IN``, or the others."""
     rows = np.flatnonzero((words % np.uint64(ONE_IN) == 0) == held_out)
-    taken = shard.taken(rows)
+    taken = found.taken(rows)
     games = Games(*(np.ascontiguousarray(each) for each in taken.games))
     return Part(games, np.stack([taken.opening, seats[rows]]), words[rows])
 
@@ -275,15 +275,15 @@ class Cloning:
     def _parts(self, number: int) -> Iterator[tuple[Part, Part]]:
         """The games in their order, at most ``BLOCK`` at a time: those to learn from, those that measure the error."""
         met = False
-        for record, shard in self._dataset.shards():
-            seats = np.full(len(shard.game_id), BOTH, np.int8)
+        for record, found in self._dataset.parts():
+            seats = np.full(len(found.game_id), BOTH, np.int8)
             if self._agent is not None:
-                seats = seats_of(self._agent, record, shard.game_id)
+                seats = seats_of(self._agent, record, found.game_id)
             met |= bool(seats.any())
-            words = words_of_games(run_word(record.run_id), shard.game_id, self._plan.seed)
+            words = words_of_games(run_word(record.run_id), found.game_id, self._plan.seed)
             for first in range(0, len(seats), BLOCK):
                 span = slice(first, first + BLOCK)
-                block = shard.part(span), seats[span], words[span]
+                block = found.part(span), seats[span], words[span]
                 # Other turns are compared in each pass.
                 learning, measuring = (part_of(*block, held_out) for held_out in (False, True))
                 yield learning._replace(words=learning.words + np.uint64(number)), measuring
@@ -292,7 +292,7 @@ class Cloning:
 
     @property
     def _labels(self) -> set[str]:
-        return {label for record, _ in self._dataset.shards() for label in record.labels}
+        return {label for record, _ in self._dataset.parts() for label in record.labels}
 
 
 def _means(sums: NDArray[np.float64]) -> list[float | None]:

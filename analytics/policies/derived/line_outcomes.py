@@ -32,7 +32,7 @@ from analytics.policies.derived.line_fit import (
     step_memory,
 )
 from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
-from analytics.store.shard_arrays import ShardGames
+from analytics.store.range_files import RangeGames
 from quarto.batch import Games
 from quarto.jit import float64, int64, kernel
 from quarto.position import ALL_PIECES
@@ -92,11 +92,11 @@ def learn_games(
 Sums = dict[int, NDArray[np.float64]]  # of squared errors by stage
 
 
-def blocks_of(dataset: GameSource) -> Iterator[ShardGames]:
+def blocks_of(dataset: GameSource) -> Iterator[RangeGames]:
     """The games in their order, at most ``BLOCK`` at a time."""
-    for _, shard in dataset.shards():
-        for first in range(0, len(shard.game_id), BLOCK):
-            yield shard.part(slice(first, first + BLOCK))
+    for _, part in dataset.parts():
+        for first in range(0, len(part.game_id), BLOCK):
+            yield part.part(slice(first, first + BLOCK))
 
 
 def learn_from_outcomes(
@@ -114,7 +114,7 @@ def learn_from_outcomes(
             )
             for block in blocks_of(dataset):
 
-                def learned(stage: int, block: ShardGames = block, sums: Sums = sums, rate: float = rate) -> int:
+                def learned(stage: int, block: RangeGames = block, sums: Sums = sums, rate: float = rate) -> int:
                     boards: int = learn_games(block.games, block.opening, stage, words, rate, fits[stage], sums[stage])
                     return boards
 

@@ -14,10 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.policies import policy_store
-from analytics.query.selection import EVERYTHING, Selection, holds_any, within
+from analytics.query.selection import EVERYTHING, Selection, holds_any
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
-from analytics.store.records import PolicyCard
+from analytics.store.records import PolicyCard, RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
 
@@ -64,21 +64,21 @@ def sources_of(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"{opened.archive.root}: restore it, or name the archive that has it"
             )
         own = ranges.filter(run_id=run_id)
-        games, held = own["games"].sum(), sum(commit.games.rows for commit in opened.archive.commits(run_id))
+        games, held = own["games"].sum(), opened.archive.games_held(run_id)
         if games > held + MOST_LOST:
             raise RequestError(
                 f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
                 f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
             )
         wanted[run_id] = ids = ids_of(own)[run_id]
-        lost = _missing(opened.archive, run_id, ids)
+        lost = _missing(opened.archive, record, ids)
         if lost.size:
             raise RequestError(
                 f"policy '{card.name}' was derived from {len(ids):,} games of run {run_id}, {lost.size:,} of which "
                 f"(the first is game {lost[0]}) are no longer in archive {opened.archive.root}: "
                 "repeat the command of the run to play them"
             )
-        gone = _gone(opened.archive, run_id, ids)
+        gone = _gone(opened.archive, record, ids)
         if gone is not None:
             raise RequestError(
                 f"policy '{card.name}' was derived from games of run {run_id}, and {gone}, in which some of them were, "
@@ -107,21 +107,17 @@ def _ranges(archive: Archive, card: PolicyCard) -> pl.DataFrame:
     return ranges
 
 
-def _missing(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ids that no commit of the run holds."""
-    held = np.zeros(len(ids), np.bool_)
-    for pairing, ranges in archive.covered(run_id).items():
-        for pairs in ranges:
-            held[within(ids, pairing, *pairs)] = True
-    return ids[~held]
+def _missing(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The ids that the run does not hold."""
+    return ids[~archive.ranges(record.run_id).holds(record.line.units_of(ids))]
 
 
-def _gone(archive: Archive, run_id: str, ids: NDArray[np.int64]) -> PurePath | None:
-    """A file with some of the ids that a commit names and that does not exist, if any."""
-    for commit in archive.commits(run_id):
-        if holds_any(commit, ids):
-            for table, stored in (("games", commit.games), ("plies", commit.plies)):
-                path = archive.file(table, run_id, stored)
-                if archive.backend.status(path) is None:
-                    return path
+def _gone(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> PurePath | None:
+    """The plies of a range with some of the ids that counts and has none, if any."""
+    for stored in archive.ranges(record.run_id):
+        if holds_any(record, stored, ids):
+            try:
+                archive.path("plies", record.run_id, stored)
+            except FileNotFoundError as error:
+                return PurePath(str(error))
     return None

@@ -1,4 +1,4 @@
-"""Chosen games that are read one shard after the other, so that memory does not grow with their number."""
+"""Chosen games that are read one file after the other, so that memory does not grow with their number."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.policies.derived.dataset import UNKNOWN, check_rules, sum_of_games
+from analytics.policies.derived.dataset import UNKNOWN, check_rules, checksums_of
 from analytics.policies.derived.provenance import RANGES, ranges_of
 from analytics.query.selection import Selection, read_chosen, within
-from analytics.store.records import Commit, RunRecord
-from analytics.store.shard_arrays import ShardGames
+from analytics.store.range_files import RangeGames
+from analytics.store.records import RunRecord
 from quarto.rules import Rules
 
 GIFTS = """
 SELECT game_id, ply, value_after FROM decisions WHERE run_id = ? AND kind = 'gift' AND game_id BETWEEN ? AND ?
 """
-RECENT = 4  # shards that are kept: a shard may hold pairs of several pairings
+RECENT = 4  # files of games that are kept: a file holds pairs of all pairings
 
 
 class GameStream:
@@ -43,63 +43,61 @@ class GameStream:
     def rules(self) -> Rules:
         return self.runs[0].rules
 
-    def shards(self) -> Iterator[tuple[RunRecord, ShardGames]]:
-        """The games, those of each slice of a shard together, by pairing and pair."""
+    def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
+        """The games, those of a pairing in a file together, by pairing and pair."""
         sums, ranges = dict[str, int](), list[pl.DataFrame]()
         for record in self.runs:
             for chosen in self._games_of(record.run_id):
                 if not self._ranges:
-                    span = 0, len(chosen.game_id)
-                    more = int(sum_of_games(chosen.game_id, chosen.opening, chosen.games, span))
+                    more = chosen.fingerprint
                     sums[record.run_id] = sums.get(record.run_id, 0) + more
                     ranges.append(ranges_of({record.run_id: chosen.game_id}))
                 yield record, chosen
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 
-    def _games_of(self, run_id: str) -> Iterator[ShardGames]:
+    def _games_of(self, run_id: str) -> Iterator[RangeGames]:
         selection, archive = self._selection, self._selection.opened.archive
-        count = selection.counts[[record.run_id for record in selection.runs].index(run_id)]
-        commits = archive.commits(run_id)
-        wanted = None if count == sum(each.games.rows for each in commits) else selection.game_ids(run_id)
+        record = next(record for record in selection.runs if record.run_id == run_id)
+        found = [*selection.ranges(record)]
         parts = sorted(
-            (part.pairing, part.first_pair, part.end_pair, number)
-            for number, commit in enumerate(commits)
-            for part in commit.slices
+            (pairing, record.line.pairs(pairing, stored.first, stored.end), number)
+            for number, (stored, _) in enumerate(found)
+            for pairing in range(len(record.pairings))
         )
 
         @lru_cache(RECENT)
-        def read(number: int) -> ShardGames:
-            commit: Commit = commits[number]
-            return read_chosen(archive, run_id, commit, wanted)
+        def read(number: int) -> RangeGames:
+            return read_chosen(archive, run_id, *found[number])
 
-        for pairing, first_pair, end_pair, number in parts:
-            if wanted is not None and not wanted[within(wanted, pairing, first_pair, end_pair)].size:
+        for pairing, pairs, number in parts:
+            chosen = found[number][1]
+            if chosen is not None and not chosen[within(chosen, pairing, *pairs)].size:
                 continue
-            shard = read(number)
-            rows = within(shard.game_id, pairing, first_pair, end_pair)
+            games = read(number)
+            rows = within(games.game_id, pairing, *pairs)
             if rows.start < rows.stop:
-                yield shard.part(rows)
+                yield games.part(rows)
 
-    def gift_values(self, run_id: str, shard: ShardGames) -> NDArray[np.int8]:
+    def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
         """As a ``GameSource`` gives them."""
-        values = np.full(shard.games.pieces.shape, UNKNOWN, np.int8)
-        span = [run_id, int(shard.game_id[0]), int(shard.game_id[-1])]
+        values = np.full(games.games.pieces.shape, UNKNOWN, np.int8)
+        span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
         known = self._selection.opened.sql(GIFTS, span)
         ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value_after"))
-        places = np.searchsorted(shard.game_id, ids)
-        chosen = shard.game_id[np.minimum(places, len(shard.game_id) - 1)] == ids
+        places = np.searchsorted(games.game_id, ids)
+        chosen = games.game_id[np.minimum(places, len(games.game_id) - 1)] == ids
         values[plies[chosen], places[chosen]] = worth[chosen]
         return values
 
     def _read_once(self) -> None:
         if not self._ranges:
-            for _ in self.shards():
+            for _ in self.parts():
                 pass
 
-    def checksums(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each shard is read by one)
+    def checksums(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
         """As those of a ``Dataset``."""
         self._read_once()
-        return {run_id: f"{total % (1 << 64):016x}" for run_id, total in self._sums.items()}
+        return checksums_of(self._sums)
 
     def ranges(self) -> pl.DataFrame:
         """The ids of all games as ranges, those that follow on each other joined."""

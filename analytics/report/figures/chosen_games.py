@@ -11,12 +11,13 @@ import polars as pl
 
 from analytics.query.named_queries import query_of
 from analytics.query.selection import Selection, select
-from analytics.ratings.head_to_head import Results, merged_results, of_commits, of_games, openings_shared, renamed
+from analytics.ratings.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
 from analytics.ratings.ratings import rate
 from analytics.results.agent_codes import AgentNames
 from analytics.results.pairings import PairingResult
 from analytics.results.shared_openings import SharedOpenings
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import among
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
@@ -43,22 +44,18 @@ class ChosenGames:
     @cached_property
     def takes_whole_runs(self) -> bool:
         """Whether all games of these runs are chosen."""
-        archive = self.opened.archive
-        return all(
-            count == sum(commit.games.rows for commit in archive.commits(record.run_id))
-            for record, count in zip(self.selection.runs, self.selection.counts, strict=True)
-        )
+        return all(map(self.selection.takes_all_of, self.selection.runs))
 
     @cached_property
     def condition(self) -> str:
         """A condition in SQL on ``run_id`` and ``game_id`` that holds for the chosen games, in any view."""
         if self.takes_whole_runs:  # then no row of games is read, and files of other runs stay closed
-            return f"run_id IN ({', '.join(repr(run_id) for run_id in self.records)})"
+            return among(self.records)
         return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.selection.where}\n))"  # noqa: S608  (a condition by design)
 
     @property
     def of_pairings(self) -> Results:
-        """The results by run and number of the pairing; from the commits where whole runs are chosen, else counted."""
+        """The results by run and number of the pairing; from tallies where whole runs are chosen, else counted."""
         return self._renamed[0]
 
     @property
@@ -70,7 +67,7 @@ class ChosenGames:
     def _renamed(self) -> tuple[Results, AgentNames]:
         records = self.selection.runs
         whole = self.takes_whole_runs
-        found = of_commits(self.opened, records) if whole else of_games(self.opened, self.selection.where, records)
+        found = of_tallies(self.opened, records) if whole else of_games(self.opened, self.selection.where, records)
         return renamed(found, records)
 
     @cached_property

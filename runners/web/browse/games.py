@@ -6,15 +6,16 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.query.openings import BY, EMPTY_BOARD, Filters
+from analytics.query.game_filter import GameFilter
+from analytics.query.openings import BY, EMPTY_BOARD, Asked
 from analytics.sql.database import OpenArchive
 from runners.browse import games, links, replay
 from runners.browse.explorer import explorer
-from runners.browse.games import GameFilter, LoggedGame
+from runners.browse.games import LoggedGame
 from runners.browse.replay import Judgements
 from runners.browse.runs import run_rows
 from runners.web.background import Job
-from runners.web.browse.pages import paged, whole
+from runners.web.browse.pages import paged, runs_of, whole
 from runners.web.browse.shelf import Reader, Shelf, empty, reader_of, shelf_of
 
 router = APIRouter()
@@ -35,14 +36,15 @@ def list_of_games(
     reader = reader_of(request)
     if reader is None:
         return empty(request)
-    wanted = GameFilter(rules, run.strip(), agent, opponent, result, order or games.ORDERS[0], whole(page, 1))
-    found = reader.ask(_games, wanted)
+    order = order or games.ORDERS[0]
+    wanted = GameFilter(runs=runs_of(run), rules=rules or None, agent=agent or None, opponent=opponent or None)
+    found = reader.ask(_games, wanted, result, order, whole(page, 1))
     at, pages = paged(page, found.total, games.ROWS)
     query = {"rules": rules, "run": run, "agent": agent, "opponent": opponent, "result": result, "order": order}
     return reader.page(
         "browse_games.html",
         found=found,
-        wanted=wanted,
+        wanted=query,
         known=reader.known,
         results=games.RESULTS,
         orders=games.ORDERS,
@@ -52,8 +54,8 @@ def list_of_games(
     )
 
 
-def _games(opened: OpenArchive, wanted: GameFilter) -> games.GamesPage:
-    return games.games_list(opened, run_rows(opened), wanted)
+def _games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
+    return games.games_list(opened, run_rows(opened), wanted, result, order, page)
 
 
 @router.get("/browse/games/{run_id}/{game_id}")
@@ -160,21 +162,21 @@ def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
     if reader is None:
         return empty(request)
     known = reader.known
-    filters = Filters(
-        agent or None,
-        opponent or None,
-        (run.strip(),) if run.strip() else (),
-        since.strip() or None,
-        until.strip() or None,
-        max(1, whole(least, 1)),
-        imposed == "yes",
+    wanted = GameFilter(
+        runs=runs_of(run),
+        agent=agent or None,
+        opponent=opponent or None,
+        since=since.strip() or None,
+        until=until.strip() or None,
     )
     text = _position(position.strip(), rules, known.rules[0])
-    shown = reader.ask(explorer, text, by if by in BY else None, filters)
+    asked = Asked(text, by if by in BY else None, wanted, max(1, whole(least, 1)), imposed == "yes")
+    shown = reader.ask(explorer, asked)
     return reader.page(
         "browse_openings.html",
         shown=shown,
-        filters=filters,
+        asked=asked,
+        filters=wanted,
         by=by,
         kinds=BY,
         known=known,

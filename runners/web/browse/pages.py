@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from analytics.query.game_filter import GameFilter
 from analytics.report.figures.chosen_games import MOST_AGENTS
 from analytics.report.rendering import render
 from runners.browse import links, runs, sections, sweeps
-from runners.browse.mistakes import MistakeFilter, worst
+from runners.browse.mistakes import worst
 from runners.browse.policies import one_policy, policies_table
-from runners.browse.runs import RunFilter
 from runners.web.browse.shelf import empty, reader_of
 
 router = APIRouter()
@@ -31,6 +33,11 @@ def paged(page: str, rows: int, size: int = ROWS) -> tuple[int, int]:
     return min(max(1, whole(page, 1)), pages), pages
 
 
+def runs_of(run: str) -> tuple[str, ...]:
+    """The runs of a form's field: one, or none for all."""
+    return (run.strip(),) if run.strip() else ()
+
+
 @router.get("/browse")
 def all_runs(  # each is a field of the form
     request: Request, rules: str = "", agent: str = "", status: str = "", text: str = "", page: str = "1"
@@ -39,8 +46,7 @@ def all_runs(  # each is a field of the form
     reader = reader_of(request)
     if reader is None:
         return empty(request)
-    wanted = RunFilter(rules, agent, status, text.strip())
-    found = [row for row in reader.rows if wanted.takes(row)]
+    found = runs.matching(reader.rows, GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
     at, pages = paged(page, len(found))
     query = {"rules": rules, "agent": agent, "status": status, "text": text}
     return reader.page(
@@ -49,7 +55,7 @@ def all_runs(  # each is a field of the form
         found=len(found),
         games=sum(row.games for row in found),
         total=len(reader.rows),
-        wanted=wanted,
+        wanted=query,
         known=reader.known,
         states=runs.STATES,
         at=at,
@@ -84,11 +90,11 @@ def results(  # noqa: PLR0913, PLR0917  (each is a field of the form)
     if reader is None:
         return empty(request)
     run, rules = run.strip(), "" if run.strip() else rules or reader.known.rules[0]
-    shown = reader.ask(sections.section, slug, rules, run, trainings == "yes")
+    wanted = GameFilter(runs=runs_of(run), rules=rules or None, trainings=trainings == "yes")
+    shown = reader.ask(sections.section, slug, wanted)
     at, pages = paged(page, len(shown.section.figures), FIGURES)
     query = {"rules": rules, "run": run, "trainings": trainings, "agent": agent, "kind": kind, "ply": ply}
-    number = whole(ply, 0) - 1
-    wanted = MistakeFilter(rules, run, trainings == "yes", agent, kind, number if number >= 0 else None)
+    by_agent, number = replace(wanted, agent=agent or None), whole(ply, 0) - 1
     path = f"/browse/results/{slug}"
     return reader.page(
         "browse_results.html",
@@ -103,8 +109,10 @@ def results(  # noqa: PLR0913, PLR0917  (each is a field of the form)
         trainings=trainings,
         known=reader.known,
         most_agents=MOST_AGENTS,
-        wanted=wanted,
-        worst=reader.ask(worst, wanted) if slug == "mistakes" and not shown.section.missing else None,
+        wanted=query,
+        worst=reader.ask(worst, by_agent, kind, number if number >= 0 else None)
+        if slug == "mistakes" and not shown.section.missing
+        else None,
     )
 
 

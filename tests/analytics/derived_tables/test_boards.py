@@ -9,14 +9,14 @@ import pytest
 
 from analytics.derived_tables.boards import BOARDS, ORDERED_PLIES, ORDERS, boards_of, orders_of
 from analytics.store.archive import Archive
-from analytics.store.shard_arrays import read_shard_table
+from analytics.store.range_files import read_rows
 from quarto.symmetry import symmetries
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
 from tests.naive import PRESETS
 
 
 def shard(archive: Archive) -> pl.DataFrame:
-    return read_shard_table(archive, RUN_ID, archive.commits(RUN_ID)[0], "plies")
+    return read_rows(archive, RUN_ID, archive.commits(RUN_ID)[0], "plies")
 
 
 def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -71,5 +71,5 @@ def test_rows_that_are_not_games_in_order_are_refused(archive: Archive) -> None:
 def test_a_game_without_plies_has_no_order(archive: Archive) -> None:
     archive.commit(RUN_ID, [random_block(4, 0, 50, 40, forfeits=0.9)], PAIRINGS)
     commit = archive.commits(RUN_ID)[-1]
-    plies = read_shard_table(archive, RUN_ID, commit, "plies")
+    plies = read_rows(archive, RUN_ID, commit, "plies")
     assert 0 < len(orders_of(plies, PRESETS["classic"])) < commit.games.rows

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.ratings.head_to_head import GameFilter, HeadToHead, by_seats, head_to_head, of_commits, of_games
+from analytics.query.game_filter import GameFilter
+from analytics.ratings.head_to_head import HeadToHead, by_seats, head_to_head, of_tallies, of_games
 from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
@@ -78,7 +79,7 @@ def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
 
 def test_commits_and_sql_say_the_same_of_every_pairing(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        commits = of_commits(opened, several.runs())
+        commits = of_tallies(opened, several.runs())
         assert commits == of_games(opened, "true", several.runs())
     assert all(sum(result.tally.illegal[i] for result in commits.values()) > 0 for i in (0, 1))
     assert all(sum(result.tally.errors[i] for result in commits.values()) > 0 for i in (0, 1))

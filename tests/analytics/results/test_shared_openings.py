@@ -15,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from analytics import open_archive
-from analytics.ratings.head_to_head import GameFilter, by_seats, head_to_head
+from analytics.query.game_filter import GameFilter
+from analytics.ratings.head_to_head import by_seats, head_to_head
 from analytics.ratings.ratings import Ratings, Tallies, rate
 from analytics.results.pairings import crosstable
 from analytics.results.shared_openings import SharedOpenings, question

@@ -17,7 +17,7 @@ from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
-from analytics.store.shard_arrays import read_shard_table
+from analytics.store.range_files import read_rows
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import from_plies
@@ -189,8 +189,8 @@ def test_boards_of_one_run_leave_the_shards_of_others_alone(archive: Archive, mo
         read.append(run_id)
         return real(archive, run_id, *rest)  # type: ignore[arg-type]
 
-    real = read_shard_table
-    monkeypatch.setattr(replays, "read_shard_table", reading)
+    real = read_rows
+    monkeypatch.setattr(replays, "read_rows", reading)
     with open_archive(archive.root) as opened:
         assert opened.sql(f"SELECT count(*) FROM boards WHERE run_id = '{other.run_id}'").item() > 0
     assert set(read) == {other.run_id}

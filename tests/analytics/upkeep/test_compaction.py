@@ -23,7 +23,7 @@ from analytics.store import checkpoints
 from analytics.store.archive import Archive
 from analytics.store.commit_log import write_checkpoint
 from analytics.store.json_records import dump
-from analytics.store.shard_arrays import read_shard
+from analytics.store.range_files import read_games
 from analytics.store.snapshot import Snapshot
 from analytics.upkeep import compaction
 from analytics.upkeep.compaction import compact, groups_of, replace
@@ -61,7 +61,7 @@ def annotate(archive: Archive, numbers: set[int]) -> None:
     """Store decisions whose values are all 0: no solver is needed to test where they go."""
     for shard in ANNOTATIONS.shards(archive, [RUN_ID]):
         if shard.commit.shard in numbers:
-            games = read_shard(archive, RUN_ID, shard.commit)
+            games = read_games(archive, RUN_ID, shard.commit)
             first = first_plies(games, AnnotationExtent())
             frame = decisions_of(games, first, ExactValues.empty(len(first)), shard.record.rules)
             fields = {"choices": False, "from_pieces": 0}

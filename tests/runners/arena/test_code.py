@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.query.game_filter import GameFilter
+from analytics.ratings.head_to_head import head_to_head
 from analytics.report.figures.chosen_games import chosen_games
 from analytics.report.figures.lengths import lengths_frame
 from analytics.report.sections import runs_section

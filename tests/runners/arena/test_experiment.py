@@ -6,10 +6,8 @@ import json
 import re
 import signal
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,18 +18,14 @@ from polars.testing import assert_frame_equal
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.store.records import Commit
+from analytics.store.range_files import store_games
+from analytics.store.range_names import StoredRange
 from analytics.verify.archive import verify
-from quarto.batch import Block
 from quarto.errors import FailureError, RequestError
-from runners.arena import experiment, playing
+from runners.arena import experiment, range_writer
 from runners.arena.code import code_of
-from runners.arena.engine import Order
-from runners.arena.experiment import engine_of
 from runners.arena.playing import execute
 from runners.arena.schedule import Pace
-from runners.arena.shard_writer import ShardWriter
-from runners.contestants.crew import Crew
 from runners.contestants.interruption import interruptible
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -57,7 +51,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
     root = tmp_path_factory.mktemp("expected")
     outcome = play(root, *TOURNAMENT, "threads=1")
     assert (outcome.played, outcome.interrupted) == (720, False)
-    assert len(Archive.open(root).commits(outcome.run_id)) == 1
+    assert len(Archive.open(root).ranges(outcome.run_id)) == 1
     found = rows(root)
     assert len(found["games"]) == 720
     return found
@@ -76,10 +70,11 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
     ],
     ids=" ".join,
 )
-def test_rows_depend_on_neither_threads_nor_shards(how: Sequence[str], tmp_path: Path, expected: RESULT) -> None:
+def test_rows_depend_on_neither_threads_nor_files(how: Sequence[str], tmp_path: Path, expected: RESULT) -> None:
     outcome = play(tmp_path, *TOURNAMENT, *how)
-    assert len(Archive.open(tmp_path).commits(outcome.run_id)) > ("threads=2" not in how)
+    assert len(Archive.open(tmp_path).ranges(outcome.run_id)) > 1
     assert_same_rows(rows(tmp_path), expected)
+    assert outcome.fingerprint == Archive.open(tmp_path).ranges(outcome.run_id).fingerprint
     assert verify(Archive.open(tmp_path)).problems == []
 
 
@@ -87,8 +82,7 @@ def test_rows_depend_on_neither_threads_nor_shards(how: Sequence[str], tmp_path:
 def test_rows_do_not_depend_on_blocks(
     most: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(playing, "Pace", lambda _: Pace(most))
-    monkeypatch.setattr(Pace, "FIRST", 1000)
+    monkeypatch.setattr(Pace, "units", lambda _pace, _line: most)
     play(tmp_path, *TOURNAMENT, "threads=2", "archive.shard_games=100")
     assert_same_rows(rows(tmp_path), expected)
 
@@ -344,23 +338,21 @@ def test_a_run_stopped_before_it_plays_is_not_called_running(tmp_path: Path) -> 
         assert status(tmp_path, outcome.run_id) == "interrupted"
 
 
-def test_a_disk_that_refuses_ends_the_run_and_keeps_what_was_committed(
+def test_a_disk_that_refuses_ends_the_run_and_keeps_what_was_written(
     tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = Archive.commit
-
-    def refuse_the_third(archive: Archive, run_id: str, blocks: Sequence[Block], pairings: Any) -> Commit | None:
-        if len(archive.commits(run_id)) == 2:
+    def refuse_the_third(archive: Archive, run_id: str, *what: Any) -> StoredRange:
+        if len(archive.ranges(run_id)) == 2:
             raise FailureError("the disk is full")
-        return commit(archive, run_id, blocks, pairings)
+        return store_games(archive, run_id, *what)
 
-    monkeypatch.setattr(Archive, "commit", refuse_the_third)
+    monkeypatch.setattr(range_writer, "store_games", refuse_the_third)
     with pytest.raises(FailureError, match="the disk is full"):
-        play(tmp_path, *TOURNAMENT, "archive.shard_games=60")
+        play(tmp_path, *TOURNAMENT, "archive.shard_games=60", "threads=1")
     monkeypatch.undo()
     (run_id,) = set(expected["games"]["run_id"])
     assert status(tmp_path, run_id) == "interrupted"
-    assert len(Archive.open(tmp_path).commits(run_id)) == 2
+    assert len(Archive.open(tmp_path).ranges(run_id)) == 2
     assert verify(Archive.open(tmp_path)).problems == []
     play(tmp_path, *TOURNAMENT)
     assert_same_rows(rows(tmp_path), expected)
@@ -378,85 +370,23 @@ class Meanwhile(Counting):
         assert play(self.root, *TOURNAMENT, "games=24", "archive.shard_games=2").played == 144
 
 
-def test_games_that_another_process_was_faster_with_are_not_played_into_the_archive_twice(
-    tmp_path: Path, expected: RESULT
-) -> None:
+def test_games_that_another_process_was_faster_with_count_once(tmp_path: Path, expected: RESULT) -> None:
     asked = stored_at(tmp_path, request(*TOURNAMENT))
     outcome = execute(asked, "qarena run", threading.Event(), Meanwhile(tmp_path))
-    assert (outcome.played, outcome.interrupted) == (720 - 144, False)
+    assert not outcome.interrupted
     assert status(tmp_path, outcome.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
 
 
-def test_two_who_play_the_same_run_at_once_add_up_to_one(tmp_path: Path, expected: RESULT) -> None:
-    asked = [stored_at(tmp_path, request(*TOURNAMENT, f"archive.shard_games={size}")) for size in (30, 50)]
-    Archive.open(tmp_path, create=True)
-    threads = [threading.Thread(target=execute, args=(each, "qarena run", threading.Event())) for each in asked]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert verify(Archive.open(tmp_path)).problems == []
-    play(tmp_path, *TOURNAMENT)  # where the two overlapped in part, neither may have kept all
-    assert_same_rows(rows(tmp_path), expected)
-
-
-def test_a_shard_is_committed_while_the_next_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = Archive.open(tmp_path, create=True)
-    writing, go_on = threading.Event(), threading.Event()
-    committed: list[int] = []
-
-    def slow(_archive: Archive, _run_id: str, blocks: Sequence[Block], _pairings: Any) -> None:
-        writing.set()
-        assert go_on.wait(10)
-        committed.append(sum(block.pairs for block in blocks))
-
-    monkeypatch.setattr(Archive, "commit", slow)
-    asked = request("archive.shard_games=4", "archive.shard_seconds=1000")
-    engine = engine_of(asked.spec)
-    blocks = [engine.play_block(Order(0, pair, 1)).block for pair in range(5)]
+def test_a_run_whose_games_cannot_be_repeated_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    timed = f"agents=[{{agent:random,_target_:{PLAYERS}.Dice,name:dice,turn_seconds:9}},dumb]"
+    run_id = play(tmp_path, timed, "games=2").run_id
     with (
-        ThreadPoolExecutor(1) as pool,
-        ShardWriter(archive, asked.spec, asked.storage, pool.submit, most=1) as writer,
+        Archive.open(tmp_path).only_writer(run_id),
+        pytest.raises(RequestError, match=f"another process plays run {run_id}"),
     ):
-        for block in blocks[:3]:
-            writer.add(block)
-        assert writing.wait(10)
-        assert committed == []
-        go_on.set()
-        for block in blocks[3:]:
-            writer.add(block)
-    assert committed == [2, 2, 1]
-
-
-def test_shards_that_no_thread_begins_to_write_are_written_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runners.arena.shard_writer.PATIENCE", 0.01)
-    archive = Archive.open(tmp_path, create=True)
-    asked = request("archive.shard_games=4", "archive.shard_seconds=1000")
-    engine = engine_of(asked.spec)
-    nobody = engine.crew(1)  # its threads are never started, as if they hung in a turn
-    with ShardWriter(archive, asked.spec, asked.storage, nobody.submit, most=1) as writer:
-        for pair in range(5):
-            writer.add(engine.play_block(Order(0, pair, 1)).block)
-        time.sleep(0.02)
-        writer.look()
-        assert writer.committed == 8
-    assert [commit.games.rows for commit in archive.commits(asked.spec.run_id)] == [4, 4, 2]
-
-
-def test_threads_that_play_carry_out_tasks_between_two_jobs() -> None:
-    def play(job: int, _cut: Callable[[], bool]) -> Iterator[int]:
-        yield job
-
-    crew = Crew(2, play, None)
-    found = [crew.submit(divmod, 7, k) for k in range(3)]
-    assert sorted(crew.results(range(5), lambda: None)) == [0, 1, 2, 3, 4]
-    assert [future.result(0) for future in found[1:]] == [(7, 0), (3, 1)]
-    with pytest.raises(ZeroDivisionError):
-        found[0].result(0)
-    assert crew.submit(divmod, 7, 2).cancel()
+        play(tmp_path, timed, "games=4")
+    assert play(tmp_path, timed, "games=4").played == 2
 
 
 # Ctrl-C.

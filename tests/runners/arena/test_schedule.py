@@ -1,17 +1,17 @@
-"""Every missing pair is ordered exactly once, whatever the archive holds and however fast agents are."""
+"""Every missing unit is played exactly once, whatever the archive holds and however fast agents are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, combinations, groupby
+from itertools import combinations, groupby
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.ranges import Range
+from analytics.store.units import Line, Range
 from runners.arena.engine import MAX_PAIRS
-from runners.arena.schedule import Pace, missing, orders, overlap, pairings, parts
+from runners.arena.schedule import Pace, Parts, orders, orders_of, pairings
 
 
 def ranges_of(numbers: set[int]) -> list[Range]:
@@ -26,11 +26,6 @@ def numbers_in(ranges: Sequence[Range]) -> list[int]:
 
 
 RANGES = st.sets(st.integers(0, 60)).map(ranges_of)
-
-
-@given(st.integers(0, 50), RANGES)
-def test_missing_is_what_a_set_lacks(pairs: int, covered: list[Range]) -> None:
-    assert missing(pairs, covered) == ranges_of(set(range(pairs)) - set(numbers_in(covered)))
 
 
 @given(st.dictionaries(st.integers(0, 5), RANGES, max_size=4), st.integers(1, 40), st.data())
@@ -48,27 +43,54 @@ def test_orders_are_exactly_what_is_left_for_any_pace(
     }
 
 
-LEFT = st.dictionaries(st.integers(0, 5), RANGES, max_size=4)
+@given(st.integers(1, 7), st.integers(0, 50), st.integers(1, 50))
+def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: int) -> None:
+    line = Line(pairings, 2)
+    found = [
+        pair * pairings + order.pairing
+        for order in orders_of(line, first, first + size)
+        for pair in range(order.first_pair, order.first_pair + order.pairs)
+    ]
+    assert sorted(found) == list(range(first, first + size))
 
 
-def pairs_of(ranges: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """(pairing, pair) of each pair of a part."""
-    return [(pairing, pair) for pairing, first, end in ranges for pair in range(first, end)]
+def test_no_order_has_more_pairs_than_a_block() -> None:
+    assert [order.pairs for order in orders_of(Line(1, 2), 5, 5 + 2 * MAX_PAIRS + 1)] == [MAX_PAIRS, MAX_PAIRS, 1]
 
 
-@given(LEFT, st.integers(1, 40))
-def test_parts_hold_what_is_left_and_all_but_the_last_are_full(left: dict[int, list[Range]], most: int) -> None:
-    found = [pairs_of(part) for part in parts(left, most)]
-    assert [*chain(*found)] == [(pairing, pair) for pairing in sorted(left) for pair in numbers_in(left[pairing])]
-    assert all(len(part) == most for part in found[:-1])
-    assert all(1 <= len(part) <= most for part in found)
+@given(RANGES, st.integers(1, 64), st.integers(1, 5), st.data())
+def test_parts_are_all_that_is_missing_whatever_comes_back(
+    missing: list[Range], most: int, workers: int, data: st.DataObject
+) -> None:
+    total = max((end for _, end in missing), default=0)
+    parts, played = Parts(missing, total, most, workers, 30.0), list[int]()
+    while (part := next(parts, None)) is not None:
+        first, end = part
+        size = 1 << (end - first - 1).bit_length()
+        assert first % size == 0  # a file's range: aligned, or the beginning of such a one at the end of the run
+        assert end - first == size or end == total
+        assert end - first <= most
+        reached = data.draw(st.sampled_from([end, end, (first + end + 1) // 2]))
+        played += range(first, reached)
+        parts.played(part, reached, data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0])))
+    assert sorted(played) == numbers_in(missing)
 
 
-@given(LEFT, LEFT, st.integers(1, 40))
-def test_an_overlap_is_what_is_in_both(one: dict[int, list[Range]], other: dict[int, list[Range]], most: int) -> None:
-    both = {(pairing, pair) for pairing in other for pair in numbers_in(other[pairing])}
-    for part in parts(one, most):
-        assert pairs_of(overlap(part, other)) == [pair for pair in pairs_of(part) if pair in both]
+def test_a_small_run_is_a_part_for_each_thread() -> None:
+    assert [*Parts([(0, 500)], 500, 131072, 2, 30.0)] == [(0, 256), (256, 500)]
+    assert [*Parts([(0, 500)], 500, 131072, 1, 30.0)] == [(0, 500)]
+    assert len([*Parts([(0, 10_000_000)], 10_000_000, 131072, 2, 30.0)]) == 77
+
+
+def test_once_the_pace_is_known_a_part_takes_no_longer_than_a_shard() -> None:
+    parts = Parts([(0, 100_000)], 100_000, 131072, 2, 30.0)
+    part = next(parts)
+    parts.played(part, 4, 12.0)  # three seconds a unit: ten are as many as fit, eight a file
+    assert [next(parts) for _ in range(3)] == [(4, 8), (8, 16), (16, 24)]
+    assert next(Parts([(0, 20)], 20, 131072, 2, 30.0)) == (0, 16)
+    few = Parts([(0, 40)], 40, 131072, 2, 30.0)
+    few.played(next(few), 8, 24.0)
+    assert next(few) == (8, 16)
 
 
 def test_pairings_take_turns() -> None:
@@ -86,19 +108,6 @@ def test_an_order_is_sized_when_it_is_taken() -> None:
     assert next(source).pairs == 1
 
 
-@given(
-    st.integers(1, 100_000),
-    st.lists(st.tuples(st.integers(1, 100_000), st.floats(0, 1e6)), max_size=30),
-)
-def test_a_pace_stays_between_one_pair_and_the_maximum(most: int, blocks: list[tuple[int, float]]) -> None:
-    pace = Pace(most)
-    for pairs, seconds in blocks:
-        before = pace.pairs(7)
-        pace.update(7, pairs, seconds)
-        assert 1 <= pace.pairs(7) <= min(most, before * Pace.GROWTH)
-    assert pace.pairs(8) == min(Pace.FIRST, most)
-
-
 @pytest.mark.parametrize(
     ("seconds_a_pair", "settled"), [(1e-9, MAX_PAIRS), (Pace.SECONDS / 100, 100), (Pace.SECONDS * 3, 1)]
 )
@@ -108,6 +117,18 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
         pairs = pace.pairs(0)
         pace.update(0, pairs, pairs * seconds_a_pair)
     assert pace.pairs(0) == pytest.approx(settled, abs=1)
+
+
+def test_units_of_all_pairings_go_by_the_slow_ones() -> None:
+    line, pace = Line(2, 2), Pace()
+    assert pace.units(line) == 1
+    for _ in range(10):
+        pace.update(0, pace.pairs(0), 1e-9)
+    assert 1 <= pace.units(line) <= 2  # the other one may take a second
+    for _ in range(10):
+        pairs = pace.pairs(1)
+        pace.update(1, pairs, pairs * Pace.SECONDS / 10)
+    assert pace.units(line) == pytest.approx(20, abs=2)
 
 
 @pytest.mark.parametrize("agents", [2, 3, 6])

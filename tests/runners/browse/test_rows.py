@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from analytics.query.openings import Filters
-from analytics.ratings.head_to_head import GameFilter as Games
+from analytics.query.game_filter import GameFilter as Games
 from analytics.ratings.head_to_head import head_to_head
 from analytics.sql.database import OpenArchive
 from analytics.store.snapshot import Snapshot

@@ -14,7 +14,7 @@ from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent, de
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
 from analytics.store.archive import Archive
-from analytics.store.shard_arrays import read_shard
+from analytics.store.range_files import read_games
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unreferenced_files
 from quarto.errors import FailureError
@@ -112,7 +112,7 @@ def test_two_writers_never_store_a_shard_twice(root: Path) -> None:
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
     shard, extent = ANNOTATIONS.shards(archive, [run_id])[0], AnnotationExtent()
-    games = read_shard(archive, run_id, shard.commit)
+    games = read_games(archive, run_id, shard.commit)
     values = ExactValues.empty(len(games.game_id))
     frame = decisions_of(games, first_plies(games, extent), values, PRESETS["classic"])
     assert ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)

@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.ratings.head_to_head import GameFilter, head_to_head
+from analytics.query.game_filter import GameFilter
+from analytics.ratings.head_to_head import head_to_head
 from analytics.ratings.ratings import ratings
 from analytics.results.pairings import PairingResult
 from analytics.statistics.intervals import Estimate

@@ -30,7 +30,6 @@ from tests.marks import seldom
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, run_seed
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import ga5 as naive_ga5
-from tests.naive_players.study_a import FaithfulDumb
 from tests.paths import ROOT
 from tests.runners.experiments import play
 from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
@@ -52,7 +51,7 @@ def assert_same(found: Trained, expected: Trained) -> None:
 def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful: bool, tmp_path: Path) -> None:
     """Each game played by the twins of its players, each individual bred by the twin of its study."""
     plan = {"population": 3, "offspring": 2, "generations": 2, "tournament": 2, "games": 4, "faithful": faithful}
-    dumb: tuple[str, naive.Player] = ("dumb(faithful=true)", FaithfulDumb()) if faithful else ("dumb", naive.Dumb())
+    dumb: tuple[str, naive.Player] = ("dumb(faithful=true)" if faithful else "dumb", naive.Dumb())
     opponents: dict[str, naive.Player] = dict([("random", naive.Random()), dumb])
     trained = trainer(name, opponents=["random", "dumb"], **plan).train(context(tmp_path, seed=8))
 

@@ -1,4 +1,4 @@
-"""One half of a block: game 0, or game 1, of each of its pairs, in lockstep."""
+"""One leg of a block: game 0, or game 1, of each of its pairs, in lockstep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runners.contestants.lockstep import LEGAL, WON, GameNumbers, advance, begin
 
 
 class Setting(NamedTuple):
-    """The common part of the games of a half."""
+    """The common part of the games of a leg."""
 
     rules: Rules
     opening: int  # imposed plies
@@ -35,7 +35,7 @@ class _Before(NamedTuple):
     turns: Turns
 
 
-class Half:
+class Leg:
     """Game 0 or 1 of each pair. ``games`` holds the columns of all games of the pairs."""
 
     def __init__(self, setting: Setting, numbers: GameNumbers, openings: NDArray[np.int8], games: Games) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.shard_arrays import read_shard, read_shard_table, scatter
+from analytics.store.range_files import read_games, read_rows, scatter
 from quarto.errors import FailureError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block
@@ -17,8 +17,8 @@ from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_blo
 
 def test_a_shard_is_read_as_it_was_played(archive: Archive) -> None:
     games, plies = naive_rows([random_block(1, 0, 8, 4), random_block(1, 2, 0)], PAIRINGS)
-    shard = read_shard(archive, RUN_ID, archive.commits(RUN_ID)[1])
-    frame = read_shard_table(archive, RUN_ID, archive.commits(RUN_ID)[1], "games")
+    shard = read_games(archive, RUN_ID, archive.commits(RUN_ID)[1])
+    frame = read_rows(archive, RUN_ID, archive.commits(RUN_ID)[1], "games")
     assert shard.game_id.tolist() == [row[0] for row in games]
     assert shard.pairing.tolist() == frame["pairing"].to_list()
     assert shard.games.plies.tolist() == frame["plies"].to_list()
@@ -51,7 +51,7 @@ def test_a_damaged_file_is_named_with_what_to_do(archive: Archive, table: str) -
     path = archive.committed_files(table)[0]
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with pytest.raises(FailureError, match=rf"{path.name} has another SHA-256 .*: see 'qarena archive verify'$"):
-        read_shard(archive, RUN_ID, archive.commits(RUN_ID)[0])
+        read_games(archive, RUN_ID, archive.commits(RUN_ID)[0])
 
 
 def test_rows_that_are_not_as_many_as_the_games_have_plies_are_an_error(archive: Archive) -> None:
@@ -61,4 +61,4 @@ def test_rows_that_are_not_as_many_as_the_games_have_plies_are_an_error(archive:
     stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     forge(Path(commit), lambda values: values["plies"].update(stored, rows=values["plies"]["rows"] - 1))
     with pytest.raises(FailureError, match=r"has \d+ rows, the games of its shard have \d+ plies: see 'qarena archive"):
-        read_shard(archive, RUN_ID, archive.commits(RUN_ID)[0])
+        read_games(archive, RUN_ID, archive.commits(RUN_ID)[0])

@@ -1,0 +1,227 @@
+"""A connection to DuckDB in which the views of an archive get their rows when a question reads them first."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from analytics.files.backends import filesystem_of
+from analytics.sql import records, replays, views
+from analytics.sql.answers import explained
+from analytics.sql.arrow_stream import LazyRows, Stream
+from analytics.sql.files import ArchiveFiles
+from analytics.sql.limits import Limits
+from analytics.sql.scratch import Scratch
+from analytics.sql.syntax_trees import POLICY, Read, read_by
+from analytics.store.checked_files import CheckedFile
+from analytics.store.schema import TABLES
+from quarto.errors import FailureError, RequestError
+
+ORDERED = "ordered_openings"
+KNOWN = {*views.VIEWS, ORDERED, POLICY}  # what a question may read
+
+_BUSY_SECONDS = 0.05
+_REPLAYED = {"boards": ("boards", replays.boards), ORDERED: (views.ORDERED, replays.orders)}
+_TEXTS = "position_macros.sql"  # what is made when a question names it or reads the view positions
+
+_ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
+# Errors of a file, and errors without a kind, as those of Thrift.
+_ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
+
+
+class Connection:
+    """A connection in which all views are empty, until a question reads them: that costs nothing."""
+
+    def __init__(self, archive_files: ArchiveFiles, limits: Limits) -> None:
+        """Raises ``FailureError`` if there is no room for temporary files."""
+        self._files = archive_files
+        self._made: set[str] = set()  # views that have their rows
+        self._broken: dict[str, FailureError] = {}  # by view
+        self._policies: dict[str, str] = {}  # by name: the question that reads its table
+        try:
+            self.scratch = Scratch()
+        except OSError as error:
+            raise FailureError(
+                f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
+            ) from error
+        self.duckdb = duckdb.connect(config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill)})
+        self._prepare()
+
+    def _prepare(self) -> None:
+        run = self.duckdb.execute
+        if (filesystem := filesystem_of(self._files.archive.backend)) is not None:
+            self.duckdb.register_filesystem(filesystem)
+        self._execute("macros.sql")
+        run(";".join(views.empty(view) for view in (*views.VIEWS, *views.HIDDEN) if view not in views.MADE))
+        run(views.policy_macro({}))
+        self._execute("made_views.sql")
+        run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
+        run("SET allowed_directories = getvariable('tables')")
+        run("SET parquet_metadata_cache = true")  # files of tables never change
+        run("SET enable_external_access = false")
+        run("SET lock_configuration = true")
+
+    def _execute(self, name: str) -> None:
+        """Execute a file of this package."""
+        self.duckdb.execute((files("analytics.sql") / name).read_text(encoding="utf-8"))
+
+    def location(self, path: PurePath) -> PurePath:
+        """The path or URL by which DuckDB and Polars read a file of the archive.
+
+        They take some names of folders as patterns, and none that is not UTF-8. URLs hold neither.
+        """
+        backend = self._files.archive.backend
+        root = backend.absolute(self._files.archive.root)
+        if not isinstance(root, Path):
+            return path
+        plain = self.scratch.plain(root)
+        return path if plain == root else plain / backend.absolute(path).relative_to(root)
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        self.duckdb.close()
+        self.scratch.remove()
+
+    def abandon(self) -> None:
+        """Close the connection while rows are left, which a thread of Polars may be reading ahead at this moment."""
+        while True:
+            self.duckdb.interrupt()
+            try:
+                self.close()
+                break
+            except duckdb.ResourceInUseException:
+                time.sleep(_BUSY_SECONDS)
+        time.sleep(_BUSY_SECONDS)  # for that thread to end: it must not outlive the interpreter
+
+    # What a question reads is made before it is asked.
+
+    def read(self, text: str) -> None:
+        """Make what a question reads. Raises ``FailureError`` for damaged files of that."""
+        read = read_by(self.duckdb, text, KNOWN)
+        if read.texts and _TEXTS not in self._made:
+            self._execute(_TEXTS)
+            self._made.add(_TEXTS)
+        for view in sorted({views.MADE.get(name, name) for name in read.views - {POLICY}} - self._made):
+            self._make(view, read.composed)
+        self._make_policies(read)
+
+    def _make(self, view: str, perhaps: bool) -> None:
+        """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""
+        complaint = None
+        try:
+            self._fill(view)
+            self._made.add(view)
+        except FailureError as error:
+            if not perhaps:
+                raise
+            self._broken[view] = error
+            self.duckdb.execute(views.broken(_REPLAYED.get(view, (view,))[0], _in_sql(error)))
+        except duckdb.OutOfMemoryException:
+            raise  # the files are not damaged
+        except duckdb.Error as error:
+            complaint = str(error)
+        if complaint is not None:  # not raised above: a chained error would keep DuckDB's objects alive
+            raise self.failure(complaint) or FailureError(f"view {view} cannot be made: {explained(complaint)}")
+
+    def _fill(self, view: str) -> None:
+        if view in views.FILLED:
+            frame = records.frame(view, self._files.archive)
+            with self.registered({"_frame": frame}):
+                self.duckdb.execute(views.filled(view, "_frame", frame.schema))
+        elif view in _REPLAYED:
+            self._files.sound("plies")
+            self._replay(view)
+        elif view == "first_plies":
+            counted, rest = self._files.first_plies()
+            known = views.pairings(self._files.archive)
+            self.duckdb.execute(views.over_first_plies(self._locations(counted), self._locations(rest), known))
+        else:
+            known = [] if view in TABLES else views.pairings(self._files.archive)
+            self.duckdb.execute(views.over_files(view, self._locations(self._files.sound(view)), known))
+
+    def _locations(self, found: Sequence[CheckedFile]) -> list[PurePath]:
+        return [self.location(file.path) for file in found]
+
+    def _replay(self, name: str) -> None:
+        """Register the replays of all runs, and the view over them: a condition on the run leaves out the others."""
+        view, replay = _REPLAYED[name]
+        archive = self._files.archive
+        relations = {run_id: f"{view}_{run_id}" for run_id in archive.run_ids()}
+        for run_id, relation in relations.items():
+            frame = replay(archive, run_id)  # raises before DuckDB reads
+            self.duckdb.register(relation, LazyRows(partial(_same, frame)))
+        self.duckdb.execute(views.over_runs(view, relations))
+
+    def _make_policies(self, read: Read) -> None:
+        names = [card.name for card in self._files.archive.cards()] if read.policies is None else read.policies
+        new = {name: self.policy_question(name) for name in names if name not in self._policies}
+        if new:
+            self._policies |= new
+            self.duckdb.execute(views.policy_macro(self._policies))
+
+    def policy_question(self, name: str) -> str:
+        """The question whose answer is the table of a policy. Raises ``RequestError`` if there is none."""
+        card = self._files.policy_card(name)
+        file = self._files.policy_file(card)
+        if file is None:
+            return views.genome_question(card.parameters)
+        path = self.location(file.path)
+        rows = pl.scan_parquet(str(path), glob=False, **self._files.archive.backend.polars_options)
+        return views.policy_question(path, rows.collect_schema())
+
+    def failure(self, complaint: str) -> FailureError | None:
+        """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
+        for failure in self._broken.values():
+            if _in_sql(failure) in complaint:
+                return failure
+        if _ABOUT_THE_TEXT.match(complaint) or not _ABOUT_A_FILE.match(complaint):
+            return None
+        return self._files.failure(complaint, lambda path: str(self.location(path)))
+
+    @contextmanager
+    def registered(self, frames: Mapping[str, Any]) -> Iterator[None]:
+        """Make frames known by their names inside the context. Raises ``RequestError`` for what is no frame."""
+        done: list[str] = []
+        try:
+            for name, frame in frames.items():
+                if name.lower() in KNOWN:
+                    raise RequestError(
+                        f"SQL: a frame named {name!r} would hide the view {name.lower()}: name it otherwise"
+                    )
+                try:
+                    self.duckdb.register(name, _readable(frame))
+                except (duckdb.Error, TypeError) as error:
+                    raise RequestError(
+                        f"SQL: {name}={type(frame).__name__} is not a frame that DuckDB reads: pass one of Polars or "
+                        "pandas"
+                    ) from error
+                done.append(name)
+            yield
+        finally:
+            for name in done:
+                self.duckdb.unregister(name)
+
+
+def _same(frame: pl.LazyFrame) -> pl.LazyFrame:
+    return frame
+
+
+def _in_sql(error: FailureError) -> str:
+    """The message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
+    return str(error).encode(errors="replace").decode()
+
+
+def _readable(frame: Any) -> Any:
+    """A frame in the form in which DuckDB reads it."""
+    if isinstance(frame, pl.LazyFrame):
+        return LazyRows(partial(_same, frame))
+    return Stream(frame) if isinstance(frame, pl.DataFrame) else frame

@@ -1,0 +1,316 @@
+"""Writes the files of a range of units, and reads them: the one place where games become files, and files games.
+
+Every byte that is read is compared with the check in the file's name, so what is computed from the arrays is computed
+from the games that were stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+from typing import IO, NamedTuple, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.files.atomic import explained
+from analytics.files.backend import Backend
+from analytics.statistics.tally import Tally, summed, tally, tally_of
+from analytics.store.archive import Archive
+from analytics.store.blocks import EncodedTable, in_order, table_of, tables
+from analytics.store.fingerprint import fingerprint_of_games
+from analytics.store.range_names import MODULUS, Ranges, StoredRange, check_of, range_named
+from analytics.store.schema import SCHEMAS, TABLES, TALLIES, game_ids
+from analytics.store.tallies import tallies_frame, tallies_of
+from analytics.store.units import Line, Range
+from quarto.batch import GAME_BITS, Block, Games
+from quarto.errors import FailureError
+from quarto.jit import kernel
+from quarto.rules import PIECES
+
+VERIFY = "see 'qarena archive verify'"
+
+
+def games_at(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
+    """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
+    pieces, cells, *columns = games
+    return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
+
+
+class RangeGames(NamedTuple):
+    """``G`` games of one range of units, ascending by id."""
+
+    game_id: NDArray[np.int64]  # [G]
+    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
+    games: Games
+
+    @property
+    def pairing(self) -> NDArray[np.int64]:
+        """[G] index into the run's pairings."""
+        return self.game_id >> GAME_BITS
+
+    @property
+    def fingerprint(self) -> int:
+        """The fingerprint of the games, uint64."""
+        return int(fingerprint_of_games(*self, (0, len(self.game_id))))
+
+    def part(self, rows: slice) -> RangeGames:
+        """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
+        games = (np.ascontiguousarray(each) for each in games_at(self.games, rows))
+        return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
+
+    def within(self, line: Line, first: int, end: int) -> RangeGames:
+        """The games of a range of units, in contiguous arrays."""
+        unit = line.units_of(self.game_id)
+        return self.taken(np.flatnonzero((first <= unit) & (unit < end))).part(slice(None))
+
+    def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
+        """Some of these games, as ``games_at`` gives them."""
+        return RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
+
+
+# Writing.
+
+
+def store_games(
+    archive: Archive, run_id: str, line: Line, labels: Sequence[tuple[str, str]], span: Range, blocks: Sequence[Block]
+) -> StoredRange:
+    """Write the games of a range of units: its plies, its tallies, and its games, by which it counts.
+
+    ``labels`` are those of each pairing of the run. Writing the same range again is harmless. May be called from any
+    number of threads. Raises ``ValueError`` unless ``blocks`` are the games of ``span``, ``FailureError`` when the disk
+    refuses.
+    """
+    blocks = in_order(blocks)
+    _require_games_of(blocks, line, span)
+    total = sum(_fingerprint(block) for block in blocks) % MODULUS
+    games, plies = tables(blocks, labels)
+    content = {"plies": plies, "tallies": table_of(tallies_frame(tally(blocks))), "games": games}
+    held, span_of_games = {}, StoredRange(*span, total)
+    for table, encoded in content.items():  # games last
+        held[table] = store_table(archive, run_id, table, span_of_games, encoded)
+    if archive.backend.status(archive.folder("plies", run_id) / held["plies"].name) is None:
+        # This process stood still for so long that it was taken for killed.
+        store_table(archive, run_id, "plies", span_of_games, plies)
+    return held["games"]
+
+
+def _fingerprint(block: Block) -> int:
+    ids = game_ids(block.pairing, block.first_pair, block.pairs, block.swapped)
+    return int(fingerprint_of_games(ids, np.full(len(ids), block.opening, np.int8), block.games, (0, len(ids))))
+
+
+def _require_games_of(blocks: Sequence[Block], line: Line, span: Range) -> None:
+    """Raise ``ValueError`` unless blocks, which are in order, are the games of a range of units."""
+    first, end = span
+    units = 0
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        low, high = (block.first_pair, block.first_pair + block.pairs)
+        if line.pairings > 1:
+            low, high = (pair * line.pairings + block.pairing for pair in (low, high - 1))
+            high += 1
+        same = before is not None and before.pairing == block.pairing
+        overlaps = same and before.first_pair + before.pairs > block.first_pair
+        if not first <= low < high <= end or overlaps:
+            where = f"pairing {block.pairing} from pair {block.first_pair} on"
+            raise ValueError(f"a block of {where} is not of units {first} to {end - 1}")
+        units += block.pairs
+    if units != end - first:
+        raise ValueError(f"blocks hold {units} of the units {first} to {end - 1}")
+
+
+def store_table(
+    archive: Archive, run_id: str, table: str, games: StoredRange, encoded: EncodedTable, extent: str = ""
+) -> StoredRange:
+    """Write a table's file of a range of games. Raises ``FailureError`` when the disk refuses."""
+    stored = games._replace(check=check_of(encoded.content), extent=extent)
+    archive.put(archive.folder(table, run_id) / stored.name, encoded.content)
+    return stored
+
+
+# Reading.
+
+
+def read_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
+    """A table's rows of a range of games that counts. Raises ``FailureError`` for a missing or damaged file."""
+    parts = [*row_parts(archive, run_id, stored, table)]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=SCHEMAS[table])
+
+
+def row_parts(
+    archive: Archive, run_id: str, stored: StoredRange, table: str, rows: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """The same in parts of so many rows, in memory for one part. All bytes are checked before the first one.
+
+    If another file has replaced this one since the archive was listed, the rows are read from that.
+    """
+    try:
+        parts = file_parts(archive.backend, archive.path(table, run_id, stored), SCHEMAS[table], rows)
+        first = next(parts, None)
+    except FileNotFoundError:
+        yield from _from_another(Archive(archive.root), run_id, stored, table, rows)
+        return
+    if first is not None:
+        yield first
+        yield from parts
+
+
+def _from_another(
+    archive: Archive, run_id: str, stored: StoredRange, table: str, rows: int | None
+) -> Iterator[pl.DataFrame]:
+    """The rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
+    counting = archive.ranges(run_id).at(stored.first)
+    try:
+        if counting is None or counting.end < stored.end or "game_id" not in SCHEMAS[table]:
+            raise FileNotFoundError
+        for part in file_parts(archive.backend, archive.path(table, run_id, counting), SCHEMAS[table], rows):
+            unit = archive.known_run(run_id).line.units_of(part["game_id"].to_numpy())
+            yield part.filter(pl.Series((stored.first <= unit) & (unit < stored.end)))
+    except FileNotFoundError as error:
+        path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
+        raise FailureError(f"{path} is missing: {VERIFY}") from error
+
+
+def file_parts(backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None) -> Iterator[pl.DataFrame]:
+    """The table in a file that is named by what it holds, in parts of so many rows, or as one part.
+
+    Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` for a damaged one.
+    """
+    try:
+        yield from checked_parts(backend, path, schema, rows)
+    except ValueError as error:
+        raise damaged(path, error) from error
+
+
+def checked_parts(
+    backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """The same. Raises ``ValueError`` with what is wrong with a damaged file."""
+    try:
+        with backend.open(path) as file:
+            _require_check(file, path.name)
+            yield from _parts(file, schema, rows)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror or error}") from error
+
+
+def damaged(path: PurePath, reason: object) -> FailureError:
+    """The error for a file whose content is not what it should be."""
+    return FailureError(f"{path} {reason}: {VERIFY}")
+
+
+def _require_check(file: io.BufferedIOBase, name: str) -> None:
+    known = range_named(name)
+    if known is None:
+        raise ValueError("has not the name of a table's file")
+    if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.check):
+        raise ValueError("has other bytes than its name says: some have changed since it was written")
+
+
+def _parts(file: io.BufferedIOBase, schema: pl.Schema, rows: int | None) -> Iterator[pl.DataFrame]:
+    whole = _scanned(file, lambda frame: frame.select(pl.len())).item()
+    found = _scanned(file, lambda frame: frame.head(0)).schema
+    if found != schema:
+        raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
+    for first in range(0, whole, rows or max(1, whole)):  # no name is given to a part: its reader alone keeps it
+        yield _without_nulls(_scanned(file, functools.partial(pl.LazyFrame.slice, offset=first, length=rows or whole)))
+
+
+def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
+    if sum(part.null_count().row(0)):
+        raise ValueError("holds nulls")
+    return part
+
+
+def _scanned(file: io.BufferedIOBase, of: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
+    file.seek(0)
+    try:
+        return of(pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False)).collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
+
+
+def read_games(archive: Archive, run_id: str, stored: StoredRange) -> RangeGames:
+    """The games of a range that counts. Raises ``FailureError`` for a file that is missing or damaged."""
+    frame, rows = (read_rows(archive, run_id, stored, table) for table in TABLES)
+    plies = np.array(frame["plies"])  # a copy: kernels take arrays that may be written to
+    expected = int(np.clip(plies, 0, PIECES).sum(dtype=np.int64))
+    if len(rows) != expected:
+        path = archive.path("plies", run_id, stored)
+        raise damaged(path, f"has {len(rows)} rows, the games of its range have {expected} plies")
+    games = Games.zeros(len(plies))
+    for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
+        scatter(np.array(rows[column]), plies, matrix)
+    games.plies[:], games.winner[:] = plies, frame["winner"].to_numpy()
+    games.ending[:] = frame["ending"].to_physical().to_numpy()
+    return RangeGames(np.array(frame["game_id"]), np.array(frame["opening"]), games)
+
+
+@kernel()
+def scatter(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]) -> None:
+    """Write a column of ``plies`` [R], which is in the order (ply, game), into ``matrix`` [16, G].
+
+    Game g has ``plies[g]`` rows; what lies beyond its last ply stays as it is.
+    """
+    row = 0
+    for ply in range(PIECES):
+        for game in range(plies.shape[0]):
+            if ply < plies[game]:
+                matrix[ply, game] = rows[row]
+                row += 1
+
+
+# Results.
+
+
+def read_tallies(archive: Archive, run_id: str) -> dict[int, Tally]:
+    """The tallies of all games of a run by pairing: from their table, and where that lacks a range from its games.
+
+    Raises ``FailureError`` for a damaged file.
+    """
+    games, known = archive.ranges(run_id), archive.ranges(run_id, "tallies")
+    paths = [archive.folder("tallies", run_id) / each.name for each in known]
+    try:
+        with explained("read", archive.folder("tallies", run_id)):
+            contents = archive.backend.read_all(paths)
+    except FailureError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        known, paths, contents = Ranges(), [], []  # some were replaced since they were listed: all games are counted
+    frames = [_tallies_in(path, content) for path, content in zip(paths, contents, strict=True)]
+    found = [tallies_of(pl.concat(frames)) if frames else {}]
+    found += [_counted(archive, run_id, each) for each in games if known.at(each.first) is None]
+    return dict(sorted(summed(each for tallies in found for each in tallies.items()).items()))
+
+
+def _tallies_in(path: PurePath, content: bytes) -> pl.DataFrame:
+    try:
+        _require_check(io.BytesIO(content), path.name)
+        frame = pl.read_parquet(io.BytesIO(content), hive_partitioning=False)
+    except (ValueError, pl.exceptions.PolarsError) as error:
+        raise FailureError(f"{path} {error}: remove it, it follows from the games") from error
+    if frame.schema != TALLIES:
+        raise damaged(path, "has not the columns of tallies")
+    return frame
+
+
+def _counted(archive: Archive, run_id: str, stored: StoredRange) -> dict[int, Tally]:
+    """The tallies of a range from its games."""
+    return counted(read_rows(archive, run_id, stored, "games"), archive.known_run(run_id).swapped)
+
+
+def counted(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
+    """The tallies by pairing of rows of the table ``games``."""
+    found = {}
+    for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
+        ending = rows["ending"].to_physical().cast(pl.Int8).to_numpy()
+        nothing = np.empty((PIECES, 0), np.int8)
+        games = Games(nothing, nothing, np.array(rows["plies"]), np.array(rows["winner"]), np.array(ending))
+        found[int(str(pairing))] = tally_of(Block(int(str(pairing)), 0, 0, games, swapped))
+    return found

@@ -1,0 +1,190 @@
+"""The names of table files, and the rule by which files count.
+
+A name says what a file holds: FIRST-END-SUM.CHECK.parquet, or FIRST-END-SUM-EXTENT.CHECK.parquet. FIRST and END are a
+range of units, SUM is the fingerprint of its games, EXTENT says how much a derived table holds of them, CHECK is the
+beginning of the SHA-256 of the file's bytes. The first three parts are the same in every table.
+
+What counts: of nested ranges the larger, of equal ranges the smaller fingerprint. So a reader lists, sorts and sweeps,
+and writers need no order among them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analytics.store.units import Range, merged, missing
+
+NAME = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]{16})(?:-([0-9a-z]{1,16}))?\.([0-9a-f]{8})\.parquet")
+MODULUS = 1 << 64  # of fingerprints
+
+
+class StoredRange(NamedTuple):
+    """A range of units that a file holds, as its name says."""
+
+    first: int
+    end: int
+    fingerprint: int  # of its games, uint64
+    check: str = ""  # 8 hex digits; empty: not stored yet
+    extent: str = ""  # of a derived table
+
+    @property
+    def units(self) -> int:
+        return self.end - self.first
+
+    @property
+    def games(self) -> str:
+        """The parts of the name that are the same in every table."""
+        return f"{self.first:012d}-{self.end:012d}-{self.fingerprint:016x}"
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        extent = f"-{self.extent}" if self.extent else ""
+        return f"{self.games}{extent}.{self.check}.parquet"
+
+
+def check_of(content: bytes | bytearray | memoryview) -> str:
+    """The check of a file's bytes: the first 8 hex digits of their SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
+def range_named(name: str) -> StoredRange | None:
+    """The range in the name of a file; None: it is not named like a table's file."""
+    found = NAME.fullmatch(name)
+    if found is None or not int(found[1]) < int(found[2]):
+        return None
+    return StoredRange(int(found[1]), int(found[2]), int(found[3], 16), found[5], found[4] or "")
+
+
+def ranges_named(names: Iterable[str]) -> list[StoredRange]:
+    """The ranges in the names of files, in no order; other names are passed over."""
+    return [found for name in names if (found := range_named(name)) is not None]
+
+
+class Ranges(Sequence[StoredRange]):
+    """The ranges of one table of one run that count: disjoint, in order."""
+
+    def __init__(self, ranges: Iterable[StoredRange] = ()) -> None:
+        self._ranges = tuple(ranges)
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __iter__(self) -> Iterator[StoredRange]:
+        return iter(self._ranges)
+
+    def __getitem__(self, index: int) -> StoredRange:  # type: ignore[override]  # no slices: nobody needs them
+        return self._ranges[index]
+
+    @cached_property
+    def units(self) -> int:
+        """How many units they hold."""
+        return int((self.ends - self.firsts).sum())
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """The fingerprint of all their games, uint64."""
+        return sum(each.fingerprint for each in self._ranges) % MODULUS
+
+    @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """[N] the first unit of each."""
+        return np.fromiter((each.first for each in self._ranges), np.int64, len(self._ranges))
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """[N] the unit after the last of each."""
+        return np.fromiter((each.end for each in self._ranges), np.int64, len(self._ranges))
+
+    @cached_property
+    def sums(self) -> NDArray[np.uint64]:
+        """[N + 1] the fingerprints of the first 0, 1, ..., N ranges together."""
+        each = np.fromiter((each.fingerprint for each in self._ranges), np.uint64, len(self._ranges))
+        return np.concatenate([np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)])
+
+    @property
+    def covered(self) -> list[Range]:
+        """The units that they hold, as few ranges as possible."""
+        return merged((each.first, each.end) for each in self._ranges)
+
+    def missing(self, total: int, first: int = 0) -> list[Range]:
+        """The ranges of the units from ``first`` to before ``total`` that they lack."""
+        return missing(((each.first, each.end) for each in self._ranges), total, first)
+
+    def inside(self, first: int, end: int) -> Ranges:
+        """Those that hold units from ``first`` to before ``end``."""
+        low, high = np.searchsorted(self.ends, first, "right"), np.searchsorted(self.firsts, end)
+        return Ranges(self._ranges[int(low) : int(high)])
+
+    def at(self, unit: int) -> StoredRange | None:
+        """The range that holds a unit."""
+        index = int(np.searchsorted(self.ends, unit, "right"))
+        return self._ranges[index] if index < len(self) and self._ranges[index].first <= unit else None
+
+    def holds(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each unit is held; the same shape as ``units``."""
+        if not self._ranges:
+            return np.zeros(units.shape, np.bool_)
+        index = np.minimum(np.searchsorted(self.ends, units, "right"), len(self) - 1)
+        held: NDArray[np.bool_] = (self.firsts[index] <= units) & (units < self.ends[index])
+        return held
+
+    def sum_of(self, first: int, end: int) -> int | None:
+        """The fingerprint of a range that is made of whole ranges of these; None: it is not."""
+        low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))
+        if max(low, high) >= len(self) or self.firsts[low] != first or self.ends[high] != end:
+            return None
+        if int((self.ends[low : high + 1] - self.firsts[low : high + 1]).sum()) != end - first:
+            return None
+        return (int(self.sums[high + 1]) - int(self.sums[low])) % MODULUS
+
+
+def counting(found: Iterable[StoredRange]) -> Ranges:
+    """The ranges that count, by the rule: a sweep from left to right that takes what begins where nothing was taken."""
+    kept, reached = [], 0
+    for each in sorted(found, key=lambda each: (each.first, -each.end, each.fingerprint, each.check)):
+        if each.first >= reached:
+            kept.append(each)
+            reached = each.end
+    return Ranges(kept)
+
+
+def fitting(found: Iterable[StoredRange], games: Ranges) -> Ranges:
+    """The ranges of a derived table that count: those about games that count.
+
+    The range of a file is made of whole ranges of games, whose fingerprints add up to its own; or several files make up
+    one range of games in this way, as after compaction of the games alone.
+    """
+    whole, finer = [], []
+    same = {each[:3] for each in games}  # the usual case: a file for each file of games
+    for each in found:
+        known = each.fingerprint if each[:3] in same else games.sum_of(each.first, each.end)
+        if known is None:
+            finer.append(each)
+        elif known == each.fingerprint:
+            whole.append(each)
+    kept = counting(whole)
+    return counting([*kept, *_joined(finer, games, kept)]) if finer else kept
+
+
+def _joined(finer: Sequence[StoredRange], games: Ranges, known: Ranges) -> Iterator[StoredRange]:
+    """Those of ``finer`` that make up whole ranges of games which ``known`` lacks."""
+    if not len(games):
+        return
+    firsts = np.fromiter((each.first for each in finer), np.int64, len(finer))
+    index = np.minimum(np.searchsorted(games.ends, firsts, "right"), len(games) - 1)
+    inside: dict[StoredRange, list[StoredRange]] = {}
+    for each, number in zip(finer, index.tolist(), strict=True):
+        if games[number].first <= each.first and each.end <= games[number].end:
+            inside.setdefault(games[number], []).append(each)
+    for whole, found in inside.items():
+        parts = counting(found)
+        if known.at(whole.first) is None and parts.sum_of(whole.first, whole.end) == whole.fingerprint:
+            yield from parts
