@@ -1,12 +1,11 @@
-"""Annotations: the derived table ``decisions``, which holds the exact value of every placement and gift of a shard.
+"""Annotations: the derived table ``decisions``, which holds the exact value of every placement and gift.
 
-An annotation of more decisions, or of counted choices, takes the place of one of fewer.
+Its extent says which decisions a file has, and whether choices were counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,105 +13,92 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.derived_tables.derived_table import DerivedTable, Manifest, Shard
+from analytics.derived_tables.derived_table import Parts, RangeTable, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
-from analytics.store.archive import Archive, readable
-from analytics.store.json_records import Count
-from analytics.store.records import StoredFile
-from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
+from analytics.derived_tables.sorted_rows import merged_rows
+from analytics.store.archive import Archive
+from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, integer_table
 from analytics.store.range_files import RangeGames
+from analytics.store.records import RunRecord
+from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
+from analytics.store.units import Range
 from quarto.rules import CELLS, PIECES, Rules
 
 FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
 
 
-class Annotation(Manifest, frozen=True):
-    """The manifest of a shard's decisions."""
-
-    decisions: StoredFile
-    choices: bool  # saving choices are counted
-    from_pieces: Count  # decisions on boards with fewer are left out
-    created: str  # ISO 8601, UTC
-
-    def __post_init__(self) -> None:
-        datetime.fromisoformat(self.created)
+def _joined(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+    del record, span
+    return integer_table(merged_rows(parts, ("ply", "kind"), ROW_GROUP_ROWS), DECISIONS)
 
 
-ANNOTATIONS = DerivedTable("decisions", "annotations", DECISIONS, Annotation, command="qarena annotate")
+DECISIONS_TABLE = RangeTable("decisions", _joined, command="qarena annotate")
 
 
 class AnnotationExtent(NamedTuple):
-    """The extent to which a shard is annotated."""
+    """The extent to which games are annotated."""
 
     choices: bool = False  # saving choices are counted
     from_pieces: int = 0  # decisions on boards with fewer pieces are left out
 
-    def is_in(self, annotation: Annotation) -> bool:
-        """Whether a stored annotation includes this extent."""
-        return self.choices <= annotation.choices and self.from_pieces >= annotation.from_pieces
+    @property
+    def text(self) -> str:
+        """The extent in the name of a file: greater texts hold more."""
+        return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
 
-    def joined(self, annotation: Annotation | None) -> AnnotationExtent:
-        """The least extent that includes this one and that of a stored annotation."""
-        if annotation is None:
-            return self
-        return AnnotationExtent(self.choices or annotation.choices, min(self.from_pieces, annotation.from_pieces))
+    @staticmethod
+    def of_text(text: str) -> AnnotationExtent:
+        """The extent in the name of a file."""
+        return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c") or PIECES))
+
+    def is_in(self, text: str) -> bool:
+        """Whether the extent in the name of a file includes this one."""
+        other = AnnotationExtent.of_text(text)
+        return self.choices <= other.choices and self.from_pieces >= other.from_pieces
+
+    def joined(self, texts: Iterable[str]) -> AnnotationExtent:
+        """The least extent that includes this one and those in the names of files."""
+        every = [self, *map(AnnotationExtent.of_text, texts)]
+        return AnnotationExtent(any(each.choices for each in every), min(each.from_pieces for each in every))
 
 
-class AnnotationJob(NamedTuple):
-    """A shard that is to be annotated."""
-
-    shard: Shard[Annotation]
-    extent: AnnotationExtent  # at least
-
-
-def annotation_jobs(
-    archive: Archive, run_ids: Sequence[str], choices: bool, from_pieces: int | None = None
-) -> list[AnnotationJob]:
-    """The shards that are not annotated as far as requested.
-
-    ``from_pieces``: None for the default of the rules. Raises ``FailureError`` for a damaged file and for a run without
-    a record, ``RequestError`` for a run of another schema version.
-    """
-    jobs = []
-    for shard in ANNOTATIONS.shards(archive, run_ids):
-        least = FIRST_PIECES_MOVER if readable(shard.record).rules.mover_chooses else 0
-        extent = AnnotationExtent(choices, least if from_pieces is None else from_pieces)
-        if ANNOTATIONS.lacks(archive, shard, extent.is_in):
-            jobs.append(AnnotationJob(shard, extent))
-    return jobs
+def least_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
+    """The extent that a user asked for; ``from_pieces``: None for the default of the rules."""
+    default = FIRST_PIECES_MOVER if rules.mover_chooses else 0
+    return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
 
 def note_annotations(archive: Archive, run_id: str) -> None:
-    """Note in a run's record how many annotations it has. Raises ``FailureError`` if that cannot be written."""
-    count = ANNOTATIONS.count(archive, run_id)
+    """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
+    units = known_ranges(archive, run_id, DECISIONS_TABLE.name).units
     record = archive.run(run_id)
-    if record is not None and record.annotations != count:
-        archive.update_run(run_id, lambda known: known and structs.replace(known, annotations=count))
+    if record is not None and record.annotated != units:
+        archive.update_run(run_id, lambda known: known and structs.replace(known, annotated=units))
 
 
-def first_plies(shard: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
+def first_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
     """[G] the first ply of each game that is annotated: imposed plies are no decisions."""
-    return np.maximum(shard.opening, np.int8(extent.from_pieces))
+    return np.maximum(games.opening, np.int8(extent.from_pieces))
 
 
-def decisions_of(shard: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
+def decisions_of(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
     """The decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
 
     A table by the schema ``DECISIONS``.
     """
     kinds = (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT)
     return pl.concat(
-        pl.DataFrame(_columns(shard, first, values, ply, kind, rules), schema=DECISIONS)
+        pl.DataFrame(_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
         for ply in range(PIECES)
         for kind in kinds
     )
 
 
 def _columns(
-    shard: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
+    games: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
 ) -> dict[str, NDArray[Any]]:
     """The decisions of one kind at one ply."""
-    plies = shard.games.plies
+    plies = games.games.plies
     at = np.flatnonzero((plies > ply) & (first <= ply))
     if kind == GIFT:
         before, after, saving = values.gift[ply, at], -values.placement[ply, at], values.saving_gifts[ply, at]
@@ -123,7 +109,7 @@ def _columns(
         saving, legal = values.saving_cells[ply, at], (CELLS - ply) * (PIECES - ply if rules.mover_chooses else 1)
     size = len(at)
     return {
-        "game_id": shard.game_id[at],
+        "game_id": games.game_id[at],
         "ply": np.full(size, ply, np.int8),
         "kind": np.full(size, kind, np.int8),
         "seat": np.full(size, (ply + kind) & 1, np.int8),

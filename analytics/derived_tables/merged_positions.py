@@ -1,14 +1,13 @@
 """Merges sorted tables of positions: the rows that differ in their counts alone become one.
 
-The keys are those by which ``positions`` sorts a shard's turns, so what is merged is sorted in the same way, and the
-same shards give the same bytes. Of each table a part is in memory, so what it takes does not grow with the tables.
+The keys are those by which ``positions`` sorts the turns of a range, so what is merged is sorted in the same way, and
+the same games give the same rows. Of each table a part is in memory, so what it takes does not grow with the tables.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from analytics.derived_tables.positions import (
     frame_of,
 )
 from analytics.parquet.encoder import encode
-from analytics.store.blocks import ROW_GROUP_ROWS, Table, integer_table
+from analytics.store.blocks import ROW_GROUP_ROWS
 from analytics.store.schema import POSITIONS
 from quarto.bits import popcount
 from quarto.jit import inlined, int64, kernel, uint64
@@ -35,7 +34,8 @@ AT_ONCE = 64  # tables: of more, groups are merged into temporary files first
 ROWS_IN_MEMORY = 1 << 20  # of all tables together, 48 bytes each
 ALL_DONE, FULL = -1, -2  # what ``_merge`` returns if no table needs more rows
 
-Key = tuple[int, int, int]  # ply, occupied, board
+
+COUNTED = ("games", "wins", "draws", "sample")
 
 
 class Heads(NamedTuple):
@@ -61,17 +61,6 @@ class Sums(NamedTuple):
     board: NDArray[np.uint64]  # [R]
     choice: NDArray[np.uint64]  # [R]
     counts: NDArray[np.int64]  # [4, R] games, wins, draws, sample
-
-
-class SortedPart(NamedTuple):
-    """Consecutive rows of what was merged, as a table of its own."""
-
-    table: Table
-    first: Key  # of its first row
-    last: Key  # of its last row
-
-
-COUNTED = ("games", "wins", "draws", "sample")
 
 
 @kernel()
@@ -179,19 +168,17 @@ def rows_at_once(tables: int) -> int:
     return min(ROW_GROUP_ROWS, ROWS_IN_MEMORY // max(1, min(tables, AT_ONCE)))
 
 
-def merged(
-    tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int, end_ply: int = PIECES
-) -> Iterator[pl.DataFrame]:
-    """The sum of tables ``positions`` of one run before a ply, in parts of ``ROW_GROUP_ROWS`` rows; none empty.
+def merged(tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int) -> Iterator[pl.DataFrame]:
+    """The sum of tables ``positions`` of one run, in parts of ``ROW_GROUP_ROWS`` rows; none empty.
 
     A table comes as its rows in order, in parts of at most ``rows_at_once(len(tables))``. ``opening`` is how many plies
     were imposed.
     """
     if len(tables) <= AT_ONCE:
-        yield from _merged(tables, rules, opening, end_ply)
+        yield from _merged(tables, rules, opening)
         return
     groups = [tables[first : first + AT_ONCE] for first in range(0, len(tables), AT_ONCE)]
-    sums = [_through_a_file(_merged(group, rules, opening, end_ply)) for group in groups]
+    sums = [_through_a_file(_merged(group, rules, opening)) for group in groups]
     yield from merged(sums, rules, opening)
 
 
@@ -204,13 +191,11 @@ def _through_a_file(parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
             yield from row_groups([pl.read_parquet(file.read(size))], rows_at_once(AT_ONCE))
 
 
-def _merged(
-    tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int, end_ply: int
-) -> Iterator[pl.DataFrame]:
+def _merged(tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int) -> Iterator[pl.DataFrame]:
     symmetry = symmetries(rules)
     heads = Heads.empty(len(tables), rows_at_once(len(tables)))
     for number, table in enumerate(tables):
-        _refill(heads, number, _next(table, end_ply), symmetry)
+        _refill(heads, number, _next(table), symmetry)
     heap = np.flatnonzero(heads.end)
     board, choice = np.empty((2, ROW_GROUP_ROWS), np.uint64)
     sums = Sums(board, choice, np.empty((4, ROW_GROUP_ROWS), np.int64))
@@ -220,16 +205,16 @@ def _merged(
             yield _frame(sums, symmetry, opening)
             state[2] = 0
         else:
-            _refill(heads, number, _next(tables[number], end_ply), symmetry)
+            _refill(heads, number, _next(tables[number]), symmetry)
     rows = int(state[2])
     if rows:
         yield _frame(Sums(sums.board[:rows], sums.choice[:rows], sums.counts[:, :rows].copy()), symmetry, opening)
 
 
-def _next(table: Iterator[pl.DataFrame], end_ply: int) -> pl.DataFrame:
-    """The next rows of a table before a ply; none, if it is at its end."""
+def _next(table: Iterator[pl.DataFrame]) -> pl.DataFrame:
+    """The next rows of a table; none, if it is at its end."""
     part = next(table, None)
-    return pl.DataFrame(schema=POSITIONS) if part is None else part[: part["ply"].search_sorted(end_ply)]
+    return pl.DataFrame(schema=POSITIONS) if part is None else part
 
 
 def _refill(heads: Heads, number: int, part: pl.DataFrame, symmetry: Symmetries) -> None:
@@ -254,24 +239,3 @@ def _frame(sums: Sums, symmetry: Symmetries, opening: int) -> pl.DataFrame:
 def row_groups(parts: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     """The rows of ``merged`` in parts of so many, of which ``ROW_GROUP_ROWS`` is a multiple."""
     return (part[first : first + rows] for part in parts for first in range(0, len(part), rows))
-
-
-def sorted_parts(parts: Iterator[pl.DataFrame], most_rows: int) -> Iterator[SortedPart]:
-    """The rows of ``merged`` as tables of so many, a multiple of ``ROW_GROUP_ROWS``; the last table has the rest."""
-    for first in parts:
-        latest = [first]
-        groups = _noted(chain([first], islice(parts, most_rows // ROW_GROUP_ROWS - 1)), latest)
-        table = integer_table(groups, POSITIONS)
-        yield SortedPart(table, _key(first, 0), _key(latest[0], -1))
-
-
-def _noted(groups: Iterable[pl.DataFrame], latest: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same; ``latest`` holds the one that was given last."""
-    for group in groups:
-        latest[0] = group
-        yield group
-
-
-def _key(rows: pl.DataFrame, number: int) -> Key:
-    ply, occupied, board = rows.select("ply", "occupied", "board").row(number)
-    return ply, occupied, board

@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from analytics.files import atomic, locks
@@ -40,17 +40,12 @@ class LocalBackend(Backend):
 
     def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
         found: dict[str, FileStatus] = {}
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    try:
-                        status = entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue  # a writer has removed or renamed it meanwhile
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
+                    status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         found[entry.name] = _status(status)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
         return found
 
     def names(self, folder: PurePath) -> list[str]:

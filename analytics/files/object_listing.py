@@ -16,7 +16,6 @@ from analytics.files.object_settings import Settings
 from analytics.files.objects import ObjectBackend, at_once
 
 RECORD = ".json"
-MANY = 256  # records in a folder with more are read when they are asked for: most of them may be in a checkpoint
 
 
 class _Tree:
@@ -89,15 +88,14 @@ class ListedBackend(ObjectBackend):
         return super().read(path)
 
     def _fetch(self, path: PurePath) -> None:
-        """Read all records of the archive's folder that a record is in, unless that was done; not where are many."""
+        """Read all records of the archive's folder that a record is in, unless that was done."""
         top, tree = self._top(path), self._tree(path)
         if top is None or tree is None:
             return
         with self._lock:
             if top not in self._fetched:
                 self._fetched.add(top)
-                few = {folder for folder, inside in tree.entries.items() if len(inside) <= MANY}
-                paths = [each for each in tree.files if each.suffix == RECORD and each.parent in few]
+                paths = [each for each in tree.files if each.suffix == RECORD]
                 found = zip(paths, at_once(self._found, paths), strict=True)
                 self._records |= {each: content for each, content in found if content is not None}
 

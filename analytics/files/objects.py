@@ -1,9 +1,10 @@
 """The backend of object storage (S3, Google Cloud Storage, Azure), through the library obstore of the extra ``s3``.
 
-A store has neither folders, links nor locks. An object appears whole, and is created only if its name is free
-(``If-None-Match``) or replaced only if it is still the version that was read (``If-Match``): the two conditions on
-which the archive rests. A request whose answer was lost may have been carried out. So each attempt puts a mark of its
-own on what it creates: an object that is there already is somebody else's only if its mark is another.
+A store has neither folders, links nor locks. An object appears whole, and writing it again is harmless where its name
+says what it holds. The few that change, the records of runs, are created only if their name is free
+(``If-None-Match``) and replaced only if they are still the version that was read (``If-Match``). A request whose answer
+was lost may have been carried out. So each attempt puts a mark of its own on what it creates under a condition: an
+object that is there already is somebody else's only if its mark is another.
 """
 
 from __future__ import annotations
@@ -116,21 +117,31 @@ class ObjectBackend(Backend):
         except FileNotFoundError:
             return None
 
+    def _listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
+        """A listing. The library does not ask again for one of which a part has arrived."""
+        last = time.monotonic() + self.settings.patience
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                with self._asked(folder) as store:
+                    return of(store, _key(folder) or None)
+            except ConnectionError:
+                if attempt == ATTEMPTS or time.monotonic() > last or not self._answered:
+                    raise
+                time.sleep(pause)
+        raise AssertionError
+
     def entries(self, folder: PurePath) -> list[PurePath]:
-        with self._asked(folder) as store:
-            found = obstore.list_with_delimiter(store, _key(folder) or None)
+        found = self._listing(folder, obstore.list_with_delimiter)
         return [*self._urls(found["common_prefixes"]), *self._urls(each["path"] for each in found["objects"])]
 
     def folders(self, folder: PurePath) -> list[PurePath]:
-        with self._asked(folder) as store:
-            return list(self._urls(obstore.list_with_delimiter(store, _key(folder) or None)["common_prefixes"]))
+        return list(self._urls(self._listing(folder, obstore.list_with_delimiter)["common_prefixes"]))
 
     def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
         return {path.name: status for path, status in self.below(folder).items() if path.parent == folder}
 
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
-        with self._asked(folder) as store:
-            found = obstore.list(store, _key(folder) or None).collect()
+        found = self._listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
         return {url: _status(each) for each in found for url in self._urls([each["path"]])}
 
     def _urls(self, keys: Any) -> Iterator[ObjectUrl]:
@@ -174,7 +185,7 @@ class ObjectBackend(Backend):
         try:
             obstore.put(store, _key(path), content, mode=condition, **options)
         except NotSupportedError:
-            if condition == "create":  # without which nothing is safe
+            if condition == "create":  # without which two writers would not notice each other
                 raise
             obstore.put(store, _key(path), content, **options)
 
@@ -251,14 +262,14 @@ class ObjectBackend(Backend):
         return RequestError(f"archive {root} is not writable: {error}")
 
     def prepare(self, root: PurePath) -> None:
-        """Raise ``OSError`` for a store that does not keep the condition on which commits rest."""
+        """Raise ``OSError`` for a store that does not keep the condition on which records rest."""
         probe = root / temporary_name()
         try:
             kept = self.create(probe, b"first") and not self.create(probe, b"second")
         finally:
             self.remove(probe)
         if not kept:
-            raise OSError("the store ignores 'If-None-Match: *', so two writers could overwrite each other's commits")
+            raise OSError("the store ignores 'If-None-Match: *', so two writers could overwrite each other's records")
 
     def exists(self, root: PurePath) -> bool:
         return bool(self.entries(root))

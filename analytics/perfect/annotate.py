@@ -1,9 +1,9 @@
-"""Annotates runs: evaluates the decisions of their games on all cores, shard by shard, and stores them."""
+"""Annotates runs: evaluates the decisions of their games on all cores, part by part, and stores them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -12,22 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.derived_tables.decisions import (
-    ANNOTATIONS,
-    AnnotationJob,
-    annotation_jobs,
+    DECISIONS_TABLE,
+    AnnotationExtent,
     decisions_of,
     first_plies,
+    least_extent,
     note_annotations,
 )
+from analytics.derived_tables.derived_table import GamesPart, lacking, parts_lacking, read_part
 from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
-from analytics.store.archive import Archive
-from analytics.store.range_files import read_games
+from analytics.store.archive import Archive, readable
 from quarto.batch import Games
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 
+PART_GAMES = 2048  # seconds to minutes of work: an interruption loses at most a part of each thread
 TASK_GAMES = 64  # a tenth of a second of work, so a stop takes no longer, except in the hardest positions
 
 
@@ -77,15 +78,41 @@ class Evaluator:
 
 
 class AnnotationSummary(NamedTuple):
-    """Totals of the shards that were annotated."""
+    """Totals of what was annotated."""
 
-    shards: int = 0
+    units: int = 0
     games: int = 0
     decisions: int = 0
 
     def plus(self, other: AnnotationSummary) -> AnnotationSummary:
         """The totals of both."""
         return AnnotationSummary(*map(sum, zip(self, other, strict=True)))
+
+
+class AnnotationPart(NamedTuple):
+    """A part of a run that is to be annotated."""
+
+    part: GamesPart
+    extent: AnnotationExtent  # it includes what is stored of these games
+
+
+def annotation_parts(
+    archive: Archive, run_ids: Sequence[str], settings: AnnotationSettings
+) -> Iterator[AnnotationPart]:
+    """What is not annotated as far as requested, in parts of some thousand games.
+
+    Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
+    """
+    table = DECISIONS_TABLE.name
+    for run_id in run_ids:
+        record = readable(archive.known_run(run_id))
+        asked = least_extent(record.rules, settings.choices, settings.from_pieces)
+        most = PART_GAMES // record.line.games_a_pair
+        known = archive.ranges(run_id, table)
+        for games in lacking(archive, run_id, table, asked.is_in):
+            extent = asked.joined(each.extent for each in known.inside(games.first, games.end))
+            for part in parts_lacking(archive, run_id, table, games, extent.is_in, most):
+                yield AnnotationPart(part, extent)
 
 
 def annotate_runs(
@@ -95,55 +122,48 @@ def annotate_runs(
     progress: Callable[[int], None] = lambda _games: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
-    """Evaluate and store every decision of some runs that is not stored yet, shard by shard.
+    """Evaluate and store every decision of some runs that is not stored yet, part by part.
 
-    It may be stopped at any time by an exception in ``progress`` or ``on_wait`` (see ``Evaluator``) or by Ctrl-C:
-    shards that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or
-    written.
+    It may be stopped at any time by an exception in ``progress`` or ``on_wait`` (see ``Evaluator``) or by Ctrl-C: parts
+    that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or written.
     """
+    annotator, total = Annotator(archive, settings), AnnotationSummary()
     try:
-        return _annotate(archive, runs, settings, progress, on_wait)
+        for part in [*annotation_parts(archive, runs, settings)]:
+            total = total.plus(annotator.annotate(part, progress, on_wait))
     finally:
         for run_id in runs:
             note_annotations(archive, run_id)
-
-
-def _annotate(
-    archive: Archive,
-    runs: Sequence[str],
-    settings: AnnotationSettings,
-    progress: Callable[[int], None],
-    on_wait: Callable[[], None],
-) -> AnnotationSummary:
-    annotator, total = Annotator(archive, settings), AnnotationSummary()
-    for job in annotation_jobs(archive, runs, settings.choices, settings.from_pieces):
-        total = total.plus(annotator.annotate(job, progress, on_wait))
     return total
 
 
 class Annotator:
-    """Annotates shards, and keeps what it solves from one to the next."""
+    """Annotates parts on any number of threads, and keeps what it solves from one to the next."""
 
     def __init__(self, archive: Archive, settings: AnnotationSettings) -> None:
         self._archive = archive
         self._settings = settings
         self._evaluators: dict[Rules, Evaluator] = {}
+        self._lock = threading.Lock()
 
     def annotate(
-        self, job: AnnotationJob, progress: Callable[[int], None], on_wait: Callable[[], None] = lambda: None
+        self,
+        wanted: AnnotationPart,
+        progress: Callable[[int], None] = lambda _games: None,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> AnnotationSummary:
-        """Evaluate and store the decisions of a shard, unless another writer has done that meanwhile."""
-        archive, shard = self._archive, ANNOTATIONS.renewed(self._archive, job.shard)
-        if not ANNOTATIONS.lacks(archive, shard, job.extent.is_in):
-            return AnnotationSummary()
-        rules = shard.record.rules
-        extent = job.extent.joined(shard.manifest)  # the new annotation includes the stored one
-        if rules not in self._evaluators:
-            self._evaluators[rules] = Evaluator(rules, self._settings)
-        stored_games = read_games(archive, shard.record.run_id, shard.commit)
-        first = first_plies(stored_games, extent)
-        values = self._evaluators[rules].values(stored_games.games, first, extent.choices, progress, on_wait)
-        frame = decisions_of(stored_games, first, values, rules)
-        if not ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in):
-            return AnnotationSummary()
-        return AnnotationSummary(1, len(first), len(frame))
+        """Evaluate and store the decisions of a part."""
+        part, extent = wanted
+        record = self._archive.known_run(part.run_id)
+        found, stored = read_part(self._archive, record, part)
+        first = first_plies(found, extent)
+        values = self._evaluator(record.rules).values(found.games, first, extent.choices, progress, on_wait)
+        frame = decisions_of(found, first, values, record.rules)
+        DECISIONS_TABLE.store(self._archive, part.run_id, stored, frame, extent.text)
+        return AnnotationSummary(stored.units, len(first), len(frame))
+
+    def _evaluator(self, rules: Rules) -> Evaluator:
+        with self._lock:
+            if rules not in self._evaluators:
+                self._evaluators[rules] = Evaluator(rules, self._settings)
+            return self._evaluators[rules]

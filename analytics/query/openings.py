@@ -16,7 +16,6 @@ from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rule
 from analytics.query.stored_rows import plies_of, rows_in
 from analytics.query.turned_games import turned
 from analytics.sql.database import OpenArchive
-from analytics.sql.files import MissingFileError
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
@@ -98,11 +97,7 @@ def openings(
 
 def explore(opened: OpenArchive, asked: Asked, samples: bool = True) -> Explored:
     """The answer of ``openings`` together with the position; raises the same errors."""
-    try:
-        return _explored(opened, asked, samples)
-    except MissingFileError:  # replaced by others
-        opened.refresh()
-        return _explored(opened, asked, samples)
+    return opened.again(lambda: _explored(opened, asked, samples))
 
 
 def _explored(opened: OpenArchive, asked: Asked, samples: bool) -> Explored:

@@ -21,15 +21,19 @@ def rows_in(opened: OpenArchive, files: Sequence[CheckedFile], columns: Sequence
     """
     opened.files.require_sound(files)
     source = from_files(opened.location(file.path) for file in files)
-    return opened.sql(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
+    return opened.ask_files(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
 
 
 def plies_of(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
     """The plies of games given by ``run_id`` and ``game_id``, in order. Reads only the files that hold them.
 
-    Games that are not in the archive are left out. Raises as ``rows_in`` does.
+    Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
     """
     wanted = sorted(set(games))
+    return opened.again(lambda: _plies_of(opened, wanted))
+
+
+def _plies_of(opened: OpenArchive, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
     files = dict.fromkeys(file for run_id, game_id in wanted for file in files_with(opened, "plies", run_id, game_id))
     plies: dict[tuple[str, int], list[Ply]] = {}
     if files:

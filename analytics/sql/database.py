@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 import duckdb
 import polars as pl
 
+from analytics.derived_tables.boards import ORDERED_PLIES
 from analytics.sql import records, views
 from analytics.sql.answers import Answer, Complaint, Writer, ask, explained
 from analytics.sql.arrow_stream import Stream, lazily
@@ -23,7 +24,7 @@ from analytics.sql.limits import NO_LIMITS, Limits
 from analytics.sql.vocabulary import check_vocabulary
 from analytics.store.schema import SCHEMAS
 from analytics.store.snapshot import Snapshot
-from quarto.errors import FailureError, RequestError
+from quarto.errors import ArenaError, FailureError, RequestError
 
 _Taken = TypeVar("_Taken")
 
@@ -109,7 +110,7 @@ class OpenArchive:
         types are those of ``sql``, unless ``exact`` is false: then sums stay 128-bit decimals, and the first rows come
         at once. Raises the same errors, and those of ``write``.
         """
-        self._again(lambda: self._connected().read(text))
+        self.again(lambda: self._connected().read(text))
         folder = self._connected().scratch.folder if exact else None
         try:
             self._asked(text, lambda answer: answer.stream(write, folder))
@@ -124,9 +125,13 @@ class OpenArchive:
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
     ) -> _Taken:
-        return self._again(lambda: self._asked(text, take, parameters, frames))
+        return self.again(lambda: self._asked(text, take, parameters, frames))
 
-    def _again(self, ask: Callable[[], _Taken]) -> _Taken:
+    def ask_files(self, text: str) -> pl.DataFrame:
+        """The answer to a question that reads files by their names. Raises ``MissingFileError`` if one is gone."""
+        return self._asked(text, Answer.frame)
+
+    def again(self, ask: Callable[[], _Taken]) -> _Taken:
         """What ``ask`` returns; if a file is gone, the archive is opened again, and it is asked a second time."""
         with suppress(MissingFileError):
             return ask()
@@ -156,11 +161,15 @@ class OpenArchive:
                 found = ask(connection.duckdb, text, parameters, take, limits)
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, Complaint):
-            failure = self._connection and self._connection.failure(found.text)
-            if found.is_fatal:
-                self.close()  # it answers nothing more
-            raise (broken and broken[0]) or failure or self._limits.explained(found.text) or explained(found.text)
+            raise (broken and broken[0]) or self._error(found)
         return found
+
+    def _error(self, complaint: Complaint) -> ArenaError:
+        """The error to raise for a complaint: about a damaged file, a limit, or the question."""
+        failure = self._connection and self._connection.failure(complaint.text)
+        if complaint.is_fatal:
+            self.close()  # it answers nothing more
+        return failure or self._limits.explained(complaint.text) or explained(complaint.text)
 
     # The views as lazy frames.
 
@@ -213,7 +222,12 @@ class OpenArchive:
         return self._view("boards", run_id)
 
     def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
-        """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry."""
+        """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
+
+        Raises ``RequestError`` for another number.
+        """
+        if not 1 <= plies <= ORDERED_PLIES:
+            raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
         return self._view(f"{ORDERED}({plies})", run_id)
 
     def decisions(self, run_id: str | None = None) -> pl.LazyFrame:
@@ -232,7 +246,7 @@ class OpenArchive:
         """The rows of a stored table. Raises ``FailureError`` if a file is not as it was written."""
         if run_id is not None:
             self.files.require_run(run_id)
-        found = self._again(lambda: self.files.sound(table, run_id))
+        found = self.again(lambda: self.files.sound(table, run_id))
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in SCHEMAS[table].items()}
         if not found:
             return pl.LazyFrame(schema={"run_id": pl.String(), **widened})
@@ -265,13 +279,18 @@ class OpenArchive:
         named = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
         limit = "" if most is None else f" LIMIT {most}"
         text = f"SELECT {named} FROM ({question}){limit}"  # noqa: S608  (names of columns)
-        own = self.fork()
+        own, complaint = self.fork(), None
         try:
-            own._again(lambda: own._connected().read(text))
+            own.again(lambda: own._connected().read(text))
             yield from pl.scan_arrow_c_stream(Stream(own._connected().duckdb.sql(text))).collect_batches()
+        except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            complaint = own._error(Complaint.of(error))
+        else:
             own.close()
         finally:
             own._abandon()
+        if complaint is not None:
+            raise complaint
 
     # What is inside, and the end.
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import PurePath
 
+from analytics.derived_tables.derived_table import known_ranges
+from analytics.derived_tables.position_index import END_PLY, NotIndexedError, extent_of
 from analytics.store.archive import Archive, Extent, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.inventory import require_whole
@@ -66,23 +68,48 @@ class ArchiveFiles:
         if (table, run_id) not in self._of_runs:
             if table in TABLES:
                 found = self.of_games(table, run_id, self.archive.ranges(run_id))
+            elif table == "positions":
+                found = self._positions(run_id)
             else:
-                found, lacking = self.derived(table, run_id)
-                if table == "positions" and lacking:
-                    raise self._not_indexed(run_id)
+                found, _ = self.derived(table, run_id)
             self._of_runs[table, run_id] = found
         return self._of_runs[table, run_id]
+
+    def _positions(self, run_id: str) -> list[CheckedFile]:
+        """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
+
+        Raises ``NotIndexedError`` if there is none.
+        """
+        extents = sorted({each.extent for each in self.archive.found("positions", run_id)}, reverse=True)
+        for extent in extents:
+            found, lacking = self.derived("positions", run_id, extent.__eq__)
+            if extent >= extent_of(END_PLY) and not lacking:
+                return found
+        ranges = self.archive.ranges(run_id)
+        if not len(ranges):
+            return []
+        _, none = self.derived("positions", run_id)
+        _, short = self.derived("positions", run_id, lambda extent: extent >= extent_of(END_PLY))
+        how = "not indexed" if none else f"indexed to ply {int(extents[-1])} alone, and the view needs {END_PLY}"
+        raise NotIndexedError(
+            f"{len(none or short or ranges)} of {len(ranges)} ranges of games of run {run_id} are {how}: run 'qarena "
+            "archive index' first"
+        )
 
     def of_games(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[CheckedFile]:
         """The files of ``games`` or ``plies`` of some ranges. Raises ``MissingFileError`` for one that is lost."""
         return [self._file(table, run_id, stored) for stored in ranges]
 
     def derived(
-        self, table: str, run_id: str, enough: Extent = lambda _extent: True
+        self, table: str, run_id: str, enough: Extent | None = None
     ) -> tuple[list[CheckedFile], list[StoredRange]]:
-        """The files of a derived table of a run, and the ranges of games that are in none of them."""
-        known, folder = self.archive.ranges(run_id, table, enough), self.archive.folder(table, run_id)
-        lacking = [each for each in self.archive.ranges(run_id) if known.at(each.first) is None]
+        """The files of a derived table of a run, and the ranges of games that are in none of them.
+
+        Without ``enough`` those of the extent that most games have.
+        """
+        archive, folder = self.archive, self.archive.folder(table, run_id)
+        known = known_ranges(archive, run_id, table) if enough is None else archive.ranges(run_id, table, enough)
+        lacking = [each for each in archive.ranges(run_id) if known.at(each.first) is None]
         return [self._checked(run_id, folder / each.name, each.check) for each in known], lacking
 
     def first_plies(self) -> tuple[list[CheckedFile], list[CheckedFile]]:
@@ -102,7 +129,7 @@ class ArchiveFiles:
         try:
             path = self.archive.path(table, run_id, stored)
         except FileNotFoundError as error:
-            raise MissingFileError(f"{error} is missing: run 'qarena archive verify'") from error
+            raise MissingFileError(f"{error} is missing or damaged: run 'qarena archive verify'") from error
         return self._checked(run_id, path, path.name.split(".")[-2])
 
     def _checked(self, run_id: str, path: PurePath, check: str) -> CheckedFile:

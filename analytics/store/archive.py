@@ -17,6 +17,7 @@ from pathlib import PurePath
 from msgspec import structs
 
 from analytics.files.atomic import explained
+from analytics.files.backend import FileStatus
 from analytics.files.backends import backend_of
 from analytics.store import marker
 from analytics.store.json_records import RESTORE, StoredRecord, T, dump, load, parsed
@@ -83,6 +84,12 @@ class Archive:
         folder = self.folder(table, run_id)
         with explained("list", folder):
             return ranges_named(self.backend.names(folder))
+
+    def statuses(self, table: str, run_id: str) -> dict[str, FileStatus]:
+        """The files in the folder of a table of a run, by name."""
+        folder = self.folder(table, run_id)
+        with explained("list", folder):
+            return {path.name: status for path, status in self.backend.below(folder).items()}
 
     def ranges(self, run_id: str, table: str = GAMES, enough: Extent = lambda _extent: True) -> Ranges:
         """The ranges of a table of a run that count, in order; of a derived table those with an extent that is enough.

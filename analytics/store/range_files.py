@@ -163,16 +163,17 @@ def _from_another(
     archive: Archive, run_id: str, stored: StoredRange, table: str, rows: int | None
 ) -> Iterator[pl.DataFrame]:
     """The rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
-    counting = archive.ranges(run_id).at(stored.first)
+    found = archive.ranges(run_id).at(stored.first)
+    path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
+    missing = FailureError(f"{path} is missing: {VERIFY}")
+    if found is None or found.end < stored.end or "game_id" not in SCHEMAS[table]:
+        raise missing
     try:
-        if counting is None or counting.end < stored.end or "game_id" not in SCHEMAS[table]:
-            raise FileNotFoundError
-        for part in file_parts(archive.backend, archive.path(table, run_id, counting), SCHEMAS[table], rows):
+        for part in file_parts(archive.backend, archive.path(table, run_id, found), SCHEMAS[table], rows):
             unit = archive.known_run(run_id).line.units_of(part["game_id"].to_numpy())
             yield part.filter(pl.Series((stored.first <= unit) & (unit < stored.end)))
-    except FileNotFoundError as error:
-        path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
-        raise FailureError(f"{path} is missing: {VERIFY}") from error
+    except FileNotFoundError:
+        raise missing from None
 
 
 def file_parts(backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None) -> Iterator[pl.DataFrame]:

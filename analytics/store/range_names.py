@@ -32,7 +32,7 @@ class StoredRange(NamedTuple):
     end: int
     fingerprint: int  # of its games, uint64
     check: str = ""  # 8 hex digits; empty: not stored yet
-    extent: str = ""  # of a derived table
+    extent: str = ""  # of a derived table: a text that is greater holds more
 
     @property
     def units(self) -> int:
@@ -149,11 +149,18 @@ class Ranges(Sequence[StoredRange]):
 def counting(found: Iterable[StoredRange]) -> Ranges:
     """The ranges that count, by the rule: a sweep from left to right that takes what begins where nothing was taken."""
     kept, reached = [], 0
-    for each in sorted(found, key=lambda each: (each.first, -each.end, each.fingerprint, each.check)):
+    # Of the same games the greater extent, which holds more; then the smaller check.
+    ordered = sorted(sorted(found, key=lambda each: each.check), key=lambda each: each.extent, reverse=True)
+    for each in sorted(ordered, key=lambda each: (each.first, -each.end, each.fingerprint)):
         if each.first >= reached:
             kept.append(each)
             reached = each.end
     return Ranges(kept)
+
+
+def _order(each: StoredRange) -> tuple[object, ...]:
+    extent = (*(-ord(letter) for letter in each.extent), 1) if each.extent else (1,)  # greater ones come first
+    return each.first, -each.end, each.fingerprint, extent, each.check
 
 
 def fitting(found: Iterable[StoredRange], games: Ranges) -> Ranges:

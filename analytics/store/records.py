@@ -172,6 +172,7 @@ class SweepJob(StoredRecord, frozen=True):
     games: Count = 0  # asked for, per pairing
     objective: str | None = None  # the name of ``value``
     value: float | None = None  # that the job returned
+    jobs: Count = 0  # that the sweep had when it ended; only one job says it
 
 
 class PolicyFile(JsonRecord, frozen=True):

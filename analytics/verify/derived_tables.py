@@ -1,36 +1,33 @@
-"""Verifies what was derived from the games of a run: annotations, the position index, verdicts of tests.
+"""Verifies what was derived from the games of a run: exact values, positions, first plies, verdicts of tests.
 
-Of an annotation everything is checked but the values themselves, which only solving again can tell. The values of a
+Of exact values everything is checked but the values themselves, which only solving again can tell. The values of a
 game must fit together: a gift leaves its giver the negative of what the mover has with it, and a placement leaves its
-mover what the same player has at the next gift. Positions and verdicts are computed again from the games.
+mover what the same player has at the next gift. The rest is computed again from the games.
 """
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import PurePath
-from typing import Generic, TypeVar
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from analytics.derived_tables import digests
-from analytics.derived_tables.decisions import ANNOTATIONS, Annotation, AnnotationExtent, decisions_of, first_plies
-from analytics.derived_tables.derived_table import DerivedTable, Manifest, Shard, is_of
-from analytics.derived_tables.digest_making import DigestJob, first_plies_of_job, named, positions_of_job
-from analytics.derived_tables.digests import Digest
+from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent, decisions_of, first_plies
+from analytics.derived_tables.derived_table import RangeTable, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
-from analytics.derived_tables.position_index import INDEXES, Index, count_positions
+from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
+from analytics.derived_tables.position_index import POSITIONS_TABLE
+from analytics.derived_tables.positions import positions_of
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, read_table, table_of, table_parts
-from analytics.store.ranges import overlaps
+from analytics.store.blocks import EncodedTable
+from analytics.store.range_files import RangeGames, checked_parts, read_games, read_rows
+from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
-from analytics.store.range_files import read_games
 from analytics.verify.problems import Problem
 from quarto.errors import FailureError
 from quarto.rules import PIECES
@@ -38,88 +35,88 @@ from quarto.rules import PIECES
 GIVEN = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
 RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
-M = TypeVar("M", bound=Manifest)
-
 
 @dataclass(frozen=True)
-class StoredTable(Generic[M]):
-    """The table of one shard; its file is sound, its rows are to be checked."""
+class StoredTable:
+    """A file of a derived table; it is sound, its rows are to be checked."""
 
     archive: Archive
-    shard: Shard[M]
-    manifest: M
+    record: RunRecord
+    stored: StoredRange
+    games: Ranges  # of the run
     path: PurePath
     frame: pl.DataFrame
 
+    def sources(self) -> Iterator[StoredRange]:
+        """The ranges of games that its range overlaps."""
+        return iter(self.games.inside(self.stored.first, self.stored.end))
 
-Check = Callable[[StoredTable[M]], Iterator[Problem]]
+    def read(self, source: StoredRange) -> RangeGames:
+        """The games of its range in one of these."""
+        games = read_games(self.archive, self.record.run_id, source)
+        return games.within(self.record.line, self.stored.first, self.stored.end)
 
 
-def _verify(table: DerivedTable[M], archive: Archive, record: RunRecord, check: Check[M]) -> tuple[int, list[Problem]]:
-    """The number of rows that a run has of a derived table, and the problems of its manifests, files and rows."""
-    try:
-        log = archive.log(record.run_id)
-    except FailureError:  # reported with the games
-        return 0, []
-    commits, own = {commit.shard: commit for commit in log.commits}, {}
-    problems: list[Problem] = []
-    for number, commit in commits.items():
+class _Checked:
+    """A derived table, the extents that its files may have, and the check of the rows of a file."""
+
+    def __init__(self, table: RangeTable, extents: str, check: Callable[[StoredTable], Iterator[Problem]]) -> None:
+        self.table, self.extents, self.check = table, re.compile(extents), check
+
+    def verify(self, archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
+        """The number of rows that a run has, and the problems of names, files and rows."""
+        name, games, problems = self.table.name, archive.ranges(record.run_id), list[Problem]()
+        folder, found = archive.folder(name, record.run_id), archive.found(name, record.run_id)
+        for each in sorted(found):
+            if not self.extents.fullmatch(each.extent):
+                problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
+            elif games.sum_of(each.first, each.end) not in (None, each.fingerprint):
+                problems.append(
+                    Problem(folder / each.name, "it belongs to games that are not in the archive: remove it")
+                )
+        rows, known = 0, set(known_ranges(archive, record.run_id, name))
+        for extent in sorted({each.extent for each in found if self.extents.fullmatch(each.extent)}):
+            for stored in archive.ranges(record.run_id, name, extent.__eq__):
+                count, wrong = self._file(archive, record, games, stored)
+                rows += count if stored in known else 0
+                problems += wrong
+        return rows, problems
+
+    def _file(
+        self, archive: Archive, record: RunRecord, games: Ranges, stored: StoredRange
+    ) -> tuple[int, list[Problem]]:
+        path, schema = archive.folder(self.table.name, record.run_id) / stored.name, self.table.schema
         try:
-            own[number] = table.of_commit(commit)
-        except FailureError as error:
-            problems.append(Problem(log.place.path(number), str(error)))
-    for path in table.manifest_files(archive, record.run_id):
-        if overlaps(log.replaced, int(path.stem), int(path.stem) + 1):
-            continue  # its shard was replaced, and the table with it
+            frame = pl.concat([pl.DataFrame(schema=schema), *checked_parts(archive.backend, path, schema)])
+        except (ValueError, FileNotFoundError) as error:
+            return 0, [Problem(path, f"{error}; {self.table.remedy}")]
         try:
-            manifest = table.load(archive, path)
-        except FailureError as error:
-            problems.append(Problem(path, str(error)))
-            continue
-        known = commits.get(manifest.shard)
-        if manifest.shard != int(path.stem):
-            problems.append(Problem(path, f"it says shard {manifest.shard}"))
-        elif known is None or not is_of(manifest, known):
-            problems.append(Problem(path, "it belongs to games that are not in the archive: remove it"))
-        elif table.is_current(manifest):  # another one is ignored, and replaced
-            own[manifest.shard] = manifest
-    counting = {number: manifest for number, manifest in own.items() if manifest is not None}
-    for number, manifest in counting.items():
-        problems += _file(table, archive, Shard(record, commits[number], manifest), manifest, check)
-    return sum(table.stored(manifest).rows for manifest in counting.values()), problems
-
-
-def _file(table: DerivedTable[M], archive: Archive, shard: Shard[M], manifest: M, check: Check[M]) -> Iterator[Problem]:
-    path = table.file(archive, shard.record.run_id, manifest)
-    try:
-        frame = read_table(archive.backend, path, table.stored(manifest), table.schema)
-    except ValueError as error:
-        yield Problem(path, f"{error}; {table.remedy}")
-        return
-    try:
-        yield from check(StoredTable(archive, shard, manifest, path, frame))
-    except FailureError:  # its games are damaged, which is reported with them
-        return
+            found = StoredTable(archive, record, stored, games, path, frame)
+            return len(frame), [*self.check(found)]
+        except FailureError:  # its games are damaged, which is reported with them
+            return len(frame), []
 
 
 def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """The number of decisions that a run has, and what is wrong with them or with the files that name them."""
-    return _verify(ANNOTATIONS, archive, record, _decisions)
+    """The number of decisions that a run has, and what is wrong with them or with their files."""
+    return _Checked(DECISIONS_TABLE, "(0[0-9]|1[0-6])c?", _decisions).verify(archive, record)
 
 
-def _decisions(table: StoredTable[Annotation]) -> Iterator[Problem]:
-    record, annotation = table.shard.record, table.manifest
-    shard = read_games(table.archive, record.run_id, table.shard.commit)
-    first = first_plies(shard, AnnotationExtent(annotation.choices, annotation.from_pieces))
-    expected = decisions_of(shard, first, ExactValues.empty(len(first)), record.rules)
-    if not table.frame.select(GIVEN).equals(expected.select(GIVEN)):
-        yield Problem(
-            table.path, f"its rows are not, in order, the decisions of the shard's games: {ANNOTATIONS.remedy}"
-        )
+def _decisions(table: StoredTable) -> Iterator[Problem]:
+    extent, given, lengths = AnnotationExtent.of_text(table.stored.extent), [], dict[int, int]()
+    for source in table.sources():
+        games = table.read(source)
+        first = first_plies(games, extent)
+        expected = decisions_of(games, first, ExactValues.empty(len(first)), table.record.rules)
+        given.append(expected.select(GIVEN))
+        lengths |= zip(games.game_id.tolist(), games.games.plies.tolist(), strict=True)
+    if not table.frame.select(GIVEN).equals(pl.concat(given).sort("ply", "kind", "game_id")):
+        what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
+        yield Problem(table.path, what)
         return
-    yield from _exact_values(table.path, table.frame, annotation.choices)
-    if not record.rules.mover_chooses:
-        yield from _chain(table.path, table.frame, shard.game_id, shard.games.plies)
+    yield from _exact_values(table.path, table.frame, extent.choices)
+    if not table.record.rules.mover_chooses:
+        yield from _chain(table.path, table.frame, lengths)
 
 
 def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
@@ -135,10 +132,7 @@ def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterato
             yield Problem(path, f"{what} (one of {len(wrong)} such decisions)", game)
 
 
-def _chain(
-    path: PurePath, frame: pl.DataFrame, game_id: NDArray[np.int64], plies: NDArray[np.int8]
-) -> Iterator[Problem]:
-    lengths = dict(zip(game_id.tolist(), plies.tolist(), strict=True))
+def _chain(path: PurePath, frame: pl.DataFrame, lengths: dict[int, int]) -> Iterator[Problem]:
     for ply in range(PIECES):
         gifts, placements, following = (
             frame.filter((pl.col("ply") == at) & (pl.col("kind") == kind))
@@ -156,57 +150,41 @@ def _chain(
 
 
 def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """The number of rows of positions that a run has, and what is wrong with them or with the files that name them."""
-    rows, problems = _verify(INDEXES, archive, record, _positions)
-    return rows, [*problems, *([] if problems else _digests(archive, record))]
+    """The rows of positions that a run has, and what is wrong with positions and first plies or with their files."""
+    rows, problems = _Checked(POSITIONS_TABLE, "0[1-9]|1[0-6]", _positions).verify(archive, record)
+    _, others = _Checked(FIRST_PLIES_TABLE, "", _first_plies).verify(archive, record)
+    return rows, problems + others
 
 
-def _digests(archive: Archive, record: RunRecord) -> Iterator[Problem]:
-    """The problems of a run's digests, of whose shards the indexes are right."""
+def _positions(table: StoredTable) -> Iterator[Problem]:
+    end_ply = int(table.stored.extent)
+    return _summed(table, POSITIONS_TABLE, lambda source: _counted(table, source, end_ply))
+
+
+def _counted(table: StoredTable, source: StoredRange, end_ply: int) -> pl.DataFrame:
+    record, (first, end) = table.record, table.stored[:2]
+    rows = read_rows(table.archive, record.run_id, source, "plies")
+    unit = record.line.units_of(rows["game_id"].to_numpy())
+    mine = rows.filter(pl.Series((first <= unit) & (unit < end)))
     try:
-        known = digests.counting(archive, record.run_id)
-        shards = {shard.commit.shard: shard for shard in INDEXES.shards(archive, [record.run_id])} if known else {}
-    except FailureError as error:
-        yield Problem(archive.folder(digests.FOLDER, record.run_id), str(error))
-        return
-    for digest in known:
-        own = tuple(shards[number] for number in shards if digest.first <= number < digest.end)
-        damaged = [*_damaged_files(archive, record.run_id, digest)]
-        yield from damaged or _other_rows(archive, DigestJob(record, own, digest.level), digest)
+        return positions_of(mine, record.rules, record.spec["opening_plies"], range(end_ply))
+    except ValueError as error:  # the plies are no games, which is reported with them
+        raise FailureError(str(error)) from error
 
 
-def _damaged_files(archive: Archive, run_id: str, digest: Digest) -> Iterator[Problem]:
-    for path, stored in digests.files_of(archive, run_id, digest):
-        schema = digests.TABLES[path.parent.parent.name]
-        try:
-            for _ in table_parts(archive.backend, path, stored, schema, ROW_GROUP_ROWS):
-                pass
-        except ValueError as error:
-            yield Problem(path, f"{error}; {digests.REMEDY}")
+def _first_plies(table: StoredTable) -> Iterator[Problem]:
+    return _summed(table, FIRST_PLIES_TABLE, lambda source: first_plies_of(table.read(source)))
 
 
-def _other_rows(archive: Archive, job: DigestJob, digest: Digest) -> Iterator[Problem]:
-    """The first problem of a digest whose files are as they were written: its shards give other bytes."""
-    run_id, stored = job.record.run_id, digest.summed_positions
-    wrong = f"its rows are not what the games of its shards give: {digests.REMEDY}"
-    try:
-        part_rows = stored[0].rows if len(stored) > 1 else None
-        parts = positions_of_job(archive, job, digest.end_ply, part_rows)
-        for expected, part in zip_longest(parts, stored):
-            if expected is None or part is None or named(expected, expected.table.stored(part.file)) != part:
-                yield Problem(archive.file("summed_positions", run_id, part or stored[-1]), wrong)
-                return
-        first_plies = table_of(first_plies_of_job(archive, job)).stored(digest.first_plies.file)
-        if first_plies != digest.first_plies:
-            yield Problem(archive.file("first_plies", run_id, digest.first_plies), wrong)
-    except FailureError:  # the games are damaged, or an index is missing, which is reported with them
-        return
-
-
-def _positions(table: StoredTable[Index]) -> Iterator[Problem]:
-    expected = count_positions(table.archive, table.shard, range(table.manifest.end_ply))
+def _summed(table: StoredTable, of: RangeTable, counts: Callable[[StoredRange], pl.DataFrame]) -> Iterator[Problem]:
+    """A problem if the sums of a file are not those of its games."""
+    parts = [counts(source) for source in table.sources()]
+    expected = parts[0]
+    if len(parts) > 1:
+        joined: EncodedTable = of.join([iter([part]) for part in parts], table.record, table.stored[:2])
+        expected = pl.read_parquet(io.BytesIO(joined.content))
     if not table.frame.equals(expected):
-        yield Problem(table.path, f"its rows are not what the shard's games give: {INDEXES.remedy}")
+        yield Problem(table.path, f"its rows are not what its games give: {of.remedy}")
 
 
 def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:

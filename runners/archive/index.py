@@ -5,37 +5,50 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
 import typer
 
-from analytics.derived_tables import digest_making, digests
-from analytics.derived_tables.position_index import INDEXES, IndexSummary, NotIndexedError, index_jobs
+from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
+from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
+from analytics.derived_tables.indexing import index as index_part
+from analytics.derived_tables.position_index import POSITIONS_TABLE, NotIndexedError
 from analytics.files.backends import backend_of
+from analytics.files.location import location_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
-from runners.archive.indexing import Indexing
-from runners.contestants.interruption import INTERRUPTED
-from runners.executors.base import Executor
+from analytics.upkeep.rolling import add_up
+from runners.contestants.interruption import INTERRUPTED, interruptible
+from runners.executors.base import Executor, Stop, Task
 from runners.executors.machine import available_cores
 from runners.executors.threads import THREADS
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
-INDEX_FOLDERS = ("indexes", "positions", digests.FOLDER, *digests.TABLES)
+INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
+
+
+@dataclass(frozen=True)
+class IndexTask(Task):
+    """Indexes ranges of games."""
+
+    root: str
+
+    def __call__(self, part: IndexPart, stop: Stop) -> Indexed:  # noqa: ARG002  (a range takes a second)
+        return index_part(self.once("archive", lambda: Archive.open(location_of(self.root))), part)
 
 
 class IndexOutcome(NamedTuple):
-    """The shards that were asked about, and what was made for them."""
+    """The games that were asked about, and what was made for them."""
 
-    shards: int
-    indexed: IndexSummary
-    digests: int
-    digested_games: int  # of the shards that these digests are about
+    games: int
+    indexed: Indexed
+    added_up: int  # files that became larger ones
 
 
 def index(
@@ -45,13 +58,11 @@ def index(
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
-    try:
-        done = bring_up_to_date(archive, runs, end_ply, threads, executor)
-    except KeyboardInterrupt:
-        console.print_note(
-            "interrupted: the shards indexed so far are kept; run the same command again to index the rest"
-        )
-        raise typer.Exit(INTERRUPTED) from None
+    with interruptible() as stop:
+        done = bring_up_to_date(archive, runs, end_ply, threads, executor, stop)
+    if stop.is_set():
+        console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
+        raise typer.Exit(INTERRUPTED)
     console.print_line(_summary(done, time.perf_counter() - started, root))
 
 
@@ -61,42 +72,35 @@ def bring_up_to_date(
     end_ply: int | None = None,
     threads: int | None = None,
     executor: Executor = THREADS,
+    stop: threading.Event | None = None,
 ) -> IndexOutcome:
-    """Index the shards of some runs that are not indexed yet, then make digests; with a progress bar on a terminal.
-
-    Digests are made on threads of this process, whatever the executor.
-    """
-    shards = INDEXES.shards(archive, runs)
-    jobs = index_jobs(archive, shards, end_ply)
-    with progress_bar("indexing", "plies", wanted=bool(jobs)) as bar:
-        bar.start(sum(job.plies for job in jobs))
-        indexing = Indexing(archive, jobs, bar.advance)
-        if jobs:
-            executor.carry_out(indexing, threads or available_cores(), threading.Event())
-    left = [*digest_making.digest_jobs(archive, runs)]
-    with progress_bar("adding up", "games", wanted=bool(left)) as bar:
-        bar.start(sum(job.games for job in left))
-        made = digest_making.make_all(archive, left, threads or available_cores(), bar.advance)
-    return IndexOutcome(len(shards), indexing.done, made, sum(job.games for job in left))
+    """Index the games of some runs that are not indexed yet, then add up; with a progress bar on a terminal."""
+    parts, stop = index_parts(archive, runs, end_ply), stop or threading.Event()
+    asked, total, added_up = sum(map(archive.games_held, runs)), Indexed(), 0
+    with progress_bar("indexing", "games", wanted=bool(parts)) as bar:
+        bar.start(sum(part.games.units * archive.known_run(part.run_id).line.games_a_pair for part in parts))
+        for done in executor.map(IndexTask(str(archive.root)), parts, threads or available_cores(), stop):
+            total = total.plus(done)
+            bar.advance(done.games)
+    for run_id in () if stop.is_set() else runs:
+        added_up += add_up(archive, run_id)
+    return IndexOutcome(asked, total, added_up)
 
 
 def _summary(done: IndexOutcome, seconds: float, root: PurePath) -> str:
     """A line about what was made, or that everything was there."""
-    indexed, made = done.indexed, f"{done.digests:,} digest{'' if done.digests == 1 else 's'} made"
-    added = f"{made}, of {done.digested_games:,} games" if done.digests else ""
-    if indexed.shards:
-        shards, speed = "shard" if indexed.shards == 1 else "shards", f"{indexed.plies / seconds:,.0f} a second"
+    indexed, added = done.indexed, f"; {done.added_up:,} files added up" if done.added_up else ""
+    if indexed.games:
+        speed = f"{indexed.games / seconds:,.0f} a second"
         return (
-            f"{indexed.plies:,} plies of {indexed.shards} {shards} in {seconds:.1f} s, {speed}: "
-            f"{indexed.rows:,} rows, {indexed.bytes / 1e6:.1f} MB{f'; {added}' if added else ''}; "
+            f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
             "use 'qarena openings', or the view positions in SQL"
         )
-    complete = f"{done.shards:,} shard{' is' if done.shards == 1 else 's are'} indexed in {root}."
-    return f"{added} in {seconds:.1f} s; {complete}" if added else f"Nothing to index: {complete}"
+    return f"Nothing to index: {done.games:,} games are indexed in {root}{added}."
 
 
 def bring_all_up_to_date(root: PurePath) -> None:
-    """Index all shards of an archive that are not indexed yet, if its index is writable."""
+    """Index all games of an archive that are not indexed yet, if its index is writable."""
     archive = Archive.open(root)
     if is_writable(root):
         bring_up_to_date(archive, archive.run_ids())
@@ -130,5 +134,5 @@ def _answer(root: PurePath, text: str, limits: Limits, output: TableOutput, chec
 def is_writable(root: PurePath) -> bool:
     """Whether files can be added to the index of an archive."""
     backend = backend_of(root)
-    kinds = [root / kind for kind in INDEX_FOLDERS if backend.exists(root / kind)]
+    kinds = [root / table.name for table in INDEX_TABLES if backend.exists(root / table.name)]
     return all(map(backend.may_write, (root, *kinds, *(run for kind in kinds for run in backend.folders(kind)))))

@@ -12,8 +12,9 @@ from analytics.files.backends import backend_of
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.schema import TABLES
 from analytics.upkeep import merging
-from analytics.upkeep.compaction import Compacted, groups_of
+from analytics.upkeep.compaction import Compacted, files_to_compact
 from analytics.upkeep.compaction import compact as compact_run
+from analytics.upkeep.conflicts import MergeOptions
 from quarto.errors import RequestError
 from runners.contestants.interruption import INTERRUPTED
 from runners.terminal import console
@@ -21,29 +22,29 @@ from runners.terminal.progress import progress_bar
 
 SIZES = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kMG]?)i?B?")
 UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-LEAST, MOST = 1 << 10, 4 << 30  # bytes of a shard: it is made in memory
+LEAST, MOST = 1 << 10, 4 << 30  # bytes of a file: it is made in memory
 
 
 def bytes_of(size: str) -> int:
-    """The bytes of a size such as ``128MB``. Raises ``RequestError`` for anything else, and for what is no shard."""
+    """The bytes of a size such as ``128MB``. Raises ``RequestError`` for anything else, and for what is no file."""
     found = SIZES.fullmatch(size)
     if not found or not LEAST <= float(found[1]) * UNITS[found[2]] <= MOST:
-        raise RequestError(f"--size {size} is not the size of a shard: write 1kB to 4GB, such as 128MB")
+        raise RequestError(f"--size {size} is not the size of a file: write 1kB to 4GB, such as 128MB")
     return int(float(found[1]) * UNITS[found[2]])
 
 
 def compact(root: PurePath, wanted: Sequence[str], size: str) -> None:
     """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
-    least, archive = bytes_of(size), Archive.open(root)
+    most, archive = bytes_of(size), Archive.open(root)
     runs, total = chosen_runs(archive, wanted), Compacted()
     try:
-        with progress_bar("compacting", "shards", wanted=True) as bar:
-            bar.start(sum(len(group.commits) for run_id in runs for group in groups_of(archive, run_id, least)))
+        with progress_bar("compacting", "files", wanted=True) as bar:
+            bar.start(sum(files_to_compact(archive, run_id, most) for run_id in runs))
             for run_id in runs:
-                done = compact_run(archive, run_id, least, bar.advance)
+                done = compact_run(archive, run_id, most, bar.advance)
                 total = Compacted(*(a + b for a, b in zip(total, done, strict=True)))
     except KeyboardInterrupt:
-        console.print_note("interrupted: the shards made so far count; run the same command again to go on")
+        console.print_note("interrupted: the files made so far count; run the same command again to go on")
         raise typer.Exit(INTERRUPTED) from None
     console.print_line(_summary(total, root))
 
@@ -58,18 +59,18 @@ def merge(places: Sequence[PurePath], prefix: str, other_code: bool) -> None:
     names = [backend_of(place).identity(place) for place in places]
     if len(set(names)) < len(names):
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
-    sources = [merging.opened(place) for place in places[:-1]]
+    sources = [Archive.open(place) for place in places[:-1]]
     target = Archive.open(places[-1], create=True)
     with progress_bar("merging", "games", wanted=True) as bar:
-        bar.start(sum(source.log(run_id).summary.games for source in sources for run_id in source.run_ids()))
-        done = merging.merge(sources, target, merging.MergeOptions(prefix, other_code), bar.advance)
+        bar.start(sum(source.games_held(record.run_id) for source in sources for record in source.runs()))
+        done = merging.merge(sources, target, MergeOptions(prefix, other_code), bar.advance)
     counts = {
         f"{done.games:,} games": done.games,
         f"{done.runs} new runs": done.runs,
         f"{done.policies} policies": done.policies,
         f"{done.jobs} jobs of sweeps": done.jobs,
         f"{done.verdicts} verdicts": done.verdicts,
-        f"{done.tables} derived tables": done.tables,
+        f"{done.tables} files of derived tables": done.tables,
     }
     added = ", ".join(text for text, count in counts.items() if count)
     console.print_line(f"Added to {places[-1]}: {added}." if added else f"Nothing to add: {places[-1]} has all.")
@@ -90,10 +91,8 @@ def delta(root: PurePath, folder: Path, games_only: bool) -> None:
 
 
 def _summary(done: Compacted, root: PurePath) -> str:
-    lost = f"; {done.lost} groups were changed by another process meanwhile: run the same command again"
-    if not done.shards:
-        return f"Nothing to compact in {root}" + (
-            lost if done.lost else ": all shards are large, or alone in their run."
-        )
-    files = "'qarena archive gc --remove' removes the old files an hour after they were replaced"
-    return f"{done.shards} shards are now {done.by}; {files}" + (lost if done.lost else "")
+    removed = f"; {done.removed} old files removed" if done.removed else ""
+    if not done.files:
+        return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
+    later = "'qarena archive gc --remove' removes the old files ten minutes after they were replaced"
+    return f"{done.files} files of games are now {done.by}; {later}{removed}"

@@ -293,8 +293,9 @@ class PartPlayer:
             if not self._play_chunk(chunk, cut, writer):
                 break
             reached = chunk[1]
-            if time.perf_counter() - begun > PATIENCE * seconds:
-                a_unit = (time.perf_counter() - started) / (chunk[1] - chunk[0])
+            now = time.perf_counter()
+            a_unit = (now - started) / (chunk[1] - chunk[0])
+            if now - begun > PATIENCE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
                 end = _shortened(first, reached, end, fitting(seconds, a_unit))
         return reached
 

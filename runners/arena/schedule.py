@@ -64,7 +64,9 @@ def orders(left: Mapping[int, Sequence[Range]], pace: Pace) -> Iterator[Order]:
 
 def orders_of(line: Line, first: int, end: int) -> Iterator[Order]:
     """The pairs of each pairing in a range of units, in blocks of at most ``MAX_PAIRS``."""
-    every = range(line.pairings) if end - first >= line.pairings else sorted({u % line.pairings for u in range(first, end)})
+    every = (
+        range(line.pairings) if end - first >= line.pairings else sorted({u % line.pairings for u in range(first, end)})
+    )
     for pairing in every:
         pair, end_pair = line.pairs(pairing, first, end)
         for start in range(pair, end_pair, MAX_PAIRS):
@@ -111,7 +113,9 @@ class Parts:
         if self._a_unit is None:
             return min(self._most, 1 << (self._share - 1).bit_length())
         share = self._units() // (2 * self._workers)  # so that the last ones end at about one time
-        return max(1, min(self._most, fitting(self._seconds, self._a_unit), max(share, int(LEAST_SECONDS / self._a_unit))))
+        return max(
+            1, min(self._most, fitting(self._seconds, self._a_unit), max(share, int(LEAST_SECONDS / self._a_unit)))
+        )
 
     def _units(self) -> int:
         return sum(end - first for first, end in self._left)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
-from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
+from analytics.derived_tables.indexing import index_parts
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.selection import select
@@ -22,6 +22,7 @@ from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError
+from runners.archive.index import bring_up_to_date
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
@@ -67,26 +68,19 @@ def _measured(root: Path, games: int) -> Figures:
 
 
 def _index(root: Path) -> Figures:
-    """Seconds to index all shards, and to find that no shard is left to index."""
+    """Seconds to index all games, and to find that none is left to index."""
     archive, seconds = Archive.open(root), math.inf
     for _ in range(ROUNDS):
-        for folder in ("indexes", "positions"):
+        for folder in ("first_plies", "positions"):
             shutil.rmtree(root / folder, ignore_errors=True)
         started = time.perf_counter()
-        done = index_shards(archive, _left(archive), available_cores())
+        done = bring_up_to_date(archive, archive.run_ids())
         seconds = min(seconds, time.perf_counter() - started)
-    if _left(archive):
-        raise FailureError("shards that were indexed are still listed as not indexed")
-    index = {"seconds": seconds, "plies_per_second": done.plies / seconds, "target_plies_per_second": 3_000_000}
-    size = {"bytes": done.bytes, "rows": done.rows}
-    return {
-        "index": index | size,
-        "index_unchanged": {"seconds": best(partial(_left, archive), ROUNDS), "target_seconds": 1.0},
-    }
-
-
-def _left(archive: Archive) -> list[IndexJob]:
-    return index_jobs(archive, INDEXES.shards(archive, archive.run_ids()))
+    left = partial(index_parts, archive, archive.run_ids())
+    if left():
+        raise FailureError("games that were indexed are still listed as not indexed")
+    index = {"seconds": seconds, "games_per_second": done.indexed.games / seconds, "rows": done.indexed.rows}
+    return {"index": index, "index_unchanged": {"seconds": best(left, ROUNDS), "target_seconds": 1.0}}
 
 
 def _questions(root: Path) -> Figures:
@@ -174,7 +168,7 @@ def policy_figures(archive_root: Path) -> Figures:
 def linked(archive_root: Path, root: Path) -> None:
     """Make an archive at ``root`` that has the games of another one and no policies."""
     root.mkdir()
-    for name in (MARKER, "runs", "commits", *TABLES):
+    for name in (MARKER, "runs", "tallies", *TABLES):
         (root / name).symlink_to((archive_root / name).absolute())
 
 

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
 from analytics import open_archive
-from analytics.derived_tables import digest_making
-from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
+from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.tags import Tags
@@ -113,9 +113,10 @@ def exchange_once(root: Path) -> None:
 def look_at_openings(root: Path) -> None:
     """Index an archive and look up the empty board."""
     archive = Archive.open(root)
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 1)
-    for shard in INDEXES.shards(archive, archive.run_ids())[:1]:
-        digest_making.make(archive, digest_making.DigestJob(shard.record, (shard,), 1))
+    index_runs(archive, archive.run_ids())
+    run_id = archive.run_ids()[0]
+    parts = [POSITIONS_TABLE.parts(archive, run_id, each) for each in archive.ranges(run_id, POSITIONS_TABLE.name)]
+    POSITIONS_TABLE.join(parts, archive.known_run(run_id), (0, 1))
     with open_archive(root) as opened:
         openings(opened, EMPTY_BOARD, imposed=True)
 

@@ -43,7 +43,7 @@ from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
 MAKING = ".making"  # the hidden folder of what is not complete
-BYTES_A_GAME = 1_000  # of both forms, roughly
+BYTES_A_GAME = 15_000  # of both forms, roughly
 ENVIRONMENT = "quarto-arena/QuartoTurns-v0"
 MINUTES_FROM = 90  # seconds, from which a duration is told in minutes
 AUTHOR = "The quarto-arena authors"
@@ -63,7 +63,7 @@ class MakeRequest(NamedTuple):
 def make(request: MakeRequest, stop: threading.Event) -> bool:
     """Make all parts that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games there.
 
-    Raises ``FailureError`` if the disk refuses; what was played is kept, and the same request goes on.
+    Raises ``RequestError`` too if Minari is not installed, ``FailureError`` if the disk refuses; what was played is kept, and the same request goes on.
     """
     folder = request.folder
     archive = archive_around(folder)
@@ -76,6 +76,7 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
         if part not in left:
             console.print_line(f"{part.dataset_id} is there already")
     if left:
+        to_minari.check_library()
         console.print_line(_announcement(left, request.threads))
     with explained("write to", folder):
         for each in (folder / NAMESPACE, folder / PARQUET, folder / MAKING):

@@ -124,9 +124,7 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
         raise unknown_run(opened.archive, run_id, opened.archive.recorded())
     if not 0 <= game_id < 1 << 63:
         raise RequestError(f"game {game_id} is no number of a game")
-    columns = ("agent_0", "agent_1", "winner", "ending", "opening")
-    files = files_with(opened, "games", run_id, game_id)
-    game = rows_in(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
+    game = opened.again(lambda: _row_of(opened, run_id, game_id))
     if game.is_empty():
         raise RequestError(f"run {run_id} has no game {game_id} in this archive")
     found, plies = game.row(0, named=True), plies_of(opened, [(run_id, game_id)])
@@ -139,6 +137,12 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
         found["opening"],
         tuple(plies.get((run_id, game_id), ())),
     )
+
+
+def _row_of(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
+    columns = ("agent_0", "agent_1", "winner", "ending", "opening")
+    files = files_with(opened, "games", run_id, game_id)
+    return rows_in(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
 
 
 def neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:

@@ -100,7 +100,7 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
 
 @app.command("verify")
 def verify(archive: ArchiveOption = ARCHIVE) -> None:
-    """Check everything committed: checksums, counts, every game replayed against the rules."""
+    """Check everything that counts: bytes, fingerprints, records, every game replayed by the rules."""
     from analytics.store.archive import Archive
     from analytics.verify.archive import verify as check
     from runners.terminal.console import escaped
@@ -108,7 +108,7 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
     found = check(Archive.open(archive))
     for problem in found.problems:
         typer.echo(escaped(str(problem)), err=True)
-    counts = f"{found.runs} runs, {found.shards} shards, {found.games:,} games, {found.plies:,} plies"
+    counts = f"{found.runs} runs, {found.ranges} ranges, {found.games:,} games, {found.plies:,} plies"
     counts += f", {found.decisions:,} decisions" if found.decisions else ""
     counts += f", {found.positions:,} rows of positions" if found.positions else ""
     counts += f", {found.policies} policies" if found.policies else ""
@@ -120,24 +120,25 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
 @app.command("gc")
 def gc(
     archive: ArchiveOption = ARCHIVE,
-    remove: Annotated[bool, typer.Option("--remove", help="Delete the files listed as unreferenced.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the files listed as not needed.")] = False,
     age: Annotated[
         str,
-        typer.Option(help="Only files that are at least so old: 30m, 1h, 2d. 0 only while no process writes."),
-    ] = "1h",  # a younger file may belong to a writer on a machine whose locks are not seen here
+        typer.Option(
+            help="Only files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."
+        ),
+    ] = "10m",  # a listing, or a writer between two steps, takes less
 ) -> None:
-    """List files that no commit names, such as those of killed writers; with --remove delete them."""
+    """List files that do not count: what others replaced, what killed writers left; with --remove remove them."""
     from analytics.store.archive import Archive
     from analytics.verify import garbage
 
     least_age, opened = garbage.seconds_of(age), Archive.open(archive)
-    found = garbage.unreferenced_files(opened)
-    removed = garbage.remove(opened, found, least_age) if remove else []
+    found = garbage.unneeded_files(opened)
+    removed = set(garbage.remove(opened, found, least_age)) if remove else set()
     for file in found:
-        removable = garbage.is_removable(file, least_age)
-        fate = "unreferenced" if removable else "foreign" if not file.ours else "in use" if file.in_use else "young"
+        fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
         typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
-    known, count = f"{len(found)} files", sum(garbage.is_removable(file, least_age) for file in found)
+    known, count = f"{len(found)} files", sum(file.is_removable(least_age) for file in found)
     typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
 
 

@@ -303,9 +303,18 @@ class _Cluster:
 
 
 def _returned(ended: Any) -> tuple[Any, ...] | _Refused | None:
-    """What came of a task: the fields of ``Returned``; None if it was not begun."""
+    """What came of a task: the fields of ``Returned``; None if it was not begun.
+
+    Raises ``EOFError`` if this machine's part of the cluster has died.
+    """
     import ray
-    from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
+    from ray.exceptions import (
+        LocalRayletDiedError,
+        RayError,
+        RayTaskError,
+        RuntimeEnvSetupError,
+        TaskCancelledError,
+    )
 
     try:
         found: tuple[Any, ...] = ray.get(ended)
@@ -316,6 +325,8 @@ def _returned(ended: Any) -> tuple[Any, ...] | _Refused | None:
             f"a task cannot run on the cluster, {_reason(error)}: all its machines need the same version of Python and "
             "of the project"
         )
+    except LocalRayletDiedError as error:
+        raise EOFError from error
     except RayError as error:
         return _Refused(str(lost_too_often(RETRIES + 1, _reason(error))))
     return found

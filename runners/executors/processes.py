@@ -26,6 +26,7 @@ from runners.executors.base import GIVE_UP_SECONDS, Answer, Executor, Part, Stop
 from runners.executors.worker import Returned, answer_of, carry_out, lost_too_often, setup_of
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
+DEATH_SECONDS = 1.0
 POLL_SECONDS = 0.2  # without an answer, after which it is seen whether the user wants to stop
 VARIABLE = "POLARS_MAX_THREADS"  # a worker is for one core
 
@@ -135,7 +136,9 @@ class _Pool:
 
     def death(self) -> str:
         """The way in which a process was lost."""
-        codes = [each.exitcode for each in self._processes if each.exitcode]
+        last, codes = time.monotonic() + DEATH_SECONDS, list[int]()
+        while not codes and time.monotonic() < last:  # its pipes are closed a moment before it has ended
+            codes = [each.exitcode for each in self._processes if each.exitcode]
         codes = [code for code in codes if code != -signal.SIGTERM] or codes  # the pool ends the others by this one
         if not codes:
             return "its process ended"

@@ -15,6 +15,7 @@ from quarto.hooks import ignore
 from runners.contestants.interruption import WORKING
 from runners.executors.base import GIVE_UP_SECONDS, IDLE_SECONDS, Answer, Executor, Part, Stop
 
+
 @dataclass(frozen=True)
 class Threads(Executor):
     """Carries out work in this process, on threads that share its memory.

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+import typer
+
 from analytics import open_archive
-from analytics.derived_tables.decisions import annotation_jobs, note_annotations
-from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary
+from analytics.derived_tables.decisions import note_annotations
+from analytics.files.location import location_of
+from analytics.perfect.annotate import (
+    AnnotationPart,
+    AnnotationSettings,
+    AnnotationSummary,
+    Annotator,
+    annotation_parts,
+)
 from analytics.query.mistakes import (
     DecisionSummary,
     HardPosition,
@@ -23,14 +33,40 @@ from analytics.report.figures.chosen_games import ChosenGames, chosen_games
 from analytics.report.page import mistakes_page
 from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
+from analytics.upkeep.rolling import roll_up_small
 from quarto.errors import RequestError
-from runners.executors.base import Executor
+from runners.contestants.interruption import INTERRUPTED, interruptible
+from runners.executors.base import Executor, Stop, Task
 from runners.executors.machine import available_cores, check_tables
-from runners.perfect.annotating import Annotating
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
+
+
+class StoppedError(Exception):
+    """Raised to end the searches of a part that is not wanted any more."""
+
+
+@dataclass(frozen=True)
+class AnnotateTask(Task):
+    """Annotates parts. The threads of a process share what they solve."""
+
+    root: str
+    choices: bool
+    from_pieces: int | None
+    megabytes: float
+
+    def __call__(self, part: AnnotationPart, stop: Stop) -> AnnotationSummary:
+        def end_if_asked() -> None:
+            if stop.is_set():
+                raise StoppedError
+
+        settings = AnnotationSettings(self.choices, self.from_pieces, 1, self.megabytes)
+        annotator = self.once("annotator", lambda: Annotator(Archive.open(location_of(self.root)), settings))
+        with suppress(StoppedError):
+            return annotator.annotate(part, on_wait=end_if_asked)
+        return AnnotationSummary()
 
 
 def annotate(
@@ -41,22 +77,25 @@ def annotate(
     check_tables(settings.megabytes, executor.here(workers))
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
-    started = time.perf_counter()
-    jobs = annotation_jobs(archive, runs, settings.choices, settings.from_pieces)
-    with progress_bar("judging", "games", wanted=bool(jobs)) as bar:
-        bar.start(sum(job.shard.commit.games.rows for job in jobs))
-        annotating = Annotating(archive, jobs, settings, bar.advance)
-        try:
-            if jobs:
-                executor.carry_out(annotating, workers, threading.Event())
-        finally:
-            for run_id in runs:
-                note_annotations(archive, run_id)
-    console.print_line(_summary(annotating.done, time.perf_counter() - started, root))
+    started, total = time.perf_counter(), AnnotationSummary()
+    parts = [*annotation_parts(archive, runs, settings)]
+    task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
+    with interruptible() as stop, progress_bar("judging", "games", wanted=bool(parts)) as bar:
+        bar.start(sum(each.part.units * archive.known_run(each.part.run_id).line.games_a_pair for each in parts))
+        for done in executor.map(task, parts, workers, stop):
+            total = total.plus(done)
+            bar.advance(done.games)
+    for run_id in runs:
+        roll_up_small(archive, run_id)
+        note_annotations(archive, run_id)
+    if stop.is_set():
+        console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
+        raise typer.Exit(INTERRUPTED)
+    console.print_line(_summary(total, time.perf_counter() - started, root))
 
 
 def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:
-    if not done.shards:
+    if not done.games:
         return f"Nothing to judge: all decisions in {root} are judged."
     speed = done.decisions / seconds
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent
 from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
-from analytics.store.schema import DECISIONS
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
+from tests.analytics.indexed import decide
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
@@ -120,29 +118,13 @@ CHOICES: tuple[tuple[str | None, Callable[[Row], bool]], ...] = (
 
 def add_decisions(archive: Archive, seed: int = 5) -> list[Row]:
     """Made-up decisions of the first run's games; the rows that the view ``decisions`` should have."""
-    dice, rows = random.Random(seed), []
     games, plies = rows_of(RUNS[:1], lambda _row: True)
     known = {row["game_id"]: row for row in games}
-    for ply in plies:
-        for kind in (0, 1):
-            before, seat = dice.choice((0, 1)), (ply["ply"] + kind) % 2
-            after = dice.randrange(-1, before + 1)
-            stored = (ply["game_id"], ply["ply"], kind, seat, before, after, -1, 16 - ply["ply"])
-            agent = known[ply["game_id"]][f"agent_{seat}"]
-            regret = before - after
-            rows.append({"stored": stored, "agent": agent, "kind": ("gift", "placement")[kind], "regret": regret} | ply)
-    run_id = RUNS[0].record.run_id
-    for shard in ANNOTATIONS.shards(archive, [run_id]):
-        wanted = {
-            first + each
-            for part in shard.commit.slices
-            for first in [(part.pairing << 32) + 2 * part.first_pair]
-            for each in range(2 * part.pairs)
-        }
-        own = [row["stored"] for row in rows if row["stored"][0] in wanted]
-        frame, extent = pl.DataFrame(own, schema=DECISIONS, orient="row"), AnnotationExtent()
-        frame = frame.sort("ply", "kind", "game_id")
-        assert ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
+    of_plies = {(row["game_id"], row["ply"]): row for row in plies}
+    rows = []
+    for game_id, ply, kind, seat, before, after, _, _ in decide(archive, RUNS[0].record.run_id, seed).iter_rows():
+        own = {"agent": known[game_id][f"agent_{seat}"], "kind": ("gift", "placement")[kind], "regret": before - after}
+        rows.append(own | of_plies[game_id, ply])
     return rows
 
 

@@ -25,3 +25,8 @@ def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], obj
     del values[CHECKSUM]
     change(values) if callable(change) else values.update(change)
     path.write_text(json.dumps(sealed(values)))
+
+
+def files_of(archive: Archive, run_id: str, table: str) -> list[Path]:
+    """The files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
+    return [Path(archive.path(table, run_id, stored)) for stored in archive.ranges(run_id)]

@@ -12,7 +12,7 @@ from analytics.store.archive import Archive
 from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unreferenced_files
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, random_block, record, store
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
 
 SHARDS = 8
 

@@ -1,23 +1,24 @@
-"""Head-to-head results: from tallies of commits, from SQL, and counted game by game in plain Python."""
+"""Head-to-head results: from tallies, from SQL, and counted game by game in plain Python."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from analytics import open_archive
 from analytics.query.game_filter import GameFilter
-from analytics.ratings.head_to_head import HeadToHead, by_seats, head_to_head, of_tallies, of_games
+from analytics.ratings.head_to_head import HeadToHead, by_seats, head_to_head, of_games, of_tallies
 from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of, store
 from tests.marks import seldom
 
 SQUARE = Rules("square", squares="plain")
@@ -27,9 +28,8 @@ TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, nam
 def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC) -> None:
     """A run with random games of each of its pairings."""
     archive.save_run(run)
-    for number in range(len(pairings)):
-        block = random_block(seed, number, 0, rules=rules) if run.swapped else single_games(seed, number, 0)
-        archive.commit(run.run_id, [block], pairings)
+    made = (lambda number: random_block(seed, number, 0, rules=rules)) if run.swapped else partial(single_games, seed)
+    store(archive, run.run_id, [made(number) for number in range(len(pairings))], pairings)
 
 
 @pytest.fixture
@@ -77,12 +77,12 @@ def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
     return found
 
 
-def test_commits_and_sql_say_the_same_of_every_pairing(several: Archive) -> None:
+def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive) -> None:
     with open_archive(several.root) as opened:
-        commits = of_tallies(opened, several.runs())
-        assert commits == of_games(opened, "true", several.runs())
-    assert all(sum(result.tally.illegal[i] for result in commits.values()) > 0 for i in (0, 1))
-    assert all(sum(result.tally.errors[i] for result in commits.values()) > 0 for i in (0, 1))
+        tallies = of_tallies(opened, several.runs())
+        assert tallies == of_games(opened, "true", several.runs())
+    assert all(sum(result.tally.illegal[i] for result in tallies.values()) > 0 for i in (0, 1))
+    assert all(sum(result.tally.errors[i] for result in tallies.values()) > 0 for i in (0, 1))
 
 
 def test_a_condition_that_everything_meets_changes_nothing(several: Archive) -> None:

@@ -5,14 +5,13 @@ from analytics.statistics.intervals import wilson, win_rate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, record, spec_of
 
 COLUMNS = ("id", "pair", "pairing", "a0", "a1", "winner", "plies", "opening", "ending")
 
 
 def test_results_are_what_the_rows_say(archive: Archive) -> None:
-    blocks = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
-    games, plies = naive_rows(blocks, PAIRINGS)
+    games, plies = naive_rows(BLOCKS, PAIRINGS)
     for result in results(archive, RUN_ID):
         first, second = PAIRINGS[result.pairing]
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in games]

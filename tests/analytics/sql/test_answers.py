@@ -10,6 +10,8 @@ import pytest
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
+from tests.analytics.folders import files_of
+from tests.analytics.naive_games import RUN_ID
 
 # Read-only.
 
@@ -61,7 +63,7 @@ def test_nothing_but_a_question_is_answered(shared: Archive, opened: OpenArchive
     secret.write_text("word\nsesame\n")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(RequestError) as caught:
-        opened.sql(text.format(tmp=folder, secret=secret, file=shared.committed_files("plies")[0]))
+        opened.sql(text.format(tmp=folder, secret=secret, file=files_of(shared, RUN_ID, "plies")[0]))
     assert "\n" not in str(caught.value)
     assert "sesame" not in str(caught.value)
     assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered

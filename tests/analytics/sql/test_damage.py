@@ -1,19 +1,17 @@
 """Questions to a damaged archive: answered from sound files, else an error with advice."""
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
-from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
-from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
+from analytics.query.openings import openings
+from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.sql.views import MADE, VIEWS
+from analytics.sql.views import VIEWS
 from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
@@ -21,173 +19,178 @@ from analytics.store.checked_files import CheckedFile
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import forge
-from tests.analytics.naive_games import RUN_ID, record
+from tests.analytics.folders import files_of
+from tests.analytics.indexed import decide, index
+from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
+
+SPOILED = {  # by table: the views that are read from its files
+    "games": {"games", "seats", "pairs"},
+    "plies": {"plies", "boards"},
+    "decisions": {"decisions"},
+    "positions": {"positions"},
+    "first_plies": {"first_plies"},
+}
 
 
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
 
 
-def spoil_footer(path: Path) -> None:
-    content = path.read_bytes()
-    size = int.from_bytes(content[-8:-4], "little")
-    path.write_bytes(content[: -8 - size] + bytes(size) + content[-8:])
-
-
-def spoil_magic(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-4] + b"PAR2")
+def flip(path: Path, at: float = 0.5) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= 1
+    path.write_bytes(content)
 
 
 def complaint_about(path: Path) -> str:
     return f"{path} is missing or damaged: run 'qarena archive verify'"
 
 
-def assert_only(view: str, opened: OpenArchive, complaint: str) -> None:
-    """Of all views only one, and those made from it, cannot be read, however it is asked."""
-    first = next(iter(VIEWS[view]))
-    for question in (
-        f"FROM {view}",
-        f"SELECT count(*) FROM {view}",
-        f"SELECT {first} FROM {view} WHERE run_id = 'x'",
-        f"SELECT count(*) FROM (VALUES (1)) WHERE '1' NOT IN (SELECT run_id FROM {view})",
-    ):
-        with pytest.raises(FailureError) as caught:
-            opened.sql(question)
-        assert str(caught.value) == complaint
-    made = {each for each, source in (MADE | {"first_plies": "plies"}).items() if source == view}
-    for each in made:
-        with pytest.raises(FailureError) as caught:
-            opened.sql(f"FROM {each}")
-        assert str(caught.value) == complaint
-    for other in set(VIEWS) - {view} - made:
-        assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
-    assert opened.sql(f"DESCRIBE {view}")["column_name"].to_list() == list(VIEWS[view])
-    with pytest.raises(RequestError, match="Parser Error"):
-        opened.sql(f"selec FROM {view}")
-
-
 @pytest.fixture
-def swept(archive: Archive) -> Archive:
-    """The archive with one job of a sweep, a verdict, a policy, late decisions and an index: no view is empty."""
+def whole(archive: Archive) -> Archive:
+    """The archive with one job of a sweep, a verdict, a policy, decisions and an index: no view is empty."""
     policy_store.save(archive, COUNTS, origin())
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     trial = Trial(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
     sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
-    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=0.1))
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
+    decide(archive, RUN_ID)
+    index(archive)
     return archive
 
 
-@pytest.mark.parametrize("damage", [truncate, *seldom(Path.unlink)])
-def test_a_missing_or_truncated_file_of_positions_is_to_be_made_again(
-    swept: Archive, damage: Callable[[Path], None]
-) -> None:
-    damage(Path(INDEXES.files(swept)[1]))
-    with OpenArchive(swept.root) as opened:
-        assert_only("positions", opened, "1 of 2 shards are not indexed: run 'qarena archive index' first")
-
-
-@pytest.mark.parametrize(
-    ("table", "shard", "damage"),
-    [
-        ("games", 1, truncate),
-        ("plies", 1, Path.unlink),
-        *seldom(("games", 1, Path.unlink), ("plies", 1, truncate)),
-        *seldom(*((table, 0, damage) for table in TABLES for damage in (truncate, Path.unlink))),
-    ],
-)
-def test_a_missing_or_truncated_file_spoils_one_view(
-    swept: Archive, table: str, shard: int, damage: Callable[[Path], None]
-) -> None:
-    path = swept.committed_files(table)[shard]
-    damage(Path(path))
-    with OpenArchive(swept.root) as opened:
-        assert_only(table, opened, complaint_about(Path(path)))
-
-
-@pytest.mark.parametrize("damage", [spoil_footer, spoil_magic])
-@pytest.mark.parametrize("shard", [1, *seldom(0)])
-@pytest.mark.parametrize("table", list(TABLES))
-def test_a_file_that_is_no_longer_parquet_is_named(
-    archive: Archive, table: str, shard: int, damage: Callable[[Path], None]
-) -> None:
-    path = archive.committed_files(table)[shard]
-    damage(Path(path))
-    with OpenArchive(archive.root) as opened:
+def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
+    """Of all views only these cannot be read, however they are asked."""
+    for view in spoiled:
+        first = next(iter(VIEWS[view]))
+        for question in (
+            f"FROM {view}",
+            f"SELECT count(*) FROM {view}",
+            f"SELECT {first} FROM {view} WHERE run_id = 'x'",
+            f"SELECT count(*) FROM (VALUES (1)) WHERE '1' NOT IN (SELECT run_id FROM {view})",
+            f"FROM query('FROM ' || '{view}')",
+            f"EXPLAIN ANALYZE FROM {view}",
+        ):
+            with pytest.raises(FailureError) as caught:
+                opened.sql(question)
+            assert str(caught.value) == complaint
         with pytest.raises(FailureError) as caught:
-            opened.sql(f"FROM {table}")
-        assert str(caught.value) == complaint_about(Path(path))
-        (other,) = set(TABLES) - {table}
-        assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
+            getattr(opened, view)()
+        assert str(caught.value) == complaint
+        with pytest.raises(RequestError, match="Parser Error"):
+            opened.sql(f"selec FROM {view}")
+    for view in set(VIEWS) - spoiled:
+        assert opened.sql(f"SELECT count(*) FROM {view}").item() > 0
 
 
-@pytest.mark.parametrize("damage", [truncate, Path.unlink])
-@pytest.mark.parametrize("table", list(TABLES))
-def test_no_lazy_frame_is_made_of_a_damaged_file(archive: Archive, table: str, damage: Callable[[Path], None]) -> None:
-    path = archive.committed_files(table)[1]
-    damage(Path(path))
-    with OpenArchive(archive.root) as opened:
-        with pytest.raises(FailureError) as caught:
-            getattr(opened, table)()
-        assert str(caught.value) == complaint_about(Path(path))
-        (other,) = set(TABLES) - {table}
-        assert getattr(opened, other)().select(pl.len()).collect().item() > 0
+@pytest.mark.parametrize("damage", [truncate, *seldom(flip)])
+@pytest.mark.parametrize("table", [*SPOILED])
+def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage: Callable[[Path], None]) -> None:
+    path = sorted(Path(whole.folder(table, RUN_ID)).iterdir())[1]
+    damage(path)
+    with OpenArchive(whole.root) as opened:
+        assert_only(SPOILED[table], opened, complaint_about(path))
 
 
-def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive) -> None:
-    path = archive.committed_files("plies")[1]
-    with OpenArchive(archive.root) as opened:
+def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
+    lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.ranges(RUN_ID)[1]
+    lost.unlink()
+    with OpenArchive(whole.root) as opened:
+        assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games}.*.parquet")))
+    next(Path(whole.folder("positions", RUN_ID)).iterdir()).unlink()
+    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"):
+        opened.sql("FROM positions")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_lost_games_are_missed(archive: Archive, number: int) -> None:
+    archive.update_run(RUN_ID, lambda known: known)  # which notes how many there are
+    files_of(archive, RUN_ID, "games")[number].unlink()
+    first, end = ((0, 16), (16, 24))[number]
+    with pytest.raises(FailureError, match=f"lacks units {first} to {end - 1}, which were there"):
+        OpenArchive(archive.root)
+    with OpenArchive(archive.root, check=False) as opened:
+        assert opened.sql("SELECT count(*) FROM runs").item() == 1
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive, check: bool) -> None:
+    path = files_of(archive, RUN_ID, "plies")[1]
+    with OpenArchive(archive.root, check=check) as opened:
         assert opened.sql("SELECT count(*) FROM plies").item() > 0
-        Path(path).unlink()
-        with pytest.raises(FailureError, match=re.escape(complaint_about(Path(path)))):
+        path.unlink()
+        with pytest.raises(FailureError, match=re.escape(f"{path.name.partition('.')[0]}.*.parquet is missing")):
             opened.sql("SELECT sum(cell) FROM plies")
 
 
-def test_a_damaged_job_of_a_sweep_spoils_the_view_sweeps_only(swept: Archive) -> None:
-    path = swept.root / "sweeps" / "it's" / "1.json"
-    Path(path.parent).mkdir()
-    Path(path).write_text("{")
-    with pytest.raises(FailureError) as caught:
-        swept.sweep_jobs()
-    with OpenArchive(swept.root) as opened:
-        assert_only("sweeps", opened, str(caught.value))
+@pytest.mark.parametrize("check", [True, False])
+def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(tmp_path: Path, check: bool) -> None:
+    questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
+    archive = Archive.open(tmp_path / "archive", create=True)
+    archive.save_run(record())
+    store(archive, RUN_ID, BLOCKS, most=4)
+    index(archive)
+    small = [path for folder in Path(archive.root).glob("*/run=*") for path in folder.iterdir()]
+    with OpenArchive(archive.root, check=check) as opened:
+        readers = [opened, opened.fork(), opened.fork(), opened.fork()]
+        expected = [reader.sql(question) for reader, question in zip(readers, questions, strict=True)]
+        decided, chosen = openings(opened), select(opened.fork(), "game_id > 3")
+        lazy = opened.fork()
+        store(archive, RUN_ID, BLOCKS)
+        index(archive)
+        for path in small:
+            path.unlink()
+        for reader, question, before in zip(readers, questions, expected, strict=True):
+            assert reader.sql(question).equals(before)
+        assert openings(lazy.fork()).equals(decided)
+        assert lazy.seats().collect().height == 2 * 48
+        assert sum(len(part.game_id) for _, part in chosen.parts()) == chosen.games
 
 
-def test_a_damaged_card_spoils_the_policies_only(swept: Archive) -> None:
-    (path,) = Path(swept.root).glob("policies/*/card.json")
+# Records.
+
+
+def test_a_damaged_job_of_a_sweep_spoils_the_view_sweeps_only(whole: Archive) -> None:
+    path = Path(whole.root / "sweeps" / "it's" / "1.json")
+    path.parent.mkdir()
     path.write_text("{")
     with pytest.raises(FailureError) as caught:
-        policy_cards.cards(swept)
-    with OpenArchive(swept.root) as opened:
-        with pytest.raises(FailureError, match=re.escape(str(caught.value))):
-            opened.sql("FROM policies")
+        whole.sweep_jobs()
+    with OpenArchive(whole.root) as opened:
+        assert_only({"sweeps"}, opened, str(caught.value))
+
+
+def test_a_damaged_card_spoils_the_policies_only(whole: Archive) -> None:
+    (path,) = Path(whole.root).glob("policies/*/card.json")
+    path.write_text("{")
+    with pytest.raises(FailureError) as caught:
+        policy_cards.cards(whole)
+    with OpenArchive(whole.root) as opened:
+        assert_only({"policies"}, opened, str(caught.value))
         with pytest.raises(FailureError, match=re.escape(str(caught.value))):
             opened.sql("FROM policy('mine')")
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
 
 
-def test_a_policy_whose_table_was_changed_is_not_read(swept: Archive) -> None:
-    (path,) = Path(swept.root).glob("policies/*/table.parquet")
-    flip(path, 0.3)
-    with OpenArchive(swept.root) as opened:
+def test_a_policy_whose_table_was_changed_is_not_read(whole: Archive) -> None:
+    (path,) = Path(whole.root).glob("policies/*/table*.parquet")
+    flip(path)
+    with OpenArchive(whole.root) as opened:
         for ask in (lambda: opened.sql("FROM policy('mine')"), lambda: opened.policy("mine")):
             with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
                 ask()
         assert opened.sql("SELECT count(*) FROM policies").item() == 1
 
 
-def test_a_damaged_record_of_a_run_leaves_games_and_plies(swept: Archive) -> None:
-    path = swept.root / "runs" / f"{RUN_ID}.json"
-    Path(path).write_text("{")
-    with OpenArchive(swept.root) as opened:
+def test_a_damaged_record_of_a_run_leaves_games_and_plies(whole: Archive) -> None:
+    path = Path(whole.record_file(RUN_ID))
+    path.write_text("{")
+    with OpenArchive(whole.root) as opened:
         for view in ("runs", "sweeps", "agents"):
             with pytest.raises(FailureError, match=re.escape(f"{path} is damaged")):
                 opened.sql(f"FROM {view}")
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
 @pytest.mark.parametrize("text", ["SELECT error('IO Error: my own')", "SELECT agent_0::INTEGER FROM games"])
@@ -196,13 +199,7 @@ def test_a_mistake_is_not_taken_for_damage(archive: Archive, text: str) -> None:
         opened.sql(text)
 
 
-# Damage that leaves a file readable.
-
-
-def flip(path: Path, at: float) -> None:
-    content = bytearray(path.read_bytes())
-    content[int(at * len(content))] ^= 1
-    path.write_bytes(content)
+# What is remembered of sound files.
 
 
 @pytest.fixture
@@ -216,20 +213,20 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("table", list(TABLES))
 @pytest.mark.parametrize("before", [True, False], ids=["remembered", "new"])
 def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, table: str, at: float, before: bool) -> None:
-    path = archive.committed_files(table)[1]
+    path = files_of(archive, RUN_ID, table)[1]
     question = f"SELECT sum(hash(COLUMNS(*))) FROM {table}"
     if before:
         with OpenArchive(archive.root) as opened:
             opened.sql(question)
         assert len(list(remembered.iterdir())) == 1
-    flip(Path(path), at)
+    flip(path, at)
     with OpenArchive(archive.root) as opened:
-        with pytest.raises(FailureError, match=re.escape(complaint_about(Path(path)))):
+        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
             opened.sql(question)
-        with pytest.raises(FailureError, match=re.escape(complaint_about(Path(path)))):
+        with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
             getattr(opened, table)()
-        (other,) = set(TABLES) - {table}
-        assert opened.sql(f"SELECT count(*) FROM {other}").item() > 0
+    with OpenArchive(archive.root, check=False) as opened:
+        assert opened.archive.games_held(RUN_ID) == 48  # what needs no rows is answered
 
 
 @pytest.mark.parametrize(
@@ -247,7 +244,7 @@ def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, table: s
 def test_only_files_that_a_question_reads_are_checked(
     archive: Archive, remembered: Path, question: str, reads: bool
 ) -> None:
-    flip(Path(archive.committed_files("plies")[1]), 0.5)
+    flip(files_of(archive, RUN_ID, "plies")[1])
     with OpenArchive(archive.root) as opened:
         if reads:
             with pytest.raises(FailureError, match="is missing or damaged"):
@@ -277,45 +274,3 @@ def test_sound_files_are_read_once_and_not_again(
         memory.write_text("[")
         opened.sql("SELECT count(*) FROM games, plies")
     assert len(read) == 4
-
-
-def test_without_a_check_a_damaged_file_is_asked_all_the_same(archive: Archive, remembered: Path) -> None:
-    flip(Path(archive.committed_files("plies")[1]), 0.3)
-    with OpenArchive(archive.root, check=False) as opened:
-        assert opened.sql("SELECT count(*) FROM plies").item() > 0
-
-
-# Commits that do not fit together.
-
-
-def assert_refused(archive: Archive, complaint: str) -> None:
-    with pytest.raises(FailureError, match=complaint):
-        OpenArchive(archive.root)
-    with OpenArchive(archive.root, check=False) as opened:
-        assert opened.sql("SELECT count(*) FROM runs").item() == 1
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_lost_commit_is_missed(archive: Archive, number: int) -> None:
-    archive.save_run(record(games=500))
-    path = archive.folder("commits", RUN_ID) / f"{number:06d}.json"
-    Path(path).unlink()
-    assert_refused(archive, f"{path} is missing, and its games with it: restore it from a copy")
-
-
-def test_a_copied_commit_is_not_counted_twice(archive: Archive) -> None:
-    folder = archive.folder("commits", RUN_ID)
-    shutil.copy(folder / "000000.json", folder / "000002.json")
-    with pytest.raises(FailureError, match=r"000002\.json is damaged \(it says shard 0\)"):
-        OpenArchive(archive.root)
-    forge(Path(folder / "000002.json"), {"shard": 2})
-    assert_refused(
-        archive, r"000002\.json is wrong \(pairs 0 to 7 of pairing 0 are, in part, also in an earlier commit\)"
-    )
-
-
-@pytest.mark.parametrize("table", list(TABLES))
-def test_rows_and_tallies_must_agree(archive: Archive, table: str) -> None:
-    path = archive.folder("commits", RUN_ID) / "000001.json"
-    forge(Path(path), lambda values: values[table].update(rows=7))
-    assert_refused(archive, rf"000001\.json is wrong \(7 rows of {table} for tallies of \d+\)")

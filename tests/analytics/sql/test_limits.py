@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from threading import Event, Timer
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -17,6 +18,8 @@ from analytics.sql.limits import Limits
 from analytics.sql.scratch import PREFIX, Scratch, remove_abandoned
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
+from tests.analytics.folders import files_of
+from tests.analytics.naive_games import RUN_ID
 
 ENDLESS = "SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(1000000) b"
 LARGE = "SELECT sum(x) FROM (SELECT row_number() OVER (ORDER BY hash(i)) * hash(i) % 7 AS x FROM range(20000000) t(i))"
@@ -31,7 +34,7 @@ def test_a_question_ends_in_time_and_the_next_one_is_answered(archive: Archive) 
         with pytest.raises(RequestError, match=r"took longer than 0\.2 seconds"):
             opened.stream("SELECT range FROM range(10000000000)", lambda rows, _: rows.sink_csv(os.devnull))
         assert time.monotonic() - started < 5
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
 def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(archive: Archive) -> None:
@@ -50,7 +53,7 @@ def test_a_question_spills_no_more_than_it_may(archive: Archive) -> None:
     with open_archive(archive.root, "60MB", spill="5MB") as opened:
         with pytest.raises(RequestError, match=r"spills more than 5MB to the disk: allow more \(--spill\)"):
             opened.sql(LARGE)
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
 @pytest.mark.parametrize(
@@ -122,15 +125,15 @@ def test_an_archive_is_read_under_any_name(archive: Archive, tmp_path: Path, nam
     for each in (root, tmp_path / "arx"):  # the name of the first matches the second as a pattern
         shutil.copytree(archive.root, each)
     with open_archive(root) as opened:
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
-        assert opened.games().collect().height == 56
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
+        assert opened.games().collect().height == 48
         assert opened.sql("SELECT count(DISTINCT run_id) FROM plies").item() == 1
 
 
 def test_a_damaged_file_is_named_by_its_own_path(archive: Archive, tmp_path: Path) -> None:
     root = tmp_path / os.fsdecode(b"na\xefve*")
     shutil.copytree(archive.root, root)
-    path = Archive.open(root).committed_files("plies")[0]
+    path = files_of(Archive.open(root), RUN_ID, "plies")[0]
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(root) as opened, pytest.raises(Exception, match="is missing or damaged") as caught:
         opened.sql("SELECT sum(cell) FROM plies")
@@ -167,4 +170,26 @@ def test_an_error_in_the_middle_of_an_answer_is_explained(archive: Archive) -> N
             opened.stream(late, lambda rows, _: rows.sink_csv(os.devnull))
         with pytest.raises(KeyError):  # of the one who takes the rows
             opened.stream("FROM plies", lambda rows, _: {}["x"])  # type: ignore[index]
-        assert opened.sql("SELECT count(*) FROM games").item() == 56
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
+
+
+# Memory.
+
+
+@pytest.mark.parametrize("memory", ["", "lots", "0MB", "-1GB", "1", "12 pounds"])
+def test_memory_is_an_amount(archive: Archive, memory: str) -> None:
+    with pytest.raises(RequestError, match="is not an amount of memory: write 1GiB, 500MB or 70%"):
+        open_archive(archive.root, memory)
+
+
+def test_a_question_that_needs_more_memory_than_it_may_take_spills(archive: Archive) -> None:
+    distinct = "SELECT DISTINCT i, hash(i), hash(i + 1) FROM range(3000000) t(i)"
+    question, memory = f"SELECT count(*) AS n FROM ({distinct})", "64MiB"
+    with open_archive(archive.root, memory) as opened:
+        assert opened.sql("SELECT current_setting('memory_limit') AS memory")["memory"].item() == "64.0 MiB"
+        assert opened.sql(question)["n"].item() == 3_000_000
+    with (
+        duckdb.connect(config={"memory_limit": memory, "temp_directory": ""}) as nowhere_to_spill,
+        pytest.raises(duckdb.OutOfMemoryException),
+    ):
+        nowhere_to_spill.execute(question)

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import duckdb
 import pytest
 
 from analytics import open_archive
-from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
 from analytics.derived_tables.positions import turns_in
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError
 from quarto.notation import parse_position
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.analytics.indexed import index
+from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.naive import PRESETS
 
 
@@ -20,8 +19,8 @@ def indexed(archive: Archive) -> Archive:
     for name in ("torus_square", "own_piece"):
         other = record(spec_of(PRESETS[name]))
         archive.save_run(other)
-        archive.commit(other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])], PAIRINGS)
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids()), 16), 1)
+        store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])])
+    index(archive, 16)
     return archive
 
 
@@ -62,34 +61,25 @@ def test_the_sample_is_a_game_that_was_there(indexed: Archive) -> None:
 
 
 def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
-    (first, _) = INDEXES.shards(archive, [RUN_ID])
-    index_shards(archive, [IndexJob(first, 6)], 1)
+    def complaint() -> str:
+        with open_archive(archive.root) as opened:
+            assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() > 0
+            with pytest.raises(FailureError) as caught:
+                opened.sql("SELECT count(*) FROM positions")
+            return str(caught.value)
+
+    index(archive, 4)
+    assert "2 of 2 ranges" in complaint()
+    assert "are indexed to ply 4 alone, and the view needs 6: run 'qarena archive index' first" in complaint()
+    index(archive, 6, lambda stored: stored.first == 0)
+    assert "1 of 2 ranges" in complaint()
+    index(archive, 6, lambda stored: stored.first > 0)
+    index(archive, 8, lambda stored: stored.first == 0)  # deeper in part: the view stays as deep as all are
     with open_archive(archive.root) as opened:
-        with pytest.raises(FailureError, match="1 of 2 shards are not indexed: run 'qarena archive index' first"):
-            opened.sql("SELECT count(*) FROM positions")
-        assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() > 0
+        assert opened.sql("SELECT max(ply) FROM positions").item() == 5
 
 
 def test_an_empty_archive_has_no_positions(tmp_path_factory: pytest.TempPathFactory) -> None:
     root = Archive.open(tmp_path_factory.mktemp("empty") / "archive", create=True).root
     with open_archive(root) as opened:
         assert opened.sql("FROM positions").is_empty()
-
-
-@pytest.mark.parametrize("memory", ["", "lots", "0MB", "-1GB", "1", "12 pounds"])
-def test_memory_is_an_amount(archive: Archive, memory: str) -> None:
-    with pytest.raises(RequestError, match="is not an amount of memory: write 1GiB, 500MB or 70%"):
-        open_archive(archive.root, memory)
-
-
-def test_a_question_that_needs_more_memory_than_it_may_take_spills(archive: Archive) -> None:
-    distinct = "SELECT DISTINCT i, hash(i), hash(i + 1) FROM range(3000000) t(i)"
-    question, memory = f"SELECT count(*) AS n FROM ({distinct})", "64MiB"
-    with open_archive(archive.root, memory) as opened:
-        assert opened.sql("SELECT current_setting('memory_limit') AS memory")["memory"].item() == "64.0 MiB"
-        assert opened.sql(question)["n"].item() == 3_000_000
-    with (
-        duckdb.connect(config={"memory_limit": memory, "temp_directory": ""}) as nowhere_to_spill,
-        pytest.raises(duckdb.OutOfMemoryException),
-    ):
-        nowhere_to_spill.execute(question)

@@ -1,4 +1,4 @@
-"""The macros against the core and their expressions in Polars, and the views made from other views."""
+"""The macros against the core, and the views made from other views."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ import pytest
 from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.query.selection import select
-from analytics.sql import expressions, replays
+from analytics.sql import replays
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
-from analytics.store.records import SweepJob
 from analytics.store.range_files import read_rows
+from analytics.store.records import SweepJob
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import from_plies
 from quarto.rules import CLASSIC
 from quarto.symmetry import symmetries
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record, single_games, spec_of
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, record, single_games, spec_of, store
 from tests.analytics.stored_policies import COUNTS, GENES, origin
-
-BLOCKS = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
 
 CLASSES = [{0: "centre", 1: "edge", 2: "corner"}[(c // 4 in (0, 3)) + (c % 4 in (0, 3))] for c in range(16)]
 
@@ -87,41 +85,6 @@ def test_texts_of_positions(nothing: OpenArchive) -> None:
     assert found["p"].to_list() == found["text"].to_list()
 
 
-MACROS = {
-    "cell_name": ["piece"],
-    "cell_class": ["piece"],
-    "piece_name": ["piece"],
-    "high": ["piece"],
-    "coloured": ["piece"],
-    "solid": ["piece"],
-    "square": ["piece"],
-    "shared": ["piece", "other"],
-    "wilson_low": ["wins", "n"],
-    "wilson_high": ["wins", "n"],
-    "board_text": ["occupied", "board"],
-    "position_text": ["occupied", "board"],
-}
-
-
-@pytest.mark.parametrize("name", MACROS)
-def test_the_expressions_of_polars_are_the_macros(nothing: OpenArchive, name: str) -> None:
-    known = boards(64)[:32]
-    frame = pl.DataFrame(
-        {
-            "piece": [each % 18 - 1 for each in range(32)],
-            "other": [each * 7 % 16 for each in range(32)],
-            "wins": [each / 2 for each in range(32)],
-            "n": [31 - each % 2 for each in range(32)],
-            "occupied": [row[0] for row in known],
-            "board": [row[1] for row in known],
-        }
-    )
-    in_sql = nothing.sql(f"SELECT {name}({', '.join(MACROS[name])}) AS found FROM mine", mine=frame)["found"]
-    in_polars = frame.select(found=getattr(expressions, name)(*MACROS[name]))["found"]
-    assert in_polars.dtype == in_sql.dtype
-    assert in_polars.to_list() == pytest.approx(in_sql.to_list())
-
-
 def test_a_condition_may_use_macros(archive: Archive) -> None:
     archive.save_run(record(run_id=RUN_ID))
     where = (
@@ -152,7 +115,9 @@ def test_seats_have_two_rows_a_game(archive: Archive) -> None:
 
 
 def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
-    archive.commit(RUN_ID, [single_games(1, 0, 20, 3)], PAIRINGS)
+    fixed = record(spec_of(seats="fixed"))
+    archive.save_run(fixed)
+    store(archive, fixed.run_id, [single_games(1, 0, 20, 3)])
     games = {row[0]: row for row in naive_rows([*BLOCKS, single_games(1, 0, 20, 3)], PAIRINGS)[0]}
     with open_archive(archive.root) as opened:
         rows = opened.sql("FROM pairs").rows(named=True)
@@ -179,10 +144,10 @@ def test_boards_hold_what_was_placed_before(archive: Archive) -> None:
     assert both == len(plies)
 
 
-def test_boards_of_one_run_leave_the_shards_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     other = record(spec_of(seed=8))
     archive.save_run(other)
-    archive.commit(other.run_id, BLOCKS[:1], PAIRINGS)
+    store(archive, other.run_id, BLOCKS[:1])
     read: list[str] = []
 
     def reading(archive: Archive, run_id: str, *rest: object) -> pl.DataFrame:

@@ -309,8 +309,10 @@ class Counting:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
-    threads: int, tmp_path: Path, expected: RESULT
+    threads: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("runners.executors.threads.IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(Pace, "units", lambda *_: 1)
     stop = threading.Event()
     watcher = Counting(stop, after=100)
     asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))

@@ -6,25 +6,23 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from agents.random import Random
 from analytics.store.archive import Archive
-from analytics.store.records import Commit
 from analytics.verify.archive import verify
-from quarto.batch import Block
+from quarto.errors import FailureError
 from quarto.rules import CLASSIC
 from quarto.views import PositionView
-from runners.arena import engine
 from runners.arena.engine import Engine, Order
 from runners.arena.playing import execute
-from runners.contestants import crew, interruption
-from tests.runners.experiments import QARENA, Dice, OneByOne, environment_with, request, stored_at
+from runners.contestants import interruption
+from runners.executors import threads
+from tests.runners.experiments import QARENA, Dice, OneByOne, environment_with, request, rows, stored_at
 
 STUBBORN = """
 import time
@@ -46,12 +44,15 @@ class Player:
 class Watcher:
     """Does ``when_idle`` whenever it hears that no game ends, with the number of turns."""
 
-    def __init__(self, when_idle: Callable[[int], None], on_games: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, when_idle: Callable[[int], None]) -> None:
         self.idle = when_idle
-        self.advance = on_games
+        self.games = 0
 
     def start(self, games: int) -> None:
         """Do nothing."""
+
+    def advance(self, games: int) -> None:
+        self.games += games
 
 
 class Waiting(OneByOne):
@@ -67,84 +68,123 @@ class Waiting(OneByOne):
         return super().choose(position, rng)
 
 
-def test_while_a_turn_takes_long_turns_are_told_and_finished_games_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crew, "IDLE_SECONDS", 0.01)
+@pytest.fixture
+def quickly_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
+
+
+def asked_of(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
+    """Plays games of a class of this module against ``dumb``, watched."""
+    agent = f"{{agent:random,_target_:{__name__}.{kind.__name__},name:it}}"
+    asked = stored_at(root, request(f"agents=[{agent},dumb]", *overrides))
+    return lambda stop, watcher: execute(asked, "", stop, watcher)
+
+
+@pytest.mark.usefixtures("quickly_idle")
+def test_while_a_turn_takes_long_turns_are_told_and_finished_games_are_stored(tmp_path: Path) -> None:
     told = []
 
     def when_idle(turns: int) -> None:
         told.append(turns)
-        if list(tmp_path.glob("commits/*/*.json")) and turns > 40:  # those of dumb count too
+        if list(tmp_path.glob("games/*/*.parquet")) and turns > 40:  # those of dumb count too
             Waiting.go_on.set()
 
-    waiting = f"{{agent:random,_target_:{__name__}.Waiting,name:waiting}}"
-    asked = request(f"agents=[{waiting},dumb]", "games=20", "threads=1", "archive.shard_seconds=0.02")
-    outcome = execute(stored_at(tmp_path, asked), "", threading.Event(), Watcher(when_idle))
+    watcher = Watcher(when_idle)
+    outcome = asked_of(Waiting, tmp_path, "games=20", "threads=1", "archive.shard_seconds=0.02")(
+        threading.Event(), watcher
+    )
     assert Waiting.go_on.is_set()
     assert sorted(told) == told
-    assert outcome.played == 20
+    assert watcher.games == 20
+    assert outcome.played == 20  # type: ignore[attr-defined]
 
 
-def parts(pairs: int, cut: Callable[[], bool]) -> list[Block]:
-    """What is handed out of a block of an agent in Python against ``random``; each game is the right one."""
-    arena = Engine(CLASSIC, [Dice(), Random()], ["it", "random"], [(0, 1)], seed=3, run=3)
-    whole = arena.play_block(Order(0, 0, pairs)).block.games
-    found = [each.block for each in arena.play_parts(Order(0, 0, pairs), cut)]
-    for block in found:
-        columns = slice(2 * block.first_pair, 2 * (block.first_pair + block.pairs))
-        for name in ("plies", "winner", "ending"):
-            assert (getattr(block.games, name) == getattr(whole, name)[columns]).all()
-        for column in range(2 * block.pairs):
-            plies = block.games.plies[column]
-            for mine, all_of in ((block.games.pieces, whole.pieces), (block.games.cells, whole.cells)):
-                assert (mine[:plies, column] == all_of[:plies, columns][:, column]).all()
-    return found
+class Endless(OneByOne):
+    """Does not return from its fortieth turn before the test is over."""
+
+    turns = 0
+    over = threading.Event()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        Endless.turns += 1
+        if Endless.turns >= 40:
+            self.over.wait(20)
+        return super().choose(position, rng)
 
 
-def numbers(blocks: Sequence[Block]) -> list[int]:
-    return [pair for block in blocks for pair in range(block.first_pair, block.first_pair + block.pairs)]
-
-
-def test_a_block_that_takes_long_is_handed_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "HAND_OUT_SECONDS", -1)
-    blocks = parts(60, lambda: False)
-    assert len(blocks) > 3
-    assert sorted(numbers(blocks)) == list(range(60))
-
-
-@pytest.mark.parametrize("turns", [1, 20, 26])
-def test_of_a_block_that_is_cut_the_finished_pairs_remain(turns: int) -> None:
-    calls = iter(range(1000))
-    found = numbers(parts(60, lambda: next(calls) >= turns))
-    assert len(set(found)) == len(found) < 60
-    assert (len(found) > 0) == (turns > 1)
-
-
-def test_a_kill_loses_no_more_than_a_shard_a_thread_another_one_and_the_blocks_in_play(
+@pytest.mark.usefixtures("quickly_idle")
+def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, committed, most, threads = Archive.commit, list[int](), 64, 2
+    monkeypatch.setattr(threads, "GIVE_UP_SECONDS", 0.1)
+    stop = threading.Event()
+    watcher = Watcher(lambda turns: stop.set() if turns > 40 else None)
+    outcome = asked_of(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)
+    Endless.over.set()
+    found = rows(tmp_path)["games"]
+    assert outcome.interrupted  # type: ignore[attr-defined]
+    assert 0 < len(found) == outcome.played < 200  # type: ignore[attr-defined]
+    numbers = (found["game_id"] & (2**32 - 1)).to_list()
+    assert numbers == list(range(len(numbers)))  # the first games, whether short or long
+    assert verify(Archive.open(tmp_path)).problems == []
 
-    def slowly(archive: Archive, run_id: str, blocks: Sequence[Block], pairings: Any) -> Commit | None:
-        time.sleep(0.005)
-        games = [len(block.games.plies) for block in blocks]
-        assert sum(games) <= most
-        assert max(games) <= most // 8
-        found = commit(archive, run_id, blocks, pairings)
-        committed.append(sum(games))
-        return found
 
-    monkeypatch.setattr(Archive, "commit", slowly)
-    taken = []
+def test_a_stop_cuts_a_block_of_slow_agents_soon() -> None:
+    arena = Engine(CLASSIC, [Dice(), Random()], ["it", "random"], [(0, 1)], seed=3, run=3)
+    turns = iter(range(1000))
+    assert arena.play_block(Order(0, 0, 60), lambda: next(turns) >= 20) is None
+    assert next(turns) == 21
 
-    def on_games(games: int) -> None:
-        taken.append(games)
-        assert sum(taken) - sum(committed) <= (threads + 1) * most
 
-    asked = request("agent@a=dumb", "games=1000", f"threads={threads}", f"archive.shard_games={most}")
-    execute(stored_at(tmp_path, asked), "", threading.Event(), Watcher(lambda _: None, on_games))
-    assert sum(taken) == sum(committed) == 1000
+class Sluggish(Dice):
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        time.sleep(0.004)
+        return super().choose(position, rng)
+
+
+@pytest.mark.slow
+def test_parts_of_slow_agents_take_no_longer_than_a_shard_may(tmp_path: Path) -> None:
+    outcome = asked_of(Sluggish, tmp_path, "games=300", "threads=2", "archive.shard_seconds=1")(
+        threading.Event(), Watcher(lambda _: None)
+    )
+    ranges = Archive.open(tmp_path).ranges(outcome.run_id)  # type: ignore[attr-defined]
+    assert ranges.missing(150) == []
+    assert 4 <= len(ranges) <= 40
+
+
+class Vandal(OneByOne):
+    """Removes all files of games in its hundredth turn."""
+
+    turns = 0
+    root = Path()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        Vandal.turns += 1
+        if Vandal.turns == 100:
+            deadline = time.monotonic() + 20
+            while not (found := [*self.root.glob("games/*/*.parquet")]):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            for path in found:
+                path.unlink()
+        return super().choose(position, rng)
+
+
+@pytest.mark.usefixtures("quickly_idle")
+def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: Path) -> None:
+    Vandal.root = tmp_path
+    with pytest.raises(
+        FailureError, match=r"units 0 to \d+ of run [0-9a-f]{12} were written to archive .*somebody"
+    ) as e:
+        asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(
+            threading.Event(), Watcher(lambda _: None)
+        )
+    assert "\n" not in str(e.value)
+    record = Archive.open(tmp_path).run(Archive.open(tmp_path).recorded()[0])
+    assert record is not None
+    assert record.status == "interrupted"
+    asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher(lambda _: None))
+    assert len(rows(tmp_path)["games"]) == 60
 
 
 def test_a_second_ctrl_c_ends_the_process_even_if_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +221,7 @@ def test_an_agent_that_never_returns_cannot_hold_up_the_second_ctrl_c(tmp_path: 
         stderr=subprocess.PIPE,
     ) as process:
         deadline = time.monotonic() + 60
-        while not list(tmp_path.glob("games/commits/*/*.json")):
+        while not list(tmp_path.glob("games/games/*/*.parquet")):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(0.5)
@@ -192,7 +232,7 @@ def test_an_agent_that_never_returns_cannot_hold_up_the_second_ctrl_c(tmp_path: 
         _, err = process.communicate(timeout=20)
         assert time.monotonic() - insisted < 2
     assert process.returncode == 130
-    assert "what was not committed yet is dropped" in err
+    assert "is dropped" in err
     archive = Archive.open(tmp_path / "games")
     assert verify(archive).problems == []
-    assert archive.covered(archive.run_ids()[0])
+    assert len(archive.ranges(archive.run_ids()[0]))

@@ -16,7 +16,7 @@ from runners.executors import threads as threads_module
 from runners.executors.base import Executor
 from runners.executors.processes import MOST_LOSSES, Processes
 from runners.executors.threads import THREADS
-from tests.runners.executors.numbers import Doubling, Part
+from tests.runners.executors.doubling import Doubling, Part
 
 WORKERS = 2
 
@@ -50,7 +50,9 @@ def test_every_part_is_answered_once_and_what_takes_long_is_made_once_by_each_pr
         assert 1 <= len(made) == len(set(made)) <= WORKERS
 
 
-def test_a_part_is_taken_when_a_worker_is_about_to_be_free_and_more_may_come_after_the_end(executor: Executor, tmp_path: Path) -> None:
+def test_a_part_is_taken_when_a_worker_is_about_to_be_free_and_more_may_come_after_the_end(
+    executor: Executor, tmp_path: Path
+) -> None:
     class Returning:
         """Gives back each number once."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shlex
 import shutil
 import sys
@@ -10,19 +11,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from runners.arena.playing import Outcome, execute
+from runners.arena.experiment import begin, prepare
+from runners.arena.playing import Outcome, PartPlayer, PlayTask, execute, task_of
+from runners.arena.spec import RunSpec
 from runners.executors.processes import Processes
-from runners.executors.workers import MOST_LOSSES
 from tests.runners.conftest import Qarena
 from tests.runners.executors.mortal import CUP
-from tests.runners.executors.numbers_work import Numbers
 from tests.runners.experiments import assert_same_rows, play, request, rows, stored_at
 
 WORKERS = 2
@@ -36,60 +36,6 @@ def processes() -> Iterator[Processes]:
     made.close()
 
 
-def carried_out(processes: Processes, folder: Path, *parts: list[Any]) -> list[int]:
-    work = Numbers(folder, list(parts))
-    processes.carry_out(work, WORKERS, threading.Event())
-    return sorted(work.taken)
-
-
-def test_every_part_is_answered_once(processes: Processes, tmp_path: Path) -> None:
-    assert carried_out(processes, tmp_path, *([number, ""] for number in range(20))) == list(range(0, 40, 2))
-    assert len(processes._idle) == WORKERS
-    before = {process._process.pid for process in processes._idle}
-    assert carried_out(processes, tmp_path, [1, ""], [2, ""]) == [2, 4]
-    assert {process._process.pid for process in processes._idle} == before  # which are used again
-
-
-@pytest.mark.parametrize(
-    ("what", "kind", "text"),
-    [
-        ("refuse", RequestError, r"^7 is not even$"),
-        ("fail", FailureError, r"^7 is too much$"),
-        ("break", FailureError, r"^a worker raised KeyError: 7 \(unexpected; --debug shows where\)$"),
-    ],
-)
-def test_what_a_worker_raises_is_raised_here(
-    what: str, kind: type[Exception], text: str, processes: Processes, tmp_path: Path
-) -> None:
-    with pytest.raises(kind, match=text) as caught:
-        carried_out(processes, tmp_path, [7, what])
-    assert "in carry_out" in str(caught.value.__cause__)  # where it was raised
-
-
-def test_a_part_whose_worker_is_killed_is_handed_out_again(processes: Processes, tmp_path: Path) -> None:
-    parts = ([number, "die once" if number in {1, 4} else ""] for number in range(6))
-    assert carried_out(processes, tmp_path, *parts) == [0, 2, 4, 6, 8, 10]
-    assert len(list(tmp_path.glob("died-*"))) == 2
-
-
-def test_a_part_that_kills_every_worker_ends_the_work_with_one_line(tmp_path: Path) -> None:
-    text = rf"^{MOST_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
-    with pytest.raises(FailureError, match=text) as caught:
-        carried_out(Processes(), tmp_path, [3, "die"])
-    assert "\n" not in str(caught.value)
-
-
-def test_workers_that_are_asked_to_stop_end_their_parts_and_begin_no_other(
-    processes: Processes, tmp_path: Path
-) -> None:
-    work, stop = Numbers(tmp_path, [[number, "wait"] for number in range(9)]), threading.Event()
-    threading.Timer(0.3, stop.set).start()
-    processes.carry_out(work, WORKERS, stop)
-    assert sorted(work.taken) == [0, 2]
-
-
-# Games.
-
 DICE = "{agent:random,_target_:tests.runners.experiments.Dice,name:dice}"
 CHEAT = "{agent:random,_target_:tests.runners.experiments.Cheat,name:cheat}"
 RAISING = "{agent:random,_target_:tests.runners.experiments.Hot,name:hot}"
@@ -102,8 +48,8 @@ def played(root: Path, processes: Processes, *overrides: str, stop: threading.Ev
     return execute(asked, "qarena run", stop or threading.Event())
 
 
-def wait_for_a_commit(root: Path) -> None:
-    while not list(root.glob("commits/*/*.json")):
+def wait_for_a_file(root: Path) -> None:
+    while not list(root.glob("games/*/*.parquet")):
         time.sleep(0.001)
 
 
@@ -115,7 +61,7 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
     archive = Archive.open(tmp_path / "processes")
     assert verify(archive).problems == []
-    assert len(archive.commits(found.run_id)) > 2
+    assert len(archive.ranges(found.run_id)) > 2
     assert found.results == expected.results
     assert {line.partition(":")[0] for line in found.misbehaviour} == {
         line.partition(":")[0] for line in expected.misbehaviour
@@ -139,12 +85,12 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert verify(Archive.open(tmp_path / "archive")).problems == []
 
 
-def test_ctrl_c_commits_what_is_finished(processes: Processes, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_is_finished(processes: Processes, tmp_path: Path) -> None:
     slow = (f"agents=[{DICE},random]", "games=100_000", "seed=2", "archive.shard_seconds=0.1", "threads=1")
     stop = threading.Event()
 
     def interrupt() -> None:
-        wait_for_a_commit(tmp_path)
+        wait_for_a_file(tmp_path)
         stop.set()
 
     threading.Thread(target=interrupt, daemon=True).start()
@@ -184,6 +130,40 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
         assert (found.code, "forfeits" in found.out) == (0, False), found.err
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
     assert verify(Archive.open(tmp_path / "two")).problems == []
+
+
+# A task of a run elsewhere.
+
+AGENTS = "agents=[random,{agent:random,_target_:tests.runners.experiments.Dice,name:dice,turn_seconds:9}]"
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> PlayTask:
+    """The task of a run that has begun, as it arrives elsewhere."""
+    experiment = prepare(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
+    begin(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
+    arrived: PlayTask = pickle.loads(pickle.dumps(task_of(experiment).having("player", PartPlayer(experiment))))
+    return arrived
+
+
+def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
+    archive = Archive.open(Path(task.root))
+    run, asked = RunSpec.from_plain(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
+    assert (run, run.run_id) == (asked, asked.run_id)
+    assert run.agents[1].limits.turn_seconds == 9
+    found = [task(part, threading.Event()) for part in ((2, 4), (4, 6))]
+    assert [(each.reached, each.written) for each in found] == [(4, ((2, 4),)), (6, ((4, 6),))]
+    assert archive.ranges(run.run_id).covered == [(2, 6)]
+
+
+def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"elsewhere"):
+        replace(task, root=str(tmp_path / "elsewhere"))((0, 1), threading.Event())
+    play(tmp_path / "other", "games=2")
+    with pytest.raises(FailureError, match="all machines must see the same archive under the same path"):
+        replace(task, root=str(tmp_path / "other"))((0, 1), threading.Event())
+    with pytest.raises(FailureError, match=r"has fingerprint [0-9a-f]{16}, and the run is played by 0123"):
+        replace(task, fingerprint="0123")((0, 1), threading.Event())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from analytics.store.archive import Archive
 from quarto.batch import Block
 from quarto.rules import Rules
-from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of
+from tests.analytics.naive_games import PAIRINGS, block_of, random_block, random_game, record, spec_of, store
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_policies.games import Game
@@ -43,13 +43,12 @@ def in_order(rules: Rules) -> list[str]:
 
 
 def make(root: Path, rules: Rules) -> Archive:
-    """An archive of two runs, shards and their parts in no good order."""
+    """An archive of two runs, each in many files: none has games of one pairing alone, and pairs are missing."""
     archive, ids, blocks = Archive.open(root, create=True), records_of(rules), blocks_of(rules)
     for seed, name in ((8, SECOND), (7, FIRST)):
         number = 1 + in_order(rules).index(name)
         archive.save_run(record(spec_of(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z"))
-        for block in reversed(blocks[name]):
-            archive.commit(ids[name], [block], PAIRINGS)
+        store(archive, ids[name], blocks[name], most=4)
     return archive
 
 

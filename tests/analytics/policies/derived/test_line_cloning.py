@@ -50,10 +50,10 @@ def dataset() -> Dataset:
 
 def parts(dataset: Dataset) -> tuple[Part, Part]:
     """The games that are learned from, and those held out."""
-    ((run, shard),) = dataset.shards()
-    words = words_of_games(run_word(run.run_id), shard.game_id, 0)
+    ((run, found),) = dataset.parts()
+    words = words_of_games(run_word(run.run_id), found.game_id, 0)
     seats = np.full(len(words), BOTH, np.int8)
-    learning, measuring = (part_of(shard, seats, words, held_out) for held_out in (False, True))
+    learning, measuring = (part_of(found, seats, words, held_out) for held_out in (False, True))
     return learning, measuring
 
 

@@ -64,11 +64,11 @@ def test_a_stream_has_the_games_of_a_dataset_in_its_order(logged: tuple[Archive,
     with open_archive(archive.root) as opened:
         dataset, stream = dataset_of(select(opened, where)), GameStream(select(opened, where))
         for _ in range(2):  # it may be read again
-            parts = list(stream.shards())
+            parts = list(stream.parts())
             assert [record.run_id for record in dataset.runs] == list(dict.fromkeys(each.run_id for each, _ in parts))
-            assert np.array_equal(np.concatenate([shard.game_id for _, shard in parts]), dataset.game_id)
-            assert np.array_equal(np.concatenate([shard.opening for _, shard in parts]), dataset.opening)
-            for field, whole in zip(zip(*(shard.games for _, shard in parts), strict=True), dataset.games, strict=True):
+            assert np.array_equal(np.concatenate([found.game_id for _, found in parts]), dataset.game_id)
+            assert np.array_equal(np.concatenate([found.opening for _, found in parts]), dataset.opening)
+            for field, whole in zip(zip(*(found.games for _, found in parts), strict=True), dataset.games, strict=True):
                 assert np.array_equal(np.concatenate(field, axis=-1), whole)
         assert stream.checksums(1) == GameStream(select(opened, where)).checksums(1) == dataset.checksums(1)
         ids = {run_id: numbers.tolist() for run_id, numbers in ids_of(stream.ranges()).items()}
@@ -83,9 +83,9 @@ def test_gifts_have_the_exact_values_that_are_annotated(logged: tuple[Archive, R
     with open_archive(copy) as opened:
         stream = GameStream(select(opened, "game_id % 2 = 0"))
         known = {
-            (record.run_id, int(shard.game_id[game]), ply): int(values[ply, game])
-            for record, shard in stream.shards()
-            for values in [stream.gift_values(record.run_id, shard)]
+            (record.run_id, int(found.game_id[game]), ply): int(values[ply, game])
+            for record, found in stream.parts()
+            for values in [stream.gift_values(record.run_id, found)]
             for ply, game in np.argwhere(values != UNKNOWN)
         }
         expected = opened.sql("SELECT game_id, ply, value_after FROM decisions WHERE kind = 'gift' AND game_id % 2 = 0")

@@ -1,0 +1,77 @@
+"""Indexing: which ranges of games lack positions and first plies, and making both for one range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from analytics.derived_tables.derived_table import lacking
+from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
+from analytics.derived_tables.position_index import (
+    END_PLY,
+    POSITIONS_TABLE,
+    count_positions,
+    counts_turns_of,
+    extent_of,
+)
+from analytics.store.archive import Archive, readable
+from analytics.store.range_files import read_games
+from analytics.store.range_names import StoredRange
+from quarto.symmetry import symmetries
+
+
+class IndexPart(NamedTuple):
+    """A range of games that is to be indexed."""
+
+    run_id: str
+    games: StoredRange
+    end_ply: int  # turns of plies 0 to before this one are counted
+
+
+class Indexed(NamedTuple):
+    """What was indexed."""
+
+    games: int = 0
+    rows: int = 0  # of positions
+
+    def plus(self, other: Indexed) -> Indexed:
+        """The totals of both."""
+        return Indexed(self.games + other.games, self.rows + other.rows)
+
+
+def index_parts(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> list[IndexPart]:
+    """The ranges of games that are not indexed up to ``end_ply``.
+
+    Without ``end_ply`` a run is to be indexed as deep as its deepest range, and at least to ``END_PLY``. Raises
+    ``FailureError`` for a run without a record, ``RequestError`` for one of another schema version.
+    """
+    parts: list[IndexPart] = []
+    for run_id in run_ids:
+        symmetries(readable(archive.known_run(run_id)).rules)  # built here, once, and not by each thread
+        known = archive.ranges(run_id, POSITIONS_TABLE.name)
+        depth = end_ply or max([END_PLY, *(int(each.extent) for each in known)])
+        lacks = lacking(archive, run_id, POSITIONS_TABLE.name, partial(counts_turns_of, depth - 1))
+        parts += [IndexPart(run_id, games, depth) for games in lacks]
+    return parts
+
+
+def index(archive: Archive, part: IndexPart) -> Indexed:
+    """Count the positions and the first plies of a range of games, and store both.
+
+    Raises ``FailureError`` for a file that cannot be read or written.
+    """
+    run_id, stored, end_ply = part
+    record = archive.known_run(run_id)
+    positions = count_positions(archive, record, stored, range(end_ply))
+    POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
+    FIRST_PLIES_TABLE.store(archive, run_id, stored, first_plies_of(read_games(archive, run_id, stored)))
+    return Indexed(stored.units * record.line.games_a_pair, len(positions))
+
+
+def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> Indexed:
+    """Index what some runs lack, in this thread. Raises as ``index_parts`` and ``index`` do."""
+    total = Indexed()
+    for part in index_parts(archive, run_ids, end_ply):
+        total = total.plus(index(archive, part))
+    return total

@@ -1,0 +1,44 @@
+"""Derived tables for tests: an index of positions, and decisions that were made up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import polars as pl
+
+from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
+from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
+from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, count_positions, extent_of
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_games, read_rows
+from analytics.store.range_names import StoredRange
+from analytics.store.schema import DECISIONS
+
+
+def index(
+    archive: Archive, end_ply: int = END_PLY, wanted: Callable[[StoredRange], bool] = lambda _stored: True
+) -> None:
+    """Index the positions of plies before ``end_ply``, and count the first plies, of some ranges of all runs."""
+    for run_id in archive.run_ids():
+        record = archive.known_run(run_id)
+        for stored in filter(wanted, archive.ranges(run_id)):
+            positions = count_positions(archive, record, stored, range(end_ply))
+            POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
+            FIRST_PLIES_TABLE.store(archive, run_id, stored, first_plies_of(read_games(archive, run_id, stored)))
+
+
+def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:
+    """Store decisions of a run's games, their values made up; the rows by the schema ``DECISIONS``."""
+    dice, found = random.Random(seed), []
+    for stored in archive.ranges(run_id):
+        rows = []
+        for game_id, ply in read_rows(archive, run_id, stored, "plies").select("game_id", "ply").iter_rows():
+            for kind in (0, 1):
+                before = dice.choice((0, 1))
+                after = dice.randrange(-1, before + 1)
+                rows.append((game_id, ply, kind, (ply + kind) % 2, before, after, -1, 16 - ply))
+        frame = pl.DataFrame(rows, schema=DECISIONS, orient="row").sort("ply", "kind", "game_id")
+        DECISIONS_TABLE.store(archive, run_id, stored, frame, AnnotationExtent().text)
+        found.append(frame)
+    return pl.concat(found)
